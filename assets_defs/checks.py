@@ -24,6 +24,7 @@ from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
+from resources.search.source import ListsSenders
 from resources.settings import Instance, Platform, command_line, named
 
 MATCHED_LIMIT_PERCENT = 50
@@ -136,10 +137,13 @@ def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
     days = run.days(run.window)
     lacking = quality.days_lacking_fields(days)
+    source = None if lacking.is_empty() else run.search()
     return _none(
         lacking,
         f"On {lacking.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}% of the documents lack "
-        f"{run.instance.user_field} or {run.instance.hostname_field}; check user_field and hostname_field",
+        f"the user or the host; check {source.user_setting} and {source.host_setting}"
+        if source
+        else "",
         lacking_user=int(days["lacking_user"].sum()),
         lacking_host=int(days["lacking_host"].sum()),
     )
@@ -292,8 +296,11 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
         return _result("No events to look at")
+    source = run.search()
+    if not isinstance(source, ListsSenders):
+        return _result("This source does not know who sends")
     day = days["day"][-1]
-    matching, senders = run.search().senders(day)
+    matching, senders = source.top_senders(day)
     forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
     percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
     one = forwarders.height == 1

@@ -1,6 +1,7 @@
 """The evidence: logon events by day, and each user's share on each host over the look-back window."""
 
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -94,7 +95,14 @@ def _fetch(
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *unsettled(run, days)})
     settings = extraction_fingerprint(run.instance)
-    held, torn = _kept_counts(run, stored, wanted, settings)
+    # Counts that may never be had again are not given up for a field that nothing carries.
+    at_stake = stored.filter(
+        pl.col("day").is_in(wanted),
+        pl.col("counted") > 0,
+        pl.col("settings_fingerprint").ne_missing(settings),
+    )
+    may_store, seen = at_stake.is_empty(), Counter[str]()
+    held, torn = _kept_counts(run, stored, wanted)
     events, emptied, lost = 0, [], []
     arrived: list[tuple[pl.DataFrame, pl.DataFrame]] = []
 
@@ -106,6 +114,9 @@ def _fetch(
     progress, since = Progress(context.log.info, "Days fetched"), time.monotonic()
     try:
         for done, fetched in enumerate(run.search().logons(wanted), 1):
+            totals = {name: getattr(fetched, name) for name in ("matching", "lacking_user", "lacking_host")}
+            seen.update(totals)
+            may_store = may_store or seen["matching"] > max(seen["lacking_user"], seen["lacking_host"])
             if fetched.matching or fetched.day not in held:
                 arrived.append(day_tables(fetched, settings))
             elif fetched.day in torn:
@@ -120,12 +131,16 @@ def _fetch(
                 arrived.append((row, counts))
             events += arrived[-1][0]["counted"].item()
             # To check each day alone takes as long as to read it.
-            if time.monotonic() - since >= SECONDS_TOGETHER:
+            if may_store and time.monotonic() - since >= SECONDS_TOGETHER:
                 store()
                 since = time.monotonic()
             progress(done, len(wanted))
+        if not may_store:
+            _require_fields(run, wanted[0], wanted[-1], **seen)
+            may_store = True
     finally:  # also days that came before a failure
-        store()
+        if may_store:
+            store()
     if emptied:
         context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
     if lost:
@@ -140,27 +155,12 @@ def _fetch(
     return wanted, {**numbers, "events_fetched": events}
 
 
-def _kept_counts(
-    run: ScanRun, stored: pl.DataFrame, wanted: list[date], settings: str
-) -> tuple[set[date], set[date]]:
+def _kept_counts(run: ScanRun, stored: pl.DataFrame, wanted: list[date]) -> tuple[set[date], set[date]]:
     """The days whose counts stay when the index has no events of them any more; of these, the torn ones."""
-    of_other_settings = stored.filter(
-        pl.col("day").is_in(wanted),
-        pl.col("counted") > 0,
-        pl.col("settings_fingerprint").ne_missing(settings),
-    )
-    if not of_other_settings.is_empty():
-        # Counts that may never be had again are not given up for a field that nothing carries.
-        _require_fields(run.instance, wanted[0], wanted[-1], *run.search().totals(wanted[0], wanted[-1]))
     # Counts without kinds of logon are as exact, and all that is left of a deleted index.
-    alike = [settings, extraction_fingerprint(run.instance, by_kind=False)]
+    alike = [extraction_fingerprint(run.instance, by_kind=by_kind) for by_kind in (True, False)]
     with_events = stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))
     held = set(with_events["day"])
-    if wanted and not held and (undated := run.search().undated()):
-        raise ConfigurationError(
-            f"time_field: none of the {undated} documents that match the query carries the field "
-            f"{run.instance.time_field!r}; name the field that holds the time of the logon"
-        )
     return held, held & torn_days(stored, _stored_events(run, wanted))
 
 
@@ -278,7 +278,7 @@ def require_evidence(run: ScanRun) -> None:
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
-        _require_fields(instance, window.first, window.last, *totals.row(0))
+        _require_fields(run, window.first, window.last, **totals.row(0, named=True))
     elif instance.logon_type_field:
         counts = run.counts(window)
         if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
@@ -298,15 +298,13 @@ def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
 
 
 def _require_fields(
-    instance: Instance, first: date, last: date, matching: int, lacking_user: int, lacking_host: int
+    run: ScanRun, first: date, last: date, *, matching: int, lacking_user: int, lacking_host: int
 ) -> None:
     """Refuse documents of which none carries one of the two fields (rules 3.4)."""
-    for lacking, setting, field in (
-        (lacking_user, "user_field", instance.user_field),
-        (lacking_host, "hostname_field", instance.hostname_field),
-    ):
-        if matching and lacking == matching:
-            raise ConfigurationError(
-                f"{setting}: none of the {matching} matching documents from {first} to {last} carries the "
-                f"field {field!r}; name the field that does"
-            )
+    if matching and matching in (lacking_user, lacking_host):
+        source = run.search()
+        setting = source.user_setting if lacking_user == matching else source.host_setting
+        raise ConfigurationError(
+            f"{setting}: none of the {matching} logon events from {first} to {last} has it; name "
+            "the field that does"
+        )

@@ -58,7 +58,7 @@ class InstanceRun:
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
-    writer: Callable[[Inventory, Journal], Writer] = Writer
+    writer: Callable[[Inventory, Journal, float], Writer] = Writer
 
     @property
     def may_write(self) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import dagster as dg
 
 from resources.errors import ConfigurationError
-from resources.inventory.adapter import Inventory, open_inventory
+from resources.inventory import open_inventory
+from resources.inventory.adapter import Inventory
 from resources.search import open_source
 from resources.search.source import EvidenceSource
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, named

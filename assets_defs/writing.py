@@ -75,7 +75,7 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
         run.record.add(hosts=hosts.height, owned_before=owned, to_write=plan.to_write)
         if not run.may_write:
             return plan.rows
-        writer = run.writer(run.inventory(), journal)
+        writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         _require_safe(run, plan, _hidden_owners(run, writer, hosts) if plan.to_write else ())
         return _write(run, journal, plan, writer)
 

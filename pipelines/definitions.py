@@ -16,7 +16,7 @@ from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
 from pipelines.schedules import schedules
-from resources.inventory.adapter import open_inventory
+from resources.inventory import open_inventory
 from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
 from resources.store.tables import Tables, tables_of

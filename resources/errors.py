@@ -5,7 +5,7 @@ Every message says what happened, where, and what to fix, and holds no secret.
 
 
 class AssetOwnersError(Exception):
-    """The root: whatever this project reports to the person who can fix it."""
+    """The root of all errors that an operator can fix."""
 
 
 class ConfigurationError(AssetOwnersError):
@@ -47,15 +47,15 @@ class NotFoundError(ServiceError):
 class SessionExpiredError(ServiceError):
     """The session had ended when a call came that is sent once only; the next call logs in.
 
-    Look again before sending again: to log in takes time, and others may have been faster.
+    Read the host again before sending again: logging in takes time, and others may have been faster.
     """
 
 
 class TransientError(ServiceError):
-    """May go well when tried again.
+    """May succeed when retried.
 
     `retry_after` is the wait the server asked for, in seconds. `not_done` is true where the service said that
-    it has not acted (429), and what changes something may be sent again after another look; otherwise it may
+    it has not acted (429), and a write may be sent again once the host was read again; otherwise it may
     have acted: a proxy says 503 with Retry-After while the service goes on.
     """
 

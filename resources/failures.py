@@ -25,10 +25,10 @@ def operator_message(error: BaseException | None) -> str | None:
     if error is None:
         return None
     # Its cause, and not what it was raised beside: that may be another matter.
-    return _told(error) or operator_message(error.__cause__)
+    return _message_of(error) or operator_message(error.__cause__)
 
 
-def _told(error: BaseException) -> str | None:
+def _message_of(error: BaseException) -> str | None:
     original = getattr(error, "orig", None) or error  # SQLAlchemy's, so Dagster's
     if isinstance(original, MISTAKES):
         message = None

@@ -1,4 +1,4 @@
-"""What a try of a service finds: `asset-owners check` prints it, each service's package makes it."""
+"""Findings of `asset-owners check`, and the tries that all services share."""
 
 import os
 import tempfile
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """How it went, what was tried (by the name of its setting, if it has one), and what to do about it."""
+    """What was tried (by the name of its setting, if it has one), how it went, and what to do about it."""
 
     state: State
     what: str
@@ -29,7 +29,7 @@ class Finding:
 
 
 def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | None]:
-    """Call and give the result; a failure that an operator can fix is a finding, and gives None."""
+    """Call and return the result; a failure that an operator can fix becomes a finding, and returns None."""
     try:
         return call()
     except Exception as error:
@@ -51,7 +51,7 @@ def reached(transport: Transport, method: str, path: str) -> Generator[Finding, 
     if not secure and not is_this_machine(transport.url):
         yield Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
     if secure and transport.ignore_ssl:
-        text = f"is on: whoever stands between can read the password; better set {section}ca_file"
+        text = f"is on: anyone in between can read the password; set {section}ca_file"
         yield Finding("warning", f"{section}ignore_ssl", text)
     with transport.new_session() as session:
         answer = yield from attempt("connection", lambda: transport.send(session, method, path))
@@ -68,7 +68,7 @@ def is_this_machine(url: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host == "localhost"
+        return host in {"", "localhost"}  # an address without a host is a file's
 
 
 def store_findings(location: UPath) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def store_findings(location: UPath) -> Iterator[Finding]:
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
     """Try whether files can be stored in a folder and some in it, or whether these can be made.
 
-    Nothing is left behind: neither a file nor a folder. `what` is the setting that names the folder.
+    No file and no folder is left behind. `what` is the setting that names the folder.
     """
 
     def try_all() -> None:

@@ -1,13 +1,16 @@
-"""HTTP as both services need it: certificates, proxies, time-outs, bounded answers, bounded retries.
+"""HTTP as both services need it: certificates, proxies, one deadline for each exchange, bounded retries.
 
-What an answer means is the business of `inventory` and `search`; here it is bytes with a status.
+An answer here is bytes with a status; `inventory` and `search` know what it means.
 """
 
+import http.client
+import io
 import logging
 import random
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ import truststore
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
+from urllib3 import connection, connectionpool
 
 from resources.errors import (
     AssetOwnersError,
@@ -45,12 +49,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read to its end; `secrets` are what its request carried and no message may show."""
+    """One HTTP answer, read to its end.
+
+    `secrets` (credentials) and `personal` (what was sent of people) are what its request held and no message
+    may show.
+    """
 
     status: int
     headers: CaseInsensitiveDict[str]
     body: bytes
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    personal: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def excerpt(self) -> str:
@@ -58,8 +67,8 @@ class Answer:
         return self.sanitised(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
 
     def sanitised(self, text: str, length: int = 200) -> str:
-        """The beginning of a service's words, in one line and without secrets."""
-        shown = redacted_start(text, self.secrets, length)
+        """The beginning of a service's words, in one line, without secrets and what was sent of people."""
+        shown = redacted_start(text, self.secrets, length, self.personal)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
@@ -69,9 +78,9 @@ class Transport:
 
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
     holds the only authorities to trust; None = those of the operating system. The read time-out is for each
-    silence, the total one for an answer; headers that trickle are bounded by the former alone. Once the
-    service has been silent for `patience_seconds`, through all calls, no call is repeated, and a further one
-    gets no longer than a probe; `silent_since` is on the monotonic clock, None while the service answers.
+    silence, the total one for a request with its whole answer. Once the service has been silent for
+    `patience_seconds`, through all calls, no call is repeated, and a further one gets no longer than a probe;
+    `silent_since` is on the monotonic clock, None while the service answers.
     """
 
     service: str
@@ -102,13 +111,13 @@ class Transport:
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
         session.verify = not self.ignore_ssl
-        session.mount("https://", _TlsAdapter(self._ssl_context(), pool_maxsize=self.connections))
-        session.mount("http://", HTTPAdapter(pool_maxsize=self.connections))
+        session.mount("https://", _Adapter(self._ssl_context(), pool_maxsize=self.connections))
+        session.mount("http://", _Adapter(None, pool_maxsize=self.connections))
         return session
 
     def _ssl_context(self) -> ssl.SSLContext:
         if self.ignore_ssl:
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # said once, by the check
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # a check reports it
             context = ssl.create_default_context()
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -130,13 +139,15 @@ class Transport:
         path: str,
         *,
         secrets: tuple[str, ...] = (),
+        personal: tuple[str, ...] = (),
         right_before: Callable[[], None] | None = None,
         **arguments: Any,
     ) -> Answer:
         """Send one request, once, and read its answer; `arguments` are those of `requests.Request`.
 
-        `secrets` are what its body holds that no message may show. `right_before` is called when the
-        connection stands and the form is about to go out; what it raises keeps the form from being sent.
+        `secrets` and `personal` are what its body holds that no message may show (see `Answer`).
+        `right_before` is called when the connection stands and nothing of the request has gone out; what it
+        raises keeps it from being sent.
 
         Raises:
             AuthenticationError: the certificate is not trusted.
@@ -145,58 +156,52 @@ class Transport:
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
         begun = time.monotonic()
+        deadline = begun + self.total_timeout_seconds
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
             )
             secrets += tuple(_secrets_of(request.headers))
-            if right_before is not None:
-                guarded: Any = _asking_first(request.body, right_before)
-                request.body = guarded
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
+            _EXCHANGE.set(_Exchange(deadline, right_before))
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
-                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200)
+                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise ProtocolError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address"
                     )
-                body = self._body(response, path, begun + self.total_timeout_seconds)
+                body = self._body(response, path)
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
-                return Answer(response.status_code, response.headers, body, secrets)
+                return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
-                raise self._failure(error, f"{method} {path}") from None
+                raise self._failure(error, f"{method} {path}", deadline) from None
             raise ConfigurationError(
                 f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
                 f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
                 "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise self._failure(error, f"{method} {path}") from error
+            raise self._failure(error, f"{method} {path}", deadline) from error
 
-    def _body(self, response: requests.Response, path: str, deadline: float) -> bytes:
+    def _body(self, response: requests.Response, path: str) -> bytes:
         body = bytearray()
         while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise TransientError(
-                    f"{self.where} did not answer {path} within {self.total_timeout_seconds:.0f} s; "
-                    f"check {self.section}url and the network"
-                )
         return bytes(body)
 
-    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
-        """What a call that got no whole answer means."""
+    def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
+        """Return the error for a call that got no whole answer."""
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
@@ -205,6 +210,9 @@ class Transport:
             )
         proxy = isinstance(error, requests.exceptions.ProxyError)
         check = _PROXIES if proxy else f"{self.section}url and the network"
+        if time.monotonic() >= deadline:
+            late = f"no whole answer within {self.total_timeout_seconds:g} s"
+            return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
@@ -231,7 +239,7 @@ class Transport:
             silent = now - (self.silent_since or now)
             return state.attempt_number >= MAX_TRIES or silent >= self.patience_seconds
 
-        def told(state: tenacity.RetryCallState) -> None:
+        def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
             log.warning(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
@@ -241,14 +249,14 @@ class Transport:
             stop=over,
             wait=_wait_seconds,
             sleep=self.sleep,
-            before_sleep=told,
+            before_sleep=log_retry,
             reraise=True,
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Ask for anything at all, with little patience: a service that hangs or is away is told in seconds.
+        """Send one request with little patience: a service that hangs or is away fails within seconds.
 
-        Whatever is answered is a sign of life, also an error; who hangs is asked once. Raises as `send`.
+        Any answer is a sign of life, an error included; a service that hangs is asked once. Raises as `send`.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
@@ -292,22 +300,111 @@ def _root_cause(error: BaseException) -> BaseException:
     return _root_cause(inner) if inner else error
 
 
-def _asking_first(form: Any, right_before: Callable[[], None]) -> Iterator[bytes]:
-    """A form that asks before it goes out: it is read once the connection stands and the headers are sent."""
-    right_before()
-    yield form.encode() if isinstance(form, str) else form
+@dataclass(frozen=True)
+class _Exchange:
+    """One request with its answer: the monotonic time by which both must end, and what is called before."""
+
+    deadline: float
+    right_before: Callable[[], None] | None
 
 
-class _TlsAdapter(HTTPAdapter):
-    """An adapter that checks certificates with the given context only."""
+_EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
+"""This thread's: requests and urllib3 tell a connection nothing but how long a silence may last."""
 
-    def __init__(self, context: ssl.SSLContext, *, pool_maxsize: int) -> None:
+
+class _Reader(io.RawIOBase):
+    """Reads a socket until the exchange's deadline, however slowly its bytes come.
+
+    http.client takes it for the socket of an answer. Status, headers, chunk sizes and trailers are read from
+    it as well as the body, so that none of them can go on without an end.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._sock, self._silence = sock, sock.gettimeout()
+        self._file, self._deadline = sock.makefile("rb", buffering=0), _EXCHANGE.get().deadline
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left if self._silence is None else min(self._silence, left))
+        return self._file.readinto(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
+        reader: Any = _Reader(sock)
+        super().__init__(reader, *args, **kwargs)
+
+
+class _Connection(connection.HTTPConnection):
+    """A connection whose answers have a deadline, and whose headers leave together with the form."""
+
+    response_class = _Response
+    _headers: bytes | None = None
+    """Those that wait for the form; empty until they come, None where nothing waits."""
+
+    def request(self, method: str, url: str, body: Any = None, *args: Any, **kwargs: Any) -> None:
+        self._headers = b"" if body else None
+        try:
+            super().request(method, url, body, *args, **kwargs)
+        finally:
+            self._headers = None
+
+    def send(self, data: Any) -> None:
+        if self._headers == b"":
+            self._headers = data
+            return
+        if self._headers:
+            data, self._headers = self._headers + data, None
+            if self.sock is None:
+                self.connect()
+            if right_before := _EXCHANGE.get().right_before:
+                right_before()
+        super().send(data)
+
+
+class _TlsConnection(_Connection, connection.HTTPSConnection):
+    pass
+
+
+class _Pool(connectionpool.HTTPConnectionPool):
+    ConnectionCls: Any = _Connection
+
+
+class _TlsPool(connectionpool.HTTPSConnectionPool):
+    ConnectionCls: Any = _TlsConnection
+
+
+class _Adapter(HTTPAdapter):
+    """Opens connections with a deadline, and checks certificates with the given context only."""
+
+    def __init__(self, context: ssl.SSLContext | None, *, pool_maxsize: int) -> None:
         self._context = context
         super().__init__(pool_maxsize=pool_maxsize)
 
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        return manager
+
     def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
-        host, _ = super().build_connection_pool_key_attributes(*args, **kwargs)
-        return host, {"ssl_context": self._context}
+        host, tls = super().build_connection_pool_key_attributes(*args, **kwargs)
+        return host, {"ssl_context": self._context} if self._context else tls
 
     def cert_verify(self, *args: Any, **kwargs: Any) -> None:
         """Leave the context as it is: requests would add certifi's authorities to it."""

@@ -1,4 +1,4 @@
-"""Messages without secrets: a service may repeat what it was sent, and in its own way of writing it."""
+"""Messages without secrets and names: a service may repeat what it was sent, in its own way of writing it."""
 
 import functools
 import html
@@ -7,32 +7,41 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+_WORD = r"(?<!\w){}(?!\w)"
 MAX_LETTER = 12
 """Characters that the longest writing of one letter takes: four octets in an address."""
 
 
-def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Put *** in the place of each secret, whether its letters stand there as they are or escaped.
+def redacted(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
+    """Put *** in the place of each secret and value, whether its letters stand there as they are or escaped.
 
     Escaped as in addresses and forms, in HTML, in JSON, or after a backslash; upper and lower case alike.
+    Values may be as short as one letter, and are hidden where they stand as words of their own.
     """
-    spelt = {spelling.strip() for one in secrets for spelling in _spellings(one)}  # blanks may be cut off
-    for secret in sorted(spelt - {""}, key=len, reverse=True):
-        text = re.sub("".join(map(_any_writing, secret)), "***", text, flags=re.IGNORECASE)
+    hidden = {
+        spelling: pattern for pattern, some in (("{}", secrets), (_WORD, values)) for spelling in _all(some)
+    }
+    for spelling in sorted(hidden, key=len, reverse=True):
+        pattern = hidden[spelling].format("".join(map(_any_writing, spelling)))
+        text = re.sub(pattern, "***", text, flags=re.IGNORECASE)
     return text
 
 
-def redacted_start(text: str, secrets: Sequence[str], length: int) -> str:
-    """The first characters of a text without secrets, at the cost of those characters alone.
+def redacted_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
+    """Return the first characters of a text without secrets and values, at the cost of no more than those.
 
-    More than is shown is looked at, and what may be the beginning of a secret at its end is dropped.
+    More than is shown is searched, and what may be the beginning of a secret at its end is dropped.
     """
-    longest = MAX_LETTER * max(map(len, secrets), default=0)
-    looked_at = length + 2 * longest
-    shown = redacted(text[:looked_at], secrets)
-    if len(text) > looked_at:
+    longest = MAX_LETTER * max(map(len, (*secrets, *values)), default=0)
+    searched = length + 2 * longest
+    shown = redacted(text[:searched], secrets, values)
+    if len(text) > searched:
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]
+
+
+def _all(some: Iterable[str]) -> set[str]:
+    return {spelling.strip() for one in some for spelling in _spellings(one)} - {""}  # blanks may be cut off
 
 
 @functools.cache

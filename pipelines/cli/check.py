@@ -1,6 +1,6 @@
 """`asset-owners check`: try both services without writing, and show what works and what to fix.
 
-What is tried is what a run relies on: each service's package knows it.
+What is tried is what a run relies on. Another source or inventory than ours is only asked whether it answers.
 """
 
 import json
@@ -11,12 +11,19 @@ from typing import Any
 
 from assets_defs.launch import today_of, window_of
 from ownership.names import printable
+from ownership.windows import Window
 from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, folder_findings, store_findings
-from resources.inventory.adapter import open_inventory
+from resources.findings import Finding, folder_findings, store_findings, tried
+from resources.inventory import open_inventory
+from resources.inventory.adapter import Inventory
+from resources.inventory.client import AssetInventory
+from resources.inventory.try_inventory import inventory_findings
 from resources.search import open_source
+from resources.search.client import SearchClient
+from resources.search.source import EvidenceSource
+from resources.search.try_search import search_findings
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -50,8 +57,8 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
     with open_source(instance) as search, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
-            f"Search service {instance.url}": search.findings(window),
-            f"Inventory service {instance.platform.url}": inventory.findings(),
+            f"Search service {instance.url}": _service_findings(search, window),
+            f"Inventory service {instance.platform.url}": _service_findings(inventory, window),
         }
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
@@ -76,6 +83,14 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
     return 1 if wrong else 0
+
+
+def _service_findings(service: EvidenceSource | Inventory, window: Window) -> Iterator[Finding]:
+    if isinstance(service, SearchClient):
+        return search_findings(service, window)
+    if isinstance(service, AssetInventory):
+        return inventory_findings(service)
+    return tried("connection", service.probe, "answers")
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
 not show about the others comes from the instance's contract (rules 5.5). Callers outside this package use it
-as an `Inventory` (`resources.inventory.adapter`).
+as an `Inventory`.
 """
 
 import itertools
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import polars as pl
 import tenacity
@@ -19,15 +19,14 @@ import tenacity
 from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
-from resources.findings import Finding
 from resources.http import Transport
+from resources.inventory.adapter import Inventory, Values
 from resources.inventory.envelope import Envelope, inside, open_envelope
-from resources.inventory.findings import inventory_findings
-from resources.inventory.records import Fields, Values, host_form, host_rows, taken_fields, user_rows
+from resources.inventory.records import Fields, host_form, host_rows, taken_fields, user_rows
 from resources.inventory.session import PROFILE, InventorySession
 from resources.settings import Instance, ListCall
 
-READINGS = 3  # of a list that changes while it is read
+MAX_LIST_READS = 3  # of a list that changes while it is read
 
 Kind = Literal["hosts", "users"]
 
@@ -47,14 +46,14 @@ class Page:
 
 
 class _IncompleteError(ProtocolError):
-    """A reading of a list that did not give all of it; the next one may."""
+    """A list that was not read whole; the next attempt may be."""
 
 
-class AssetInventory:
-    """The inventory service of one instance, a context manager; safe to use from several threads.
+class AssetInventory(Inventory):
+    """The inventory service of one instance.
 
     Opening it resolves the secrets; the first call logs in. Every call may raise a ServiceError of
-    `resources.errors`; those that may be repeated were by then. `clock` gives seconds since the epoch.
+    `resources.errors`; calls that may be repeated were, by then. `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -84,9 +83,6 @@ class AssetInventory:
         self._rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
         self._session = InventorySession(platform, self.transport, clock)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
@@ -113,7 +109,7 @@ class AssetInventory:
         item = self._call("POST", call.path, form, repeatable=True, setting=setting).payload()
         if not isinstance(item, dict) or self._ids_of([item], call.path) != [host_id]:
             raise ProtocolError(
-                f"{self.where} answered {call.path} with something else than asset {host_id}; "
+                f"{self.where} answered {call.path} with another asset than {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
         host = self._rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0])
@@ -133,18 +129,19 @@ class AssetInventory:
                 `not_done` is true it has not.
         """
         call = self._platform.contract.update
-        form = {**host_form(self.instance, values), call.id_param: host_id}
-        setting = "platform.contract.update.path"
+        fields = host_form(self.instance, values)
         try:
             self._call(
-                "POST", call.path, form, repeatable=False, setting=setting, right_before=right_before
+                "POST",
+                call.path,
+                {**fields, call.id_param: host_id},
+                repeatable=False,
+                setting="platform.contract.update.path",
+                right_before=right_before,
+                personal=tuple(map(str, fields.values())),
             ).payload()
         except ProtocolError as error:
             raise TransientError(str(error)) from error
-
-    def findings(self) -> Iterator[Finding]:
-        """Try the service without writing, and say what works and what to fix."""
-        return inventory_findings(self)
 
     # Calls by the convention (rules 5.1)
 
@@ -194,7 +191,7 @@ class AssetInventory:
         arguments["params" if method == "GET" else "data"] = {**(values or {}), **scope}
 
         def once() -> Envelope:
-            answer = self._session.exchange(method, path, resend=repeatable, **arguments)
+            answer = self._session.request(method, path, resend=repeatable, **arguments)
             return open_envelope(answer, path, self.transport, tenant=tenant_id, setting=setting, raw=raw)
 
         return self.transport.retrying()(once) if repeatable else once()
@@ -203,16 +200,15 @@ class AssetInventory:
 
     @tenacity.retry(
         retry=tenacity.retry_if_exception_type(_IncompleteError),
-        stop=tenacity.stop_after_attempt(READINGS),
+        stop=tenacity.stop_after_attempt(MAX_LIST_READS),
         reraise=True,
     )
     def _listed(self, kind: Kind) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
         It is complete when as many distinct ids were read as the service announces. A list that changes
-        meanwhile is read again, up to `READINGS` times. Of an id that came twice the last row stays. Single
-        assets that cannot be read are let pass (rules 2.7). ProtocolError: the list cannot be completed or
-        read.
+        meanwhile is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single
+        assets may be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
         """
         listed_at, rows = datetime.now(UTC), self._rows[kind]
         known = self.first_pages(kind)
@@ -234,8 +230,8 @@ class AssetInventory:
             if len(seen) == before or len(seen) > size:
                 break
         raise _IncompleteError(
-            f"{self.where} announced {size} {kind}, gave {len(seen)} distinct ones{reason}; a list with gaps "
-            f"is not used (last of {READINGS} readings)"
+            f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
+            f"{reason} (platform.contract.{kind}); result not used"
         )
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:
@@ -263,11 +259,14 @@ class AssetInventory:
         if one.refusal:
             raise one.refusal
         if one.size and not one.ids:
-            raise _IncompleteError(f"{self.where} announced {one.size} {kind} and gave 0 on the first page")
+            raise _IncompleteError(
+                f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page "
+                f"(platform.contract.{kind}); result not used"
+            )
         return [one]
 
     def _further(self, kind: Kind, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after those that are known, without an end; several are asked for at once.
+        """Yield the pages after those that are known, without an end; several are read in parallel.
 
         How many there are follows from the first one, for the service may give fewer items than asked for.
         """
@@ -307,13 +306,13 @@ class AssetInventory:
         for place, one in enumerate(ids):
             if one == "" or type(one) not in {str, int}:
                 raise ProtocolError(
-                    f"{self.where} answered {path} with an item that has no usable id, a text or a whole "
-                    f"number: {repr(one)[:80]}, item {place + 1} of its page, after {ids[:place][-1:]}"
+                    f"{self.where} answered {path} with an item whose id is not a text or a whole number: "
+                    f"{repr(one)[:80]}, item {place + 1} of its page, after {ids[:place][-1:]}"
                 )
         return list(map(str, ids))
 
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
-        """What the items hold where their fields are to be; in single odd ones that is no object."""
+        """Return what each item holds in `fields_in`; for single odd items that is not an object."""
         fields_in = self._platform.contract.fields_in
         values = [inside(item, fields_in) for item in items]
         if values and not any(isinstance(one, dict) for one in values):

@@ -80,7 +80,7 @@ def open_envelope(
 
 
 def envelope_members(body: bytes) -> dict[str, Any] | None:
-    """The members of an envelope; None when the body is no JSON object with a boolean `status`."""
+    """Return the members of an envelope; None unless the body is a JSON object with a boolean `status`."""
     try:
         text = body.decode(json.detect_encoding(body))  # `loads` lets halves of surrogate pairs pass in bytes
         members = json.loads(text)
@@ -93,7 +93,7 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def inside(value: Any, path: str) -> Any:
-    """What lies at a dotted path in nested objects; None where one of them is none."""
+    """Return what a dotted path leads to in nested objects; None where it leads nowhere."""
     for part in filter(None, path.split(".")):
         value = value.get(part) if isinstance(value, dict) else None
     return value
@@ -116,7 +116,7 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
 
 
 def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Field-level detail of a failure: field name to texts, from whichever member holds it (rules 5.1)."""
+    """Return field-level detail of a failure: field name to texts, from any member (rules 5.1)."""
     parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
     details = (
         (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()

@@ -14,11 +14,10 @@ import polars as pl
 from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
+from resources.inventory.adapter import Values
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-Values = Mapping[str, str | None]
-"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Field:
 
 
 def texts(value: object) -> list[str]:
-    """The values of a field that may hold none, one or several (rules 2.4); TypeError for anything else."""
+    """Return the values of a field that may hold none, one or several (rules 2.4); TypeError otherwise."""
     if value is None or isinstance(value, str):  # nearly always
         return [value] if value else []
     values = value if isinstance(value, list) else [value]
@@ -40,16 +39,22 @@ def texts(value: object) -> list[str]:
 
 
 class AssetRows:
-    """How assets become rows of a table, without listed_at; `fields` says where its columns come from."""
+    """How assets become rows of a table, without listed_at.
+
+    `fields` says where its columns come from; others are empty.
+    """
 
     def __init__(self, table: type[Table], fields: Mapping[str, Field]) -> None:
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
         self.id_column = next(iter(self._schema))
-        self._fields = [(name, self._schema[name] == pl.String, field) for name, field in fields.items()]
-        self._nothing = dict.fromkeys([self.id_column, *fields, "problem"])
+        self._fields = [
+            (name, kind == pl.String, fields.get(name, Field(None)))
+            for name, kind in self._schema.items()
+            if name not in {self.id_column, "problem"}
+        ]
 
     def table(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
-        """The rows of some assets."""
+        """Return the rows of some assets."""
         fields = {column: field.name for column, _, field in self._fields}
         try:
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
@@ -69,8 +74,8 @@ class AssetRows:
         )
 
     def record(self, asset_id: str, asset: Fields) -> dict[str, Any]:
-        """The row of one asset as plain values; what cannot be read is null, and `problem` says why."""
-        row: dict[str, Any] = {**self._nothing, self.id_column: asset_id}
+        """Return the row of one asset as plain values; what cannot be read is null and in `problem`."""
+        row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
             return row | {"problem": "it has no fields where platform.contract.fields_in says they are"}
         problems = {}
@@ -93,7 +98,7 @@ class AssetRows:
 
 
 def host_fields(instance: Instance) -> dict[str, Field]:
-    """The fields of a host asset that the program knows, by what it calls them."""
+    """Return the fields of a host asset that the program knows, by its own names for them."""
     section, enriched = "platform.contract.enrich_fields", instance.platform.contract.enrich_fields
     return {
         "hostnames": Field(instance.platform_hostname_field, "platform_hostname_field"),
@@ -104,25 +109,25 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 
 def host_rows(instance: Instance) -> AssetRows:
-    """How host assets become rows of inventory_hosts."""
+    """Return how host assets become rows of inventory_hosts."""
     fields = host_fields(instance)
     return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:
-    """How user assets become rows of inventory_users."""
+    """Return how user assets become rows of inventory_users."""
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
     return AssetRows(InventoryUsers, {"user_value": value, **{name: Field(name) for name in names}})
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:
-    """The inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
+    """Return the inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
     fields = host_fields(instance)
     return {name: field for name in ("owner", "department", "criticality") if (field := fields[name].name)}
 
 
 def host_form(instance: Instance, values: Values) -> dict[str, str]:
-    """What is sent to set these values of a host, by the inventory's fields; an empty text clears one."""
+    """Return the form that sets these values of a host, by the inventory's fields; "" clears one."""
     fields = taken_fields(instance)
     return {fields[name]: value or "" for name, value in values.items()}

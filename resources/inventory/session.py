@@ -1,34 +1,30 @@
 """The session of one account at the inventory service: log-in, verification codes, expiry (rules 5.2, 5.3).
 
-Threads share it. Whatever goes out through `exchange` carries a session that is not known to be rejected.
+Threads share it. What goes out through `request` carries a session that is not known to be rejected.
 """
 
-import base64
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import requests
-from cryptography.hazmat.primitives.hashes import SHA1
-from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
-from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
+from resources.errors import AuthenticationError, ServiceError, SessionExpiredError
 from resources.http import Answer, Transport
 from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.inventory.totp import TotpCodes
 from resources.settings import Platform
 
 LOGIN = "/api/v1/auth/login"
 MFA = "/api/v1/auth/mfa"
 PROFILE = "/api/v1/profile/me"
-CODE_STEP_SECONDS = 30
 
 
 class InventorySession:
     """The session of the platform's account; opening it resolves the secrets, the first call logs in.
 
-    Each log-in has a `requests.Session` of its own, so that a late answer to an old session cannot bring
-    its cookie into a new one. A log-in that gave no working session is not tried again: repeating it
-    locks accounts.
+    Each log-in has a `requests.Session` of its own, so that a late answer to an old session cannot bring its
+    cookie into a new one. A log-in that gave no working session is not repeated: that locks accounts.
     """
 
     def __init__(self, platform: Platform, transport: Transport, clock: Callable[[], float]) -> None:
@@ -36,11 +32,11 @@ class InventorySession:
         self._email = platform.email
         self._password = platform.password.resolve("platform.password")
         secret = platform.mfa_secret.resolve("platform.mfa_secret") if platform.mfa_secret else None
-        self._codes = None if secret is None else Codes(secret, clock, transport.sleep)
+        self._codes = TotpCodes(secret, platform, clock, transport.sleep) if secret is not None else None
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
-        self._log_ins_in_vain = 0  # since an answer that was no 401
+        self._useless_log_ins = 0  # since an answer that was no 401
         self._given_up: str | None = None
 
     def close(self) -> None:
@@ -49,10 +45,10 @@ class InventorySession:
             if self._session is not None:
                 self._session.close()
 
-    def exchange(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
+    def request(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
         """Send one request; after a 401 log in, once for all threads, and send it once more (rules 5.2).
 
-        What changes something is not sent once more (`resend`): it says that the session had ended.
+        `resend` is false for what changes something: after a 401 it is not sent once more.
 
         Raises:
             AuthenticationError: the log-in was refused, or the session it gave.
@@ -63,7 +59,7 @@ class InventorySession:
             session = self._signed_in(path)
             answer = self._transport.send(session, method, path, **arguments)
             if answer.status != 401:
-                self._log_ins_in_vain = 0
+                self._useless_log_ins = 0
                 return answer
             with self._lock:
                 if session is self._session:  # and not one that another thread has logged in since
@@ -78,15 +74,15 @@ class InventorySession:
         raise self._refused_twice(path)
 
     def _signed_in(self, path: str) -> requests.Session:
-        """The session; logs in where there is none, unless the last two log-ins gave none that works."""
+        """Return the session; logs in where there is none, unless the last two log-ins were useless."""
         with self._lock:
             if self._given_up:
                 raise AuthenticationError(self._given_up)
             if self._session is None:
-                if self._log_ins_in_vain > 1:
+                if self._useless_log_ins > 1:
                     raise self._refused_twice(path)
                 self._session = self._log_in()
-                self._log_ins_in_vain += 1
+                self._useless_log_ins += 1
             return self._session
 
     def _refused_twice(self, path: str) -> AuthenticationError:
@@ -97,7 +93,7 @@ class InventorySession:
         )
 
     def _give_up(self, reason: str) -> AuthenticationError:
-        """Send nothing more, no log-in either; the first reason stays."""
+        """Send nothing more, no log-in either; returns the error, whose reason is the first one given."""
         with self._lock:
             self._given_up = self._given_up or f"{self._transport.where} {reason}"
             return AuthenticationError(self._given_up)
@@ -124,7 +120,7 @@ class InventorySession:
         )
 
     def _needs_code(self, session: requests.Session) -> bool:
-        """Send the password; true when the session is not complete without a code (rules 5.3)."""
+        """Send the password; return whether the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
         if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
@@ -138,32 +134,3 @@ class InventorySession:
 
     def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
         return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)
-
-
-class Codes:
-    """Verification codes (TOTP: SHA-1, six digits, 30 seconds), each given once."""
-
-    def __init__(self, secret: str, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        letters = "".join(secret.split()).upper().rstrip("=")
-        try:
-            key = base64.b32decode(letters + "=" * (-len(letters) % 8))
-        except ValueError:
-            key = b""
-        if not key:
-            raise ConfigurationError(
-                "platform.mfa_secret: is no TOTP secret in base32; copy what the service shows for typing in"
-            )
-        sha1 = SHA1()  # noqa: S303  (what RFC 6238 and every authenticator app start from)
-        self._totp = TOTP(key, 6, sha1, CODE_STEP_SECONDS, enforce_key_length=False)
-        self._clock = clock
-        self._sleep = sleep
-        self._next_step = 0
-
-    def next(self) -> str:
-        """The code of the current step; after waiting for the next one when this one's was given already."""
-        wait = self._next_step * CODE_STEP_SECONDS - self._clock()
-        if wait > 0:
-            self._sleep(wait)
-        step = max(int(self._clock() // CODE_STEP_SECONDS), self._next_step)
-        self._next_step = step + 1
-        return self._totp.generate(step * CODE_STEP_SECONDS).decode()

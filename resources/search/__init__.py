@@ -1,12 +1,10 @@
 """Where logons come from: `open_source` chooses the source of an instance."""
 
-from contextlib import AbstractContextManager
-
 from resources.search.client import SearchClient
 from resources.search.source import EvidenceSource
 from resources.settings import Instance
 
 
-def open_source(instance: Instance) -> AbstractContextManager[EvidenceSource]:
+def open_source(instance: Instance) -> EvidenceSource:
     """Open the source of an instance; ConfigurationError when a secret or `ca_file` cannot be used."""
     return SearchClient(instance)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -20,12 +20,10 @@ import polars as pl
 from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
-from ownership.windows import Window, day_start
+from ownership.windows import day_start
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
-from resources.findings import Finding
 from resources.http import Answer, Transport
-from resources.search.findings import search_findings
-from resources.search.source import SENDERS, DayOfLogons
+from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
@@ -33,17 +31,20 @@ MIN_PAGE = 100
 DAYS_AT_ONCE = 2
 MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
+MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
 
 _READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
 """What is read of an answer; the service leaves the rest out."""
+
+_SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
 
 
 class _Part(Struct, gc=False):
-    """A part of an answer; in no cycle, and to look for cycles among thousands costs more than to parse."""
+    """A part of an answer. Excluded from garbage collection, which would take longer than parsing."""
 
 
 class _Pair(_Part):
@@ -54,7 +55,7 @@ class _Pair(_Part):
 
 class _PairBucket(_Part):
     key: _Pair
-    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # what nobody has is no evidence
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
 
 
 class _Pairs(_Part):
@@ -107,8 +108,8 @@ class _Found(_Part):
 _DECODER = msgspec.json.Decoder(_Found)
 
 
-class SearchClient:
-    """The search service of one instance, a context manager.
+class SearchClient(EvidenceSource):
+    """The search service of one instance.
 
     Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
     """
@@ -141,13 +142,12 @@ class SearchClient:
             name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
             for name, field in fields.items()
         } | {"latest": {"max": {"field": instance.time_field}}}
+        self.user_setting = f"user_field ({instance.user_field})"
+        self.host_setting = f"hostname_field ({instance.hostname_field})"
         self._password = instance.password.resolve("password")
         self._auth = HTTPBasicAuth(instance.username.encode(), self._password.encode())
         self._cookies = {name: value.resolve(f"cookies.{name}") for name, value in instance.cookies.items()}
         self._session = self.transport.new_session()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
@@ -157,18 +157,28 @@ class SearchClient:
         nothing = {"size": 0, "track_total_hits": False, "query": {"match_none": {}}, "aggs": {}}
         self.transport.probe("POST", self.path, **self._arguments(nothing))
 
-    def findings(self, window: Window) -> Iterator[Finding]:
-        """Try the service, query and fields over the window, and say what works and what to fix."""
-        return search_findings(self, window)
-
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, several days at once.
+        """Count the logon events of each day, in the order given, several days in parallel.
 
         Days are calendar days in the instance's time zone (rules 4.1). A ConfigurationError names the
-        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse.
+        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse,
+        a `time_field` that none of the documents has. They lie on no day: then no day is given as empty.
         """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
-            yield from executor.map(self._day, days)
+            fetched = executor.map(self._day, days)
+            empty = []
+            for day in fetched:
+                empty.append(day)
+                if day.matching:
+                    break
+            else:
+                if days and (undated := self.count_without_time()):
+                    raise ConfigurationError(
+                        f"time_field: none of the {undated} documents that match the query carries the field "
+                        f"{self.instance.time_field!r}; name the field that holds the time of the logon"
+                    )
+            yield from empty
+            yield from fetched
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host.
@@ -179,28 +189,25 @@ class SearchClient:
         return _totals(self._search([self._between(first, last)], aggregations))
 
     def shards(self) -> int:
-        """How many shards the indexes of the pattern have: none where it matches no index."""
+        """Count the shards of the indexes of the pattern: 0 where it matches no index."""
         return self._search([]).shards.get("total", 0)
 
-    def carrying(self, field: str, first: date, last: date) -> int:
+    def count_with_field(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
         return self._search([self._between(first, last), {"exists": {"field": field}}]).hits.total.value
 
-    def undated(self) -> int:
-        """Count the documents of all times that match the query when none of them has `time_field`; else 0.
-
-        They lie on no day, so that each day looks empty.
-        """
+    def count_without_time(self) -> int:
+        """Count the documents of all times that match the query if none of them has `time_field`, else 0."""
         has_time = {"exists": {"field": self.instance.time_field}}
         if self._search([has_time], count_documents=1).hits.total.value:
             return 0
         return self._search([]).hits.total.value
 
-    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Count the matching documents of a day, and list the names that sent for most hosts.
 
-        Gives document_hostname, events, host_names (values of `host.name`, at most `HOSTS_PER_SENDER`) of
-        `MAX_SENDERS` names.
+        The list holds document_hostname, events, host_names (values of `host.name`, at most
+        `HOSTS_PER_SENDER`) of `MAX_SENDERS` names.
         """
         by_name = {
             "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
@@ -214,7 +221,7 @@ class SearchClient:
         rows = [
             (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)])) for one in buckets
         ]
-        return found.hits.total.value, pl.DataFrame(rows, SENDERS, orient="row", strict=False)
+        return found.hits.total.value, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
@@ -224,6 +231,7 @@ class SearchClient:
         """
         fetched_at = datetime.now(UTC)
         after: _Pair | None = None
+        asked: set[str] = set()
         rows: list[pl.DataFrame] = []
         totals = 0, 0, 0
         while True:
@@ -246,22 +254,28 @@ class SearchClient:
                 )
             totals = totals if after else _totals(page)
             rows.append(self._counts(pairs.buckets if pairs else []))
-            if pairs is None or len(pairs.buckets) < size or pairs.after_key in (None, after):
+            if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
                 break
             after = pairs.after_key
+            if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * totals[0]:
+                raise ProtocolError(
+                    f"{self.transport.where} gives hosts and users of {day} without an end; result not used. "
+                    "Check for a proxy or cache between this machine and the service"
+                )
+            asked.add(str(after))
         counts = pl.concat(rows)
         matching, lacking_user, lacking_host = totals
         missing = matching - lacking_user - lacking_host - counts["events"].sum()
         if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
             raise ProtocolError(
-                f"{self.transport.where} counted {matching} events of {day} and gave the hosts and users of "
-                f"{missing} too few, which is no evidence; check for a proxy between this machine and the "
-                "service that shortens answers"
+                f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
+                f"{missing} too few; result not used. Check for a proxy between this machine and the service "
+                "that shortens answers"
             )
         if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
-                f"{self.transport.where} gave pairs of host and user of {day} twice, which is no evidence; "
-                "check for a proxy or cache between this machine and the service"
+                f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
+                "Check for a proxy or cache between this machine and the service"
             )
         return DayOfLogons(day, fetched_at, *totals, counts=counts)
 
@@ -306,8 +320,8 @@ class SearchClient:
             raise self._not_a_search_service(answer) from error
         if faults := _faults(found, aggregations or {}):
             raise ProtocolError(
-                f"{self.transport.where} answered incompletely ({', '.join(faults)}), which is no evidence; "
-                "repair the cluster, or a proxy in front of it, and run again"
+                f"{self.transport.where} answered incompletely ({', '.join(faults)}); result not used. "
+                "Repair the cluster, or a proxy in front of it, and run again"
             )
         return found
 
@@ -318,12 +332,14 @@ class SearchClient:
         return answer
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
+        after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})
         return {
             "params": {"allow_partial_search_results": "false", "filter_path": _READ},
             "json": body,
             "auth": self._auth,
             "cookies": self._cookies,
             "secrets": (self._password, *self._cookies.values()),
+            "personal": tuple(map(str, after.values())),
         }
 
     def _raise_refusal(self, answer: Answer) -> NoReturn:
@@ -404,7 +420,7 @@ def _totals(found: _Found) -> tuple[int, int, int]:
 
 
 def _faults(found: _Found, asked: Mapping[str, Any]) -> list[str]:
-    """Why an answer is not the whole truth (rules 3.3)."""
+    """Return why an answer is incomplete (rules 3.3)."""
     counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
     counts["shards failed"] = found.shards.get("failed")
     faults = [f"{count} {fault}" for fault, count in counts.items() if count]

@@ -1,19 +1,16 @@
-"""Where logons come from, as runs need it: `EvidenceSource` is all that they know of such a service."""
+"""What a run needs of a source of logons: `EvidenceSource`, which every source inherits."""
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 import polars as pl
 
-from ownership.windows import Window, days_of
-from resources.findings import Finding
 from resources.settings import Instance
-
-SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 
 
 @dataclass(frozen=True)
@@ -35,40 +32,51 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
-class EvidenceSource(Protocol):
-    """A service that counts logon events by day, host and user; one that inherits needs `logons` alone.
+class EvidenceSource(ABC):
+    """A service that counts logon events by day, host and user.
 
-    Every call may raise the errors of `resources.errors`; their messages name the settings to fix.
+    An author of another one does four things:
+
+    1. Implement `logons`.
+    2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
+       ConfigurationError for what a setting can mend, TransientError for what may be retried.
+    3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
+    4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
+
+    `tests/resources/search/test_adapters.py` tries any source.
     """
+
+    user_setting: str = "the users of the logons"
+    host_setting: str = "the hosts of the logons"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is open; by default nothing."""
+        return
 
     def probe(self) -> None:
         """Raise TransientError when the service does not answer anything within seconds."""
         return
 
+    @abstractmethod
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given."""
+        """Count the logon events of each day, in the order given, also of a day that has none.
 
-    def totals(self, first: date, last: date) -> tuple[int, int, int]:
-        """Count the documents from `first` to `last`: matching, without a user, without a host."""
-        found = [*self.logons(days_of(Window(first, last)))]
-        lacking = sum(day.lacking_user for day in found), sum(day.lacking_host for day in found)
-        return sum(day.matching for day in found), *lacking
+        Days are calendar days in `scan.timezone`.
+        """
 
-    def undated(self) -> int:
-        """Count the matching documents of all times when none of them says when it happened; else 0."""
-        return 0
 
-    def senders(self, day: date) -> tuple[int, pl.DataFrame]:
+@runtime_checkable
+class ListsSenders(Protocol):
+    """A source that also knows who sent the events, as Elastic's agents do."""
+
+    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """Count the matching documents of a day, and list the names that sent for most hosts.
 
-        The list holds document_hostname, events, host_names (a list of some of the hosts).
+        The list holds document_hostname, events, host_names (some of the hosts).
         """
-        (found,) = self.logons([day])
-        return found.matching, pl.DataFrame(schema=SENDERS)
-
-    def findings(self, window: Window) -> Iterator[Finding]:  # noqa: ARG002
-        """Try the service over the window, and say what works and what to fix."""
-        return iter(())
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:

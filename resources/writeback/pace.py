@@ -1,23 +1,23 @@
-"""How fast writers go: together, as fast as the inventory lets them.
+"""How fast the writers of a run go: as fast as the inventory lets them.
 
-The service says that it is asked too much (HTTP status 429, or any other with Retry-After). Then all writers
-of the run wait, go on more slowly, and speed up again a little with each write that is taken.
+The service may answer that it is asked too much (HTTP status 429, or any other with Retry-After). Then all
+writers of the run wait, go on more slowly, and speed up a little with each write that is accepted.
 """
 
 import time
 from collections.abc import Callable
 from threading import Lock
 
-MIN_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is taken
+MIN_WAIT_SECONDS = 1.0  # where the service does not say how long; doubled until a write is accepted
 MAX_WAIT_SECONDS = 60.0  # where the service does not say how long, and between two writes
 MIN_INTERVAL_SECONDS = 0.02  # between two writes, after the first refusal; doubled with each further one
-FASTER = 0.97  # of the interval, with each write that is taken
+FASTER = 0.97  # of the interval, with each write that is accepted
 GIVE_UP_SECONDS = 600.0
 MAX_SLEEP_SECONDS = 1.0  # so that `stop` is heard
 
 
 class Pace:
-    """When the next write may begin; several threads share it. Nothing is held back before a refusal."""
+    """Says when the next write may begin; threads share it. Nothing waits before the first refusal."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Pace:
         self._refused_since: float | None = None
 
     def wait(self) -> float | None:
-        """Wait for this writer's turn; return when it began, None when the writing has ended."""
+        """Wait for this writer's turn; returns when it began, None when the writing has ended."""
         while True:
             with self._lock:
                 if self._stopped:
@@ -48,20 +48,20 @@ class Pace:
             self._sleep(min(left, MAX_SLEEP_SECONDS))
 
     def stop(self) -> None:
-        """Give nobody a turn any more."""
+        """Stop: no further turn begins."""
         self._stopped = True
 
     def taken(self) -> None:
-        """Go on a little faster: the service did what it was asked."""
+        """Go on a little faster: the service accepted a write."""
         with self._lock:
             self._refused_since = None
             self._wait = MIN_WAIT_SECONDS
             self._interval *= FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
-        """Let all writers wait as asked, in seconds, and go on more slowly; return whether that makes sense.
+        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up.
 
-        `turn` is when the refused writer's turn began: one before the last slowing down says nothing new.
+        `turn` is when the refused writer's turn began: one from before the last refusal says nothing new.
         """
         with self._lock:
             now = self._clock()

@@ -18,8 +18,8 @@ from resources.writeback.journal import Journal, Result
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
-"""How long requests that are under way may take when the run is interrupted; whoever asks a container to end
-waits ten seconds. What has no answer by then stays `intended`."""
+"""How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
+What has no answer by then stays `intended`."""
 
 SECONDS_BETWEEN_QUESTIONS = 2
 """So often the writing asks whether its run still counts as running; the progress is logged as often, too."""
@@ -93,15 +93,15 @@ def write_all(
             raise
         finally:
             if writer.stopped_by:
-                journal.abandon_rest(run_id, writer.before_its_turn(), completed_at=datetime.now(UTC))
-    return writer.stopped_by or writer.in_vain()
+                journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+    return writer.stopped_by or writer.no_effect_reason()
 
 
 @dataclass
 class _Workers:
     """What several threads do: try rows until something stops the writer.
 
-    One at a time until a write is confirmed: a look that hides owners would let each of them be overwritten.
+    One at a time until a write is confirmed: were owners hidden, each of them would be overwritten.
     """
 
     writer: Writer
@@ -113,7 +113,7 @@ class _Workers:
         self._lock, self._alone = Lock(), Lock()
 
     def try_row(self, row: Row) -> Result | BaseException | None:
-        """Find a result for a row, or what was raised; None: the writing has ended before."""
+        """Return the result for a row, or what was raised; None if the writing had ended before."""
         with nullcontext() if self.writer.confirmed else self._alone:
             return None if self.writer.stopped_by else self._tried(row)
 

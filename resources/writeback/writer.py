@@ -1,10 +1,10 @@
-"""Guarded writes of single hosts: look, write at once, journal; and what an answer of "yes" is worth.
+"""Guarded writes of single hosts: read the host, write at once, journal the outcome, read the first back.
 
-Whoever writes to the inventory does it through here. What is to be written is planned in `ownership.plan`.
+All writes to the inventory go through here. What is to be written is planned in `ownership.plan`.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -34,14 +34,16 @@ from resources.writeback.decide import (
 from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
-MAX_READ_TO_WRITE_SECONDS = 1.0  # an older look is made again before the request goes out (rules 7.2)
-# The age of a host's first looks counts from their request: a process that is stopped while the answer is on
-# its way does not know it. Then it counts from the answer, for the service itself may be that slow.
-STRICT_LOOKS = 2
-LOOKS = 10  # at one host, each too old when its request could go out, until the host is given up
-OWNED_HOSTS_READ = 3  # before the first write, to see that the look shows owners
-READ_BACK = 3  # of a run's writes, the first ones, although the service said yes (rules 7.4)
-READ_BACK_WAITS_SECONDS = (0.0, 0.5, 1.5)  # some services show a change a moment later
+MAX_READ_TO_WRITE_SECONDS = (
+    1.0  # after so long the host is read again before the request goes out (rules 7.2)
+)
+# The age of a host's first reads counts from their request: a process that is stopped while the answer is on
+# its way does not notice. Later ones count from the answer, for the service itself may be that slow.
+STRICT_READS = 2
+MAX_READS = 10  # of one host, each too old when its request could go out
+OWNED_HOSTS_READ = 3  # before the first write, to see that reading a host shows its owner
+READ_BACK = 3  # of a run's writes, the first ones, although the service accepted them (rules 7.4)
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0  # between two readings of a write that is read back
 
 
 def seconds_since_boot() -> float:
@@ -57,25 +59,26 @@ class WritingEndedError(AssetOwnersError):
         self.result = result
 
 
-class _LookTooOldError(Exception):
-    """The look at a host is too old to write by; nothing was sent."""
+class _ReadTooOldError(Exception):
+    """The host was read too long ago to write by; nothing was sent."""
 
 
 @dataclass
 class _Attempt:
-    """A write under way: the last look at the host and what was sent after it.
+    """A write under way: what the host held when it was last read, and what was sent after that.
 
-    `sent` stays, whatever the service says: it may have done what it turned away.
+    `sent` stays, whatever the service answers: it may have done what it refused.
     """
 
     row: Row
     decide: Decide
     turn: float = 0.0
+    names: Collection[str] = ()
     held: Values | None = None
     sent: Values | None = None
-    turned_away_at: float | None = None
+    refused_at: float | None = None
     sessions_ended: int = 0
-    looks_too_old: int = 0
+    reads_too_old: int = 0
 
     def was_done(self, host: Row) -> bool:
         """Return whether the host holds what was sent."""
@@ -97,26 +100,29 @@ class _Attempt:
         return kept_fields(self.row, self.sent) if self.sent else None
 
     def given_up(self, message: str, outcome: str = "failed") -> Result:
-        """Where something was sent before, the outcome is open: the inventory has the last word."""
+        """Give up; where something was sent before, the write is pending: the inventory has the last word."""
         return self.result("intended" if self.sent else outcome, message)
 
 
 class Writer:
-    """Writes host assets of one instance, each guarded by a look at what it holds.
+    """Writes host assets of one instance; reads each right before its write.
 
-    Only after 401 and 429 is a write sent again, and only after another look. After any other answer that is
-    no clear refusal the host is read back; while it does not hold the new value the outcome stays `intended`,
-    not yet known, and the next run settles it (rules 7.3). Without `contract.read` the look is the list made
-    before the writing, and the time between them as long as the writing.
+    Only after 401 and 429 is a write sent again, and only after reading the host again. After any other
+    answer that does not clearly refuse, the host is read back; while it does not hold the new value the
+    outcome stays `intended`, and the next run settles it (rules 7.3). Without `contract.read` the hosts are
+    listed once before the writing instead, and the time between list and write is as long as the writing.
 
-    Every method raises WritingEndedError when no session is to be had any more, when the service has refused
-    all writes for long, or when it says yes and sets nothing.
+    `read_back_seconds`: how long the service may take to show a write.
+
+    Every method raises WritingEndedError when logging in fails for good, when the service has refused all
+    writes for long, or when the first writes it accepted cannot be seen.
     """
 
     def __init__(
         self,
         inventory: Inventory,
         journal: Journal,
+        read_back_seconds: float = 10,
         *,
         clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
@@ -130,35 +136,39 @@ class Writer:
         self._listed: dict[str, Row] = {}
         self._listed_at = 0.0
         self._lock = Lock()
-        self._read_back = self._denied = 0
+        self._read_back_seconds = read_back_seconds
+        self._read_back = 0
+        self._unseen: list[str] = []
+        self.confirmed = False
+        """Whether a host was seen to hold what the service accepted, and what was not sent unchanged."""
         self.stopped_by: str | None = None
-        """Why no further request may begin; None: they may."""
+        """Why no further request may begin; None while they may."""
         self._abandoned = False
         self.longest_read_to_write_seconds: float | None = None
-        """The longest time between the answer of a look and the write that followed it; None: none did."""
+        """The longest time between reading a host and its write; None before the first write."""
         if not self._readable:
             self._relist()
 
     def write(self, row: Row, decide: Decide = decide_write) -> Result:
-        """Look at the host, let `decide` say what to send or why nothing is sent, and send it at once.
+        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once.
 
-        Whoever had to wait (for a session, for the service, for its turn) looks again.
+        After any wait (for a session, for the service, for its turn) the host is read again.
         """
         attempt = _Attempt(row, decide)
         while True:
             turn = self.pace.wait()
             if turn is None:
-                return attempt.given_up(self.before_its_turn(), "not_written")
+                return attempt.given_up(self.not_reached_message(), "not_written")
             attempt.turn = turn
             self._journal.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
-            except _LookTooOldError:
-                attempt.looks_too_old += 1
-                if attempt.looks_too_old >= LOOKS:
+            except _ReadTooOldError:
+                attempt.reads_too_old += 1
+                if attempt.reads_too_old >= MAX_READS:
                     return attempt.given_up(
-                        f"{LOOKS} looks at the host were each older than {MAX_READ_TO_WRITE_SECONDS:g} s "
-                        "when the request could go out, so it was not sent; this machine or its disk is "
+                        f"the host was read {MAX_READS} times, each over {MAX_READ_TO_WRITE_SECONDS:g} s "
+                        "before the request could go out, so it was not sent; this machine or its disk is "
                         "too slow"
                     )
             except SessionExpiredError as error:
@@ -176,43 +186,43 @@ class Writer:
                 return attempt.given_up(str(error))
 
     def stop(self, reason: str) -> None:
-        """Let no further request begin, not even of hosts that wait for their turn."""
+        """Let no further request begin, not even for hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
         self.pace.stop()
 
-    def before_its_turn(self) -> str:
-        """Say of a host to which nothing was sent why its turn never came."""
+    def not_reached_message(self) -> str:
+        """Return why nothing was sent to a host whose turn never came."""
         return f"the run ended before this host's turn: {self.stopped_by}"
 
     def abandon(self) -> None:
-        """Let nothing go out any more, not even to hosts that were looked at: nobody waits for an answer."""
+        """Let nothing go out any more, not even to hosts that were just read: nobody waits for an answer."""
         self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
-        """Return whether the look that guards a write shows an owner on any of these hosts, listed as owned.
+        """Return whether reading these hosts, listed as owned, shows an owner on any of them.
 
-        Where none of them can be read it counts as shown, for then no write gets past its look.
+        True where none of them can be read, for then nothing is written to any host.
         """
-        looks = []
+        hosts = []
         for host_id in host_ids:
             try:
-                looks.append(self._inventory.host(host_id))
+                hosts.append(self._inventory.host(host_id))
             except (AuthenticationError, TransientError):
                 raise
             except ServiceError:
                 continue
-        return not looks or any(look["owner_ids"] for look in looks)
+        return not hosts or any(host["owner_ids"] for host in hosts)
 
     def _once(self, attempt: _Attempt) -> Result:
-        """Look and send once; raises what may mean to look and send again."""
+        """Read the host and send once; raises what may mean to read it and send again."""
         row = attempt.row
         asked_at = self._clock()
-        host = self._look(row, not_before=attempt.turned_away_at)
+        host = self._read_planned(row, not_before=attempt.refused_at)
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            return attempt.success("confirmed by looking again: the host holds what was sent")
-        attempt.held = held
+            return attempt.success("confirmed by reading the host again: it holds what was sent")
+        attempt.held, attempt.names = held, {*host["hostnames"]}
         decided = attempt.decide(row, host)
         if isinstance(decided, Result):
             return decided
@@ -228,9 +238,9 @@ class Writer:
             self._journal.require_lock()
             with self._lock:
                 now = self._clock()
-                looked_at = asked_at if attempt.looks_too_old < STRICT_LOOKS else answered_at
-                if self._readable and now - looked_at > MAX_READ_TO_WRITE_SECONDS:
-                    raise _LookTooOldError
+                read_at = asked_at if attempt.reads_too_old < STRICT_READS else answered_at
+                if self._readable and now - read_at > MAX_READ_TO_WRITE_SECONDS:
+                    raise _ReadTooOldError
                 window = now - answered_at
                 self.longest_read_to_write_seconds = max(self.longest_read_to_write_seconds or 0.0, window)
             attempt.sent = new
@@ -238,24 +248,24 @@ class Writer:
         try:
             self._inventory.write(row["host_id"], values, right_before=right_before)
         except ServiceError as error:
-            return self._after_no(attempt, error)
+            return self._after_refusal(attempt, error)
         self.pace.taken()
-        return self._after_yes(attempt)
+        return self._after_success(attempt)
 
     def _slow_down(self, attempt: _Attempt, error: TransientError, result: Result | None = None) -> None:
-        """Let all writers wait as the service asks, or end the writing where that makes no sense any more."""
+        """Let all writers wait as the service asks; ends the writing where it has asked for too long."""
         if not self.pace.refused(turn=attempt.turn, retry_after=error.retry_after):
             message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
-    def _after_no(self, attempt: _Attempt, error: ServiceError) -> Result:
-        """Return what became of a write that was not taken; raises `error` where it may be sent again.
+    def _after_refusal(self, attempt: _Attempt, error: ServiceError) -> Result:
+        """Return what became of a write that was not accepted; raises `error` where it may be sent again.
 
         Where the answer was lost the host is read back; if it holds something else, the request may still be
         on its way, and the next run finds out.
         """
-        sent_before = attempt.turned_away_at is not None
-        attempt.turned_away_at = self._clock()
+        sent_before = attempt.refused_at is not None
+        attempt.refused_at = self._clock()
         transient = error if isinstance(error, TransientError) else None
         signed_out = isinstance(error, SessionExpiredError | AuthenticationError)
         if attempt.sent is None or signed_out or (transient and transient.not_done):
@@ -264,72 +274,91 @@ class Writer:
             return attempt.result("failed", str(error))
         result = attempt.result("intended", str(error))
         with suppress(ServiceError):
-            if self._readable and attempt.was_done(self._look(attempt.row)):
+            if self._readable and attempt.was_done(self._read_planned(attempt.row)):
                 self.pace.taken()
                 result = attempt.success(f"confirmed by reading back; the answer was lost: {error}")
         if transient and transient.asks_to_wait:
             self._slow_down(attempt, transient, result)
         return result
 
-    def _after_yes(self, attempt: _Attempt) -> Result:
-        """Read the first writes back: a service may say yes and set nothing.
+    def _after_success(self, attempt: _Attempt) -> Result:
+        """Read the first writes back: a service may accept a write and change nothing, or more than was sent.
 
         Where it cannot read one asset, hosts are listed again for it, until one write is confirmed.
         """
-        result = attempt.success()
         if self.confirmed and (self._read_back >= READ_BACK or not self._readable):
-            return result
-        host: Row = {}
+            return attempt.success()
         try:
-            for seconds in READ_BACK_WAITS_SECONDS:
-                if seconds:
-                    self._sleep(seconds)
-                host = self._look(attempt.row, not_before=self._clock())
-                if attempt.was_done(host):
-                    break
+            unseen = self._why_unseen(attempt)
         except AuthenticationError as error:
-            raise WritingEndedError(str(error), result) from error
-        except ServiceError:
-            return result  # the service said yes, and nothing says no
-        sent = [field for field, value in (attempt.sent or {}).items() if value is not None]
-        sent = ["owner"] if "owner" in sent else sent  # a service may set the other fields and not the owner
-        now, held = values_of(host), attempt.was_done(host)
-        unchanged = all(now[field] == (attempt.held or {}).get(field) for field in sent)
-        denied = unchanged and not held
-        if not held and not denied:
-            return result  # somebody has changed it since, which says nothing about the service
+            raise WritingEndedError(str(error), attempt.result("intended", str(error))) from error
         with self._lock:
             self._read_back += 1
-            self._denied += denied
-            ineffective = self._read_back >= READ_BACK and not self.confirmed
-        if not denied:
-            return result
-        result = attempt.result(
-            "intended", "the service said that it was done, and the host holds what it held"
-        )
-        if ineffective:
-            raise WritingEndedError(self._ineffective(self._denied), result)
+            self.confirmed = self.confirmed or unseen is None
+            if unseen:
+                self._unseen.append(f"{attempt.row['host_id']} ({attempt.row['hostname']}): {unseen}")
+            no_effect = self._no_effect_message() if self._read_back >= READ_BACK else None
+        if not unseen:
+            return attempt.success()
+        result = attempt.result("intended", f"the service accepted the write, and then {unseen}")
+        if no_effect:
+            raise WritingEndedError(no_effect, result)
         return result
 
-    @property
-    def confirmed(self) -> bool:
-        """Whether a host was seen to hold what the service said that it had set."""
-        return self._denied < self._read_back
+    def _why_unseen(self, attempt: _Attempt) -> str | None:
+        """Read a host back until it shows the write; return what it shows instead, None where it shows it."""
+        deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                unseen = self._difference(attempt, self._read(attempt.row, not_before=self._clock()))
+            except AuthenticationError:
+                raise
+            except ServiceError as error:
+                unseen = f"the host could not be read back: {error}"
+            left = deadline - self._clock()
+            if not unseen or left <= 0 or self.stopped_by:
+                return unseen
+            self._sleep(min(pause, left))
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def in_vain(self) -> str | None:
-        """Say at the end that the service said yes and set nothing; None where that is not known."""
-        return self._ineffective(self._denied) if self._denied and not self.confirmed else None
+    def _difference(self, attempt: _Attempt, host: Row) -> str | None:
+        """Return how a host differs from what the write should have made of it; None where it does not."""
+        held, sent, now = attempt.held or {}, attempt.sent or {}, values_of(host)
+        if attempt.names != {*host["hostnames"]}:
+            return "the host had other names than before"
+        if not attempt.was_done(host):
+            changed = any(now[field] != held.get(field) for field in sent)
+            return (
+                "the host held neither what was sent nor what it held" if changed else "nothing had changed"
+            )
+        lost = [field for field, value in sent.items() if value is None and now[field] != held.get(field)]
+        return f"its {' and '.join(lost)}, which was not sent, had changed" if lost else None
 
-    def _ineffective(self, writes: int) -> str:
+    def no_effect_reason(self) -> str | None:
+        """Return, at the end, why no accepted write was seen; None where one was, or none was read back."""
+        with self._lock:
+            return self._no_effect_message()
+
+    def _no_effect_message(self) -> str | None:
+        if self.confirmed or not self._unseen:
+            return None
         return (
-            f"{self._inventory.where} said yes to {writes} writes, and none of the hosts holds the value; "
-            f"check {self._inventory.how_written}"
+            f"{self._inventory.where} accepted {len(self._unseen)} writes, and none was confirmed within "
+            f"{self._read_back_seconds:g} s (writes.read_back_seconds). Look at these hosts there, "
+            f"which may have lost fields: {'; '.join(self._unseen)}. Check {self._inventory.how_written}"
         )
 
-    def _look(self, row: Row, *, not_before: float | None = None) -> Row:
-        """The host as it is now, under the name that was planned: a host is its id and its name.
+    def _read_planned(self, row: Row, *, not_before: float | None = None) -> Row:
+        """Read a host; ProtocolError unless it has the planned name: a host is its id and its name."""
+        host = self._read(row, not_before=not_before)
+        if not has_name(host, row["hostname"]):
+            raise ProtocolError(other_name_message(row["host_id"]))
+        return host
 
-        Where the service cannot read one asset, a list older than `not_before` is made anew.
+    def _read(self, row: Row, *, not_before: float | None = None) -> Row:
+        """Read a host as it is now.
+
+        Where the service cannot read one asset, hosts are listed again if that was before `not_before`.
         """
         host_id = row["host_id"]
         if self._readable:
@@ -343,8 +372,6 @@ class Writer:
             host = self._listed[host_id]
         if host.get("problem"):
             raise ProtocolError(host["problem"])
-        if not has_name(host, row["hostname"]):
-            raise ProtocolError(other_name_message(host_id))
         return host
 
     def _relist(self) -> None:

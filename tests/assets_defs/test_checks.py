@@ -34,10 +34,12 @@ PEOPLE = users(
 class Senders:
     """Stands for the search service, which a check asks who sends for whom."""
 
+    user_setting, host_setting = "user_field", "hostname_field"
+
     def __init__(self, *rows, error=None):
         self.rows, self.error = rows, error
 
-    def senders(self, day):
+    def top_senders(self, day):
         if self.error:
             raise self.error
         assert day == DAYS.last
@@ -136,7 +138,7 @@ def test_documents_that_lack_a_field(stored):
     )
     verdict = days.look(checks.documents_carry_both_fields)
     assert warns(verdict, ("2026-03-02", 100, 0, 11), ("2026-03-04", 100, 11, 0))
-    assert "user.name or agent.name" in verdict.description
+    assert "check user_field and hostname_field" in verdict.description
     assert verdict.metadata["lacking_user"].value == 21
 
 

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from threading import Event
 
@@ -26,10 +27,12 @@ DAYS = [date(2025, 6, number) for number in range(1, 6)]
 
 
 class Search(LogFile):
-    """Holds events of (host, user) by day, or some without a time; fails at the day `fails_at`."""
+    """Holds events of (host, user) by day, of which those of some days lack the user; fails at a day."""
 
-    def __init__(self, events, fails_at=None, without_time=0):
-        self.events, self.fails_at, self.without_time, self.asked = dict(events), fails_at, without_time, []
+    user_setting = "column who"
+
+    def __init__(self, events, fails_at=None, lacking=()):
+        self.events, self.fails_at, self.lacking, self.asked = dict(events), fails_at, lacking, []
 
     @property
     def logons_of(self):
@@ -40,14 +43,9 @@ class Search(LogFile):
             if day == self.fails_at:
                 raise ServiceError("The search service is gone")
             self.asked.append(day)
-            yield from super().logons([day])
-
-    def undated(self):
-        return self.without_time
-
-    def totals(self, first, last):
-        within = [events for day, events in self.events.items() if first <= day <= last]
-        return sum(sum(events.values()) for events in within), 0, 0
+            (found,) = super().logons([day])
+            lacks = {"lacking_user": found.matching, "counts": found.counts.clear()}
+            yield replace(found, **lacks) if day in self.lacking else found
 
 
 @pytest.fixture
@@ -108,12 +106,15 @@ def test_what_was_fetched_before_a_failure_is_kept_and_the_next_run_goes_on_from
     assert stored(tables) == dict.fromkeys(DAYS, 3)
 
 
-def test_documents_of_which_none_has_a_time_are_refused_and_no_empty_day_is_stored(fetch, tables):
-    result = fetch(Search({}, without_time=9), time_field="event.created")
-    assert message(result).startswith("time_field: none of the 9 documents that match the query carries the")
-    assert "'event.created'" in message(result)
-    assert tables.logon_days(Window(DAYS[0], DAYS[-1]), run_id="none").is_empty()
-    assert fetch(Search({})).success, "an index without any is no fault"
+def test_counts_are_kept_while_no_event_carries_the_fields_of_new_settings(fetch, tables):
+    before = {day: events(3) for day in DAYS}
+    assert fetch(Search(before)).success
+    after = {day: events(4) for day in DAYS[1:]}
+    told = message(fetch(Search(after, lacking=DAYS), user_field="who"))
+    assert told.startswith("column who: none of the 16 logon events from 2025-06-01 to 2025-06-05 has it")
+    assert stored(tables) == dict.fromkeys(DAYS, 3)
+    assert fetch(Search(after, lacking=DAYS[:3]), user_field="who").success
+    assert stored(tables) == dict.fromkeys(DAYS[3:], 4)
 
 
 def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):

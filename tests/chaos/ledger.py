@@ -159,7 +159,7 @@ class Ledger:
           nobody else sets just what we meant to.
         """
         host_id, around = row["host_id"], run.surroundings
-        denied = (row["message"] or "").startswith("the service said that it was done")
+        denied = (row["message"] or "").startswith("the service accepted the write")
         asked_instead = _settled(row) or denied or host_id in around.doubtful | around.lied
         others = any(self._touched(lied, run) for lied in around.lied)
         found_out = run.readable and not run.sent and not around.outage and not others

@@ -32,6 +32,7 @@ from pipelines.cli.app import app
 from pipelines.definitions import build_definitions
 from resources.inventory.client import AssetInventory
 from resources.search.client import SearchClient
+from resources.search.source import EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import MAPPING
@@ -134,17 +135,17 @@ class Stand:
     def hold_services(self) -> None:
         """Let runs in this process have clients of both services whose waits are over at once."""
 
-        def inventory(instance: Instance, *_: object) -> AssetInventory:
+        def inventory(instance: Instance) -> AssetInventory:
             return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
 
-        defined = partial(build_definitions, source=self._source, inventory=inventory)
-        self.environment.setattr("pipelines.cli.run.build_definitions", defined)
+        with_these = partial(build_definitions, source=self._source, inventory=inventory)
+        self.environment.setattr("pipelines.cli.run.build_definitions", with_these)
 
-    def _source(self, instance: Instance, *_: object) -> AbstractContextManager[Any]:
+    def _source(self, instance: Instance) -> EvidenceSource:
         if self.engine:
             return SearchClient(instance, sleep=self.clock.sleep)
         events: list[Any] = self.indices[instance.index]
-        return nullcontext(LogFile(*((event.at.date(), event.agent, event.user) for event in events)))
+        return LogFile(*((event.at.date(), event.agent, event.user) for event in events))
 
     def begin(self, hosts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[str, Any]]) -> None:
         """Give the inventory service these assets, one account and good manners."""

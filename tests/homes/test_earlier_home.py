@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -46,21 +45,17 @@ class Home:
     def call(self, command: str, *arguments: str) -> str:
         words = [command, "--instance", str(EARLIER / "instance.yaml"), *arguments]
         with pytest.MonkeyPatch.context() as patch:
-            services: Any = {
-                "source": lambda _: nullcontext(LogFile(*LOGONS)),
-                "inventory": self.open_inventory,
-            }
-            defined = partial(build_definitions, **services)
-            patch.setattr("pipelines.cli.run.build_definitions", defined)
+            services: Any = {"source": lambda _: LogFile(*LOGONS), "inventory": self.open_inventory}
+            patch.setattr("pipelines.cli.run.build_definitions", partial(build_definitions, **services))
             patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
             ran = CliRunner().invoke(app, words, catch_exceptions=False)
         assert ran.exit_code == 0, ran.output
         return ran.stdout
 
-    def open_inventory(self, instance: Any, *_: object) -> AbstractContextManager[AssetInventory]:
+    def open_inventory(self, instance: Any) -> AssetInventory:
         """The inventory answers at another address than it had, under the target that it had."""
         platform = instance.platform.model_copy(update={"url": self.inventory.url})
-        return nullcontext(AssetInventory(instance.model_copy(update={"platform": platform})))
+        return AssetInventory(instance.model_copy(update={"platform": platform}))
 
     def run(self) -> dict[str, Any]:
         """Run once more over the days that the home holds."""

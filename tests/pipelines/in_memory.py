@@ -1,8 +1,7 @@
 """A source of logons and an inventory that a test holds in its hands, and a job that runs on them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
@@ -15,6 +14,8 @@ import polars as pl
 from assets_defs.launch import window_of
 from pipelines.definitions import build_definitions
 from pipelines.schedules import launch_tags, run_config
+from resources.errors import NotFoundError
+from resources.inventory.adapter import Inventory
 from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -38,21 +39,16 @@ class LogFile(EvidenceSource):
             yield DayOfLogons(day, datetime.now(UTC), sum(n for *_, n in rows), 0, 0, counts)
 
 
-class Shelf:
+class Shelf(Inventory):
     """An inventory in memory, which takes owners and nothing else."""
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
-    reads_single_hosts = True
-    takes: Collection[str] = ("owner",)
 
     def __init__(self, *assets):
         """So many host assets; by default pc-1, which nobody owns."""
         listed = hosts(*(assets or [host("h1", "pc-1")]))
         self.assets = {row["host_id"]: row for row in listed.to_dicts()}
         self.written = {}
-
-    def probe(self):
-        pass
 
     def hosts(self):
         return hosts(*self.assets.values()).with_columns(listed_at=datetime.now(UTC))
@@ -61,15 +57,15 @@ class Shelf:
         return PEOPLE.with_columns(listed_at=datetime.now(UTC))
 
     def host(self, host_id):
-        return self.assets[host_id]
+        if host_id not in self.assets:
+            raise NotFoundError("The shelf has no such host")
+        return {name: value for name, value in self.assets[host_id].items() if name != "listed_at"}
 
     def write(self, host_id, values, *, right_before):
+        self.host(host_id)
         right_before()
         self.written[host_id] = dict(values)
         self.assets[host_id]["owner_ids"] = [values["owner"]] if values["owner"] else []
-
-    def findings(self):
-        return iter(())
 
 
 @dataclass
@@ -87,12 +83,8 @@ class Job:
         return Tables(self.home, self.instance.slug, name=self.instance.name, target=target)
 
     def definitions(self) -> dg.Definitions:
-        return build_definitions(
-            self.instance,
-            self.tables,
-            source=lambda _: nullcontext(self.logons),
-            inventory=lambda _: nullcontext(self.inventory),
-        )
+        services: Any = {"source": lambda _: self.logons, "inventory": lambda _: self.inventory}
+        return build_definitions(self.instance, self.tables, **services)
 
     def __call__(
         self,

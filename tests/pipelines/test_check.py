@@ -5,8 +5,6 @@ import json
 import pytest
 
 from resources.findings import Finding
-from resources.inventory.client import AssetInventory
-from resources.search.client import SearchClient
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +16,8 @@ def _environment(monkeypatch):
 def services(monkeypatch):
     """Of the search service this is found; of the inventory nothing."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
-    monkeypatch.setattr(SearchClient, "findings", lambda *_: iter(findings))
-    monkeypatch.setattr(AssetInventory, "findings", lambda _: iter(()))
+    monkeypatch.setattr("pipelines.cli.check.search_findings", lambda *_: iter(findings))
+    monkeypatch.setattr("pipelines.cli.check.inventory_findings", lambda _: iter(()))
     return findings
 
 

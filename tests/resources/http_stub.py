@@ -79,7 +79,7 @@ class Stub:
                 else:
                     self.wfile.write(reply.body)
 
-            do_GET = do_POST = do_CONNECT = handle_any  # noqa: N815  (names that http.server looks for)
+            do_GET = do_POST = do_PATCH = do_CONNECT = handle_any  # noqa: N815  (names that http.server looks for)
 
             def log_message(self, format, *args):  # noqa: A002  (the base class's names)
                 """Nothing: tests read `requests`."""

@@ -3,7 +3,9 @@
 import pytest
 
 from ownership.windows import Window
+from resources.inventory.try_inventory import inventory_findings
 from resources.search.client import SearchClient
+from resources.search.try_search import search_findings
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import client
@@ -38,7 +40,7 @@ def test_a_search_service(monkeypatch, documents, changes, states):
         service.documents = documents
         settings = instance(url=service.url, **{"query": "*", **changes})
         with SearchClient(settings) as search:
-            found = {finding.what: finding.state for finding in search.findings(Window(DAY, DAY))}
+            found = {finding.what: finding.state for finding in search_findings(search, Window(DAY, DAY))}
     assert {what: found.get(what) for what in states} == states
 
 
@@ -93,7 +95,7 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
 
 def findings(tmp_path, url):
     with client(tmp_path, url) as inventory:
-        return {one.what: one.state for one in inventory.findings()}
+        return {one.what: one.state for one in inventory_findings(inventory)}
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):

@@ -3,6 +3,7 @@ import gzip
 import re
 import socket
 import ssl
+import threading
 import time
 import traceback
 from email.utils import formatdate
@@ -100,22 +101,60 @@ def test_an_answer_over_the_limit_is_refused(monkeypatch, reply):
         send(stub.url)
 
 
-def dripping(wfile):
-    with contextlib.suppress(OSError):
-        for _ in range(500):
-            wfile.write(b"1\r\nx\r\n")
-            time.sleep(0.01)
+@contextlib.contextmanager
+def answering(begin, again, pause=0.01):
+    """The address of a service that answers with some bytes, and then with others without an end."""
+    over = threading.Event()
+
+    def serve(server):
+        with contextlib.suppress(OSError):
+            while not over.is_set():
+                client, _ = server.accept()
+                with client, contextlib.suppress(OSError):
+                    client.recv(65_536)
+                    client.sendall(begin)
+                    while not over.wait(pause):
+                        client.sendall(again)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=[server], daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        over.set()
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
 
 
-@pytest.mark.parametrize("headers", [{"Content-Length": "100000"}, {"Transfer-Encoding": "chunked"}])
-def test_a_body_that_trickles_ends_with_the_total_time_out(headers):
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "status": (b"HTTP/1.1 ", b" "),
+    "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "header": (OK + b"X: ", b"x"),
+    "headers": (OK, b"X: y\r\n"),
+    "body": (OK + b"Content-Length: 100000\r\n\r\n", b"x"),
+    "chunks": (CHUNKED, b"1\r\nx\r\n"),
+    "chunk size": (CHUNKED, b"0"),
+    "trailers": (CHUNKED + b"0\r\n", b"X: y\r\n"),
+}
+
+
+@pytest.mark.parametrize(("begin", "again"), ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_that_trickles_without_an_end_is_given_up_after_the_total_time_out(begin, again):
     started = time.monotonic()
     with (
-        Stub(lambda _: Reply(headers=headers, write=dripping)) as stub,
-        pytest.raises(TransientError, match=r"platform\.url"),
+        answering(begin, again) as url,
+        pytest.raises(TransientError, match=r"no whole answer within 0.3 s.*platform\.url"),
     ):
-        send(stub.url, total_timeout_seconds=0.1)
-    assert time.monotonic() - started < 2
+        send(url, total_timeout_seconds=0.3)
+    assert time.monotonic() - started < 1
+
+
+def test_a_proxy_that_trickles_is_given_up_as_well(monkeypatch):
+    with answering(OK, b"X: y\r\n") as proxy:
+        monkeypatch.setenv("https_proxy", proxy)
+        with pytest.raises(TransientError, match=r"no whole answer within 0.3 s"):
+            send(URL, total_timeout_seconds=0.3)
 
 
 @pytest.mark.parametrize(
@@ -174,10 +213,12 @@ def test_a_form_is_asked_for_once_when_the_connection_stands_and_can_be_held_bac
 
     with Stub(lambda _: Reply(b"done")) as stub:
         assert send(stub.url, right_before=lambda: happened.append("asked")).body == b"done"
+    assert (happened, stub.requests[0].form) == (["connected", "asked"], {"a": "ä"})
+    with socket.create_server(("127.0.0.1", 0)) as server:
         with pytest.raises(ZeroDivisionError):
-            send(stub.url, right_before=lambda: 1 / 0)
-    assert happened == ["connected", "asked", "connected"]
-    assert [request.form for request in stub.requests if request.form] == [{"a": "ä"}]
+            send(f"http://127.0.0.1:{server.getsockname()[1]}", right_before=lambda: 1 / 0)
+        with server.accept()[0] as client:
+            assert client.recv(65_536) == b"", "no headers either, which would be half a request"
 
 
 # Certificates

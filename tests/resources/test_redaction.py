@@ -7,9 +7,10 @@ from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
-from resources.errors import ServiceError
+from resources.errors import ConfigurationError, ServiceError
 from resources.inventory.session import LOGIN, MFA
 from resources.redaction import redacted, redacted_start
+from resources.search import client as search_client
 from resources.search.client import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world
@@ -137,6 +138,51 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
         ) as search,
     ):
         told_of(lambda: search.totals(DAY, DAY), [token, SECRET, COOKIE, quote(SECRET)])
+
+
+@pytest.mark.parametrize("write", WRITINGS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "a redirect"])
+def test_a_refused_update_is_told_without_the_person_whom_it_was_to_set(tmp_path, page, write):
+    """The message of a failed write is stored in owner_writes and logged."""
+    values = {"owner": "jörg.mayer@corp.example", "department": "Mayer & Söhne", "criticality": "9"}
+
+    def service(request):
+        if request.path == LOGIN:
+            return envelope()
+        return PAGES[page](", ".join(write(value) for value in request.form.values()) + " in 1999")
+
+    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+        told = told_of(
+            lambda: inventory.write("h-1", values, right_before=lambda: None),
+            [*map(write, [values["owner"], values["department"]]), "jörg", "Söhne"],
+        )
+    assert "in 1999" in told.replace("+", " "), "a short value takes no letters out of other words"
+    assert " 9" not in told
+
+
+def test_names_of_an_after_key_that_a_search_repeats_are_not_told(monkeypatch):
+    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
+    monkeypatch.setattr(search_client, "MAX_PAGE", 1)
+    after = {"hostname": "PC", "username": "CORP\\jörg"}
+    absent = {"doc_count": 1, "absent": {"doc_count": 0}}
+    pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}
+    found = {"pairs": pairs, "hostname": absent, "username": absent, "latest": {}}
+    page = {
+        "timed_out": False,
+        "_shards": {"total": 1},
+        "hits": {"total": {"value": 1}},
+        "aggregations": found,
+    }
+
+    def service(request):
+        if not json.loads(request.body)["aggs"]["pairs"]["composite"].get("after"):
+            return Reply(json.dumps(page).encode())
+        cause = {"type": "illegal_argument_exception", "reason": f"cannot parse [{after['username']}]"}
+        return Reply(json.dumps({"error": cause}).encode(), 400)
+
+    hidden = pytest.raises(ConfigurationError, match=r"cannot parse \[\*\*\*\]")
+    with Stub(service) as stub, SearchClient(instance(url=stub.url)) as search, hidden:
+        list(search.logons([DAY]))
 
 
 @pytest.mark.parametrize("status", [200, 502])

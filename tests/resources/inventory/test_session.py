@@ -5,13 +5,20 @@ from dataclasses import replace
 import pytest
 
 from resources.errors import AuthenticationError, ConfigurationError, SessionExpiredError
-from resources.inventory.session import Codes
+from resources.inventory.totp import TotpCodes
+from resources.settings import home
 from sandbox.inventory import totp_code
 from tests.resources.http_stub import envelope
 from tests.resources.inventory_world import ADMIN, CODED, SECRET, Watch, client
+from tests.resources.samples import instance
 
 PROFILE = "/api/v1/profile/me"
 FORM = {"id": "h-1", "asset_owner": "17"}
+
+
+@pytest.fixture
+def codes(clock):
+    return TotpCodes(SECRET, instance().platform, clock, clock.sleep)
 
 
 def profile(inventory):
@@ -129,14 +136,39 @@ def test_a_code_is_sent_as_the_contract_says_or_when_the_session_is_refused(
     assert clock.naps == []
 
 
-def test_a_code_that_another_client_used_is_followed_by_the_next_one(service, log_in, clock):
+def test_runs_of_a_home_that_begin_together_use_a_code_each(service, log_in):
+    """Of four runs, two failed and blamed the secret."""
+    watch = Watch(service)
+    clients = [log_in(CODED) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        assert {one["email"] for one in pool.map(profile, clients)} == {CODED.email}
+    assert watch.calls["auth/mfa"] == 4, "none was refused"
+
+
+def test_a_code_that_a_run_of_another_home_used_is_followed_by_the_next_one(
+    service, log_in, clock, monkeypatch, tmp_path
+):
     with log_in(CODED) as first:
         profile(first)
     watch = Watch(service)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "another"))
     with log_in(CODED) as second:
         assert profile(second)["email"] == CODED.email
     assert clock.naps == [30]
     assert watch.calls["auth/mfa"] == 2
+
+
+@pytest.mark.parametrize(
+    ("kept", "waits"), [("", 0), ("cut o", 0), ("{now}", 30), ("{later}", 600), ("{year}", 0)]
+)
+def test_the_last_step_is_kept_and_one_that_a_wrong_clock_left_is_not_used(codes, clock, kept, waits):
+    now = int(clock() // 30)
+    codes.next()
+    (file,) = home().glob("mfa/*.step")
+    file.write_text(kept.format(now=now, later=now + 19, year=now + 10**6))
+    assert codes.next() == totp_code(SECRET, clock())
+    assert sum(clock.naps) == waits
+    assert CODED.email.split("@")[0] not in file.name
 
 
 def test_a_second_refused_code_names_secret_and_clock(service, log_in):
@@ -152,7 +184,7 @@ def test_a_second_refused_code_names_secret_and_clock(service, log_in):
     "secret", [SECRET, "jbsw y3dp ehpk 3pxp", "JBSWY3DPEHPK3PXP====", "MFRGG", " JBSW Y3DP\tEHPK 3PXP\n"]
 )
 def test_secrets_may_be_short_and_written_as_services_show_them(secret, clock):
-    code = Codes(secret, clock, clock.sleep).next()
+    code = TotpCodes(secret, instance().platform, clock, clock.sleep).next()
     assert code == totp_code(secret if secret == "MFRGG" else SECRET, clock())
 
 

@@ -1,6 +1,7 @@
 """The search client against documents in memory, and answers that a healthy engine never gives."""
 
 import copy
+import itertools
 import json
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -68,7 +69,7 @@ def test_kinds_of_logon_are_counted_apart_and_documents_without_one_too(client, 
     documents += [event("PC", "ann", kind=["Interactive", "Unlock"]), event("FS", ["ann", "bob"])]
     with client(documents, logon_type_field="winlog.type") as logons:
         (day,) = logons.logons([DAY])
-        assert logons.carrying("winlog.type", DAY, DAY) == 4
+        assert logons.count_with_field("winlog.type", DAY, DAY) == 4
     assert {(*names, kind): events for *names, events, kind in day.counts.iter_rows()} == {
         ("FS", "ann", None): 1, ("FS", "bob", None): 1,
         ("PC", "ann", "Interactive"): 4, ("PC", "ann", "Unlock"): 1, ("PC", "ann", None): 2,
@@ -89,7 +90,13 @@ def test_pages_follow_each_other_without_gap_or_repetition(client, monkeypatch, 
 def test_documents_that_lie_on_no_day_are_counted_when_none_lies_on_one(client, time_field, undated):
     documents = [event("PC", "ann") | {"sometimes": NOON}, event("PC", "ann"), event("FS", "ann")]
     with client([*documents, event("FS", "eve")], time_field=time_field, query="user.name:ann") as logons:
-        assert logons.undated() == undated
+        assert logons.count_without_time() == undated
+        empty = logons.logons([DAY - timedelta(days=9), DAY - timedelta(days=8)])
+        if undated:  # and no empty day is stored before that is known
+            with pytest.raises(ConfigurationError, match=r"time_field: none of the 3 .* the field 'created'"):
+                next(empty)
+        else:
+            assert [day.matching for day in empty] == [0, 0]
 
 
 def test_senders_are_told_with_the_hosts_they_send_for(client):
@@ -97,7 +104,7 @@ def test_senders_are_told_with_the_hosts_they_send_for(client):
     documents += [event(f"pc{number}", "ann", sender="x") for number in range(12)]
     documents += [event("ws2", "ann", "2026-03-03T12:00:00+00:00", sender="ws2"), event("ws3", "bob")]
     with client(documents) as logons:
-        matching, senders = logons.senders(DAY)
+        matching, senders = logons.top_senders(DAY)
     assert matching == 16
     assert senders.select("document_hostname", "events").rows() == [("x", 12), ("ws1", 3), ("ws3", 1)]
     assert [len(names) for names in senders["host_names"]] == [10, 1, 0]
@@ -211,7 +218,7 @@ def test_an_incomplete_answer_or_a_count_that_cannot_be_is_no_evidence(place, na
         part = part[key]
     part[name] = fault
     script = Script(page)
-    assert ("no evidence" in script.fails(ProtocolError)) == (name not in {"doc_count", "value"})
+    assert ("result not used" in script.fails(ProtocolError)) == (name not in {"doc_count", "value"})
     assert script.naps == []
 
 
@@ -253,8 +260,23 @@ def test_pages_that_do_not_move_on_are_no_evidence(monkeypatch, pages):
     monkeypatch.setattr(search, "MAX_PAGE", 2)
     replies = [PAGE | {"aggregations": pairs(*users, after=after)} for users, after in pages]
     script = Script(*replies)
-    assert "twice" in script.fails(ProtocolError)
+    assert "result not used" in script.fails(ProtocolError)
     assert len(script.requests) <= 1 + len(pages)
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c"], None], ids=["the keys go round", "ever new keys"])
+def test_pages_without_an_end_are_given_up(monkeypatch, keys):
+    monkeypatch.setattr(search, "MAX_PAGE", 2)
+    script = Script(PAGE)
+    users = (f"u-{number}" for number in itertools.count())
+
+    def answer(_):
+        after = keys[len(script.requests) % 3] if keys else next(users)
+        return answered(PAGE | {"aggregations": pairs(next(users), next(users), after=after)})
+
+    script.answer = answer
+    assert "result not used" in script.fails(ProtocolError)
+    assert len(script.requests) <= 4 * search.MAX_PAIRS_PER_EVENT
 
 
 def test_an_index_that_vanishes_between_two_pages_is_told(monkeypatch):

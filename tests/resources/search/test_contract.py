@@ -104,8 +104,8 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
         with client(index=pattern) as logons:
             (day,) = logons.logons([DAY])
             assert found(day) == (0, 0, 0, [])
-            assert (*logons.totals(DAY, DAY), logons.undated()) == (0, 0, 0, 0)
-            matching, senders = logons.senders(DAY)
+            assert (*logons.totals(DAY, DAY), logons.count_without_time()) == (0, 0, 0, 0)
+            matching, senders = logons.top_senders(DAY)
             assert (matching, senders.height) == (0, 0)
 
 

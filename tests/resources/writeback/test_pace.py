@@ -66,6 +66,17 @@ def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
+def test_each_accepted_write_lets_the_next_ones_follow_a_little_faster(pace, clock):
+    for _ in range(9):
+        clock.now += MAX_WAIT_SECONDS
+        pace.refused(turn=pace.wait(), retry_after=None)
+    clock.now += MAX_WAIT_SECONDS
+    for _ in range(100):
+        pace.taken()
+    assert held_back(pace) is None
+    assert held_back(pace) == pytest.approx(2**8 * MIN_INTERVAL_SECONDS * FASTER**100)
+
+
 def test_a_service_that_takes_nothing_for_long_is_given_up(pace, clock):
     assert not pace.refused(turn=pace.wait(), retry_after=GIVE_UP_SECONDS)
     pace.taken()

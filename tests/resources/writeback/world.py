@@ -12,6 +12,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
+from resources.inventory.adapter import Inventory
 from resources.writeback.decide import decide_write
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
@@ -27,7 +28,7 @@ SLOW = TransientError("Slow down.", not_done=True)
 SIGN_IN = SessionExpiredError("Sign in.")
 
 
-class FakeInventory:
+class FakeInventory(Inventory):
     """Hosts h-0 to h-39, called PC-0 to PC-39. Hooks see each call and may raise what a service answers.
 
     `on_write` gives what is set of the values sent, `after_write` comes once they are.
@@ -54,6 +55,9 @@ class FakeInventory:
     def asked(self) -> tuple[int, int]:
         """How many looks and how many writes reached the service."""
         return self.calls["look"], self.calls["write"]
+
+    def users(self) -> pl.DataFrame:
+        raise NotImplementedError
 
     def hosts(self) -> pl.DataFrame:
         self.calls["list"] += 1

@@ -1,29 +1,27 @@
-"""What is well with the inventory service and what to fix: log-in, both lists with their fields, one host.
+"""Findings about the inventory service: log-in, both lists with their fields, one host.
 
-What is tried is what a run relies on, through the client that a run uses. Only reads are sent.
+Tries what a run relies on, through the client that a run uses. Only reads are sent.
 """
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ownership.matching import FIELDS
 from ownership.quality import too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
+from resources.inventory.client import AssetInventory, Kind
 from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
 from resources.settings import Instance, command_line
-
-if TYPE_CHECKING:
-    from resources.inventory.client import AssetInventory, Kind
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 
 READ = "platform.contract.read"
 
 
-def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
+def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
     yield from _reads(inventory)
     instance, platform = inventory.instance, inventory.instance.platform
@@ -37,7 +35,7 @@ def inventory_findings(inventory: "AssetInventory") -> Iterator[Finding]:
     )
 
 
-def _reads(inventory: "AssetInventory") -> Iterator[Finding]:
+def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
         return
@@ -55,7 +53,7 @@ def _reads(inventory: "AssetInventory") -> Iterator[Finding]:
         yield from _readable("users", user_rows(instance), users)
 
 
-def _listed(kind: "Kind", inventory: "AssetInventory") -> Generator[Finding, None, Assets]:
+def _listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Read the first page of a list; nothing when that fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
@@ -81,8 +79,8 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
-    """Hold the reading of one host against the list: such a reading guards every write (rules 7.1)."""
+def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
+    """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", host_rows(inventory.instance), hosts)
     if table.is_empty():
         return
@@ -121,14 +119,14 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
 
 
 def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, None, pl.DataFrame]:
-    """Give the rows of the assets that can be read, and report the others: a few of them stop no run."""
+    """Return the rows of the assets that can be read, and report the others: a few of them stop no run."""
     table = rows.table(list(assets), list(assets.values()))
     odd = unreadable_assets(table)
     if not odd.is_empty():
         wrong = odd.height == table.height or too_many_unreadable(odd.height, table.height)
         first, problem = odd.row(0)
         text = (
-            f"{odd.height:,} of the first {table.height:,} {what} cannot be read, so they are left alone"
+            f"{odd.height:,} of the first {table.height:,} {what} cannot be read and are skipped"
             f"{', and a run stops where they are too many' if wrong else ''}. Asset {first}: {problem}"
         )
         yield Finding("wrong" if wrong else "warning", what, text)
@@ -136,7 +134,7 @@ def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, 
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:
-    """The host fields that a run writes, by setting."""
+    """Return the host fields that a run writes, by setting."""
     names = ("owner", "department", "criticality") if instance.scan.enrich else ("owner",)
     fields = (host_fields(instance)[name] for name in names)
     return {field.setting: field.name for field in fields if field.name}

@@ -1,20 +1,17 @@
-"""What is well with the search service and what to fix: connection, log-in, query and fields.
+"""Findings about the search service: connection, log-in, query and fields.
 
-What is tried is what a run relies on, through the client that a run uses. Only searches are sent.
+Tries what a run relies on, through the client that a run uses. Only searches are sent.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ownership.quality import LACKING_LIMIT_PERCENT
 from ownership.windows import Window
 from resources.findings import Finding, attempt, reached
-
-if TYPE_CHECKING:
-    from resources.search.client import SearchClient
+from resources.search.client import SearchClient
 
 
-def search_findings(search: "SearchClient", window: Window) -> Iterator[Finding]:
+def search_findings(search: SearchClient, window: Window) -> Iterator[Finding]:
     """Try connection, log-in, query and fields over the look-back window."""
     instance = search.instance
     if not (yield from reached(search.transport, "POST", search.path)):
@@ -31,7 +28,7 @@ def search_findings(search: "SearchClient", window: Window) -> Iterator[Finding]
     fields = {"user_field": instance.user_field, "hostname_field": instance.hostname_field}
     if kind := instance.logon_type_field:
         fields["logon_type_field"] = kind
-        lacking.append(matching - search.carrying(kind, window.first, window.last))
+        lacking.append(matching - search.count_with_field(kind, window.first, window.last))
     for (setting, field), without in zip(fields.items(), lacking, strict=True):
         if without == matching:
             text = f"none of the logon events carries {field}; name the field that holds it in your documents"
@@ -44,14 +41,14 @@ def search_findings(search: "SearchClient", window: Window) -> Iterator[Finding]
         yield Finding("warning" if many else "ok", setting, text + others)
 
 
-def _nothing_matches(search: "SearchClient", window: Window) -> Iterator[Finding]:
+def _nothing_matches(search: SearchClient, window: Window) -> Iterator[Finding]:
     """Find out why nothing matches: no time in the documents, no index, or the query and the days.
 
     The first two are wrong, though a run stops at documents without a time only: an index may be deleted
     when its events are stored (rules 3.4, 4.4).
     """
     instance = search.instance
-    if undated := (yield from attempt("time_field", search.undated)):
+    if undated := (yield from attempt("time_field", search.count_without_time)):
         text = f"none of the {undated:,} documents that match has {instance.time_field}; name another field"
         yield Finding("wrong", "time_field", text)
         return
