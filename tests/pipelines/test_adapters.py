@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 
 import dagster as dg
 import polars as pl
@@ -11,6 +10,7 @@ import pytest
 
 from assets_defs.run import RANGE_END, RANGE_START, SNAPSHOTS
 from ownership import quality
+from ownership.resolution import Resolution
 from pipelines.cli.run import errors
 from resources.errors import TransientError
 from tests.ownership.builders import host
@@ -74,18 +74,13 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
 
 @pytest.mark.parametrize(
     ("counting", "by_others"),
-    [
-        ("evidence.host_user_shares", True),
-        ("owners.owner_decisions", True),
-        ("owners.owner_decisions", False),
-    ],
+    [("count_shares", True), ("decide", True), ("decide", False)],
 )
 def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_no_evidence(
     tmp_path, monkeypatch, counting, by_others
 ):
     job = Job(tmp_path)
-    module, name = f"assets_defs.{counting}".rsplit(".", 1)
-    usual = getattr(import_module(module), name)
+    usual = getattr(Resolution, counting)
 
     def meanwhile(*given, **named):
         day = job.tables.logon_days([LAST], run_id=None).with_columns(fetched_at=datetime.now(UTC))
@@ -94,7 +89,7 @@ def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted
         job.tables.write_days([(day, job.tables.logon_counts([LAST], run_id=None).collect())])
         return usual(*given, **named)
 
-    monkeypatch.setattr(f"{module}.{name}", meanwhile)
+    monkeypatch.setattr(Resolution, counting, meanwhile)
     told = errors(job())
     assert ["other settings replaced days" in one for one in told] == [True] * by_others
     assert bool(job.inventory.written) != by_others
