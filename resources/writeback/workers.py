@@ -49,13 +49,17 @@ def write_all(
     `require_running` is asked before the first write and every few seconds; when it raises RunEndedError
     nothing more is sent, and that is raised once the requests under way have an answer.
     """
-    require_running()
-    to_try = pl.col("outcome") == "planned"
-    intended = plan.with_columns(outcome=pl.when(to_try).then(pl.lit("intended")).otherwise("outcome"))
+    intended = plan.with_columns(pl.col("outcome").replace("planned", "intended"))
     journal.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
     workers = _Workers(writer, decide, max_failed_writes)
+    try:
+        require_running()
+    except Exception as error:
+        writer.stop(str(error))
+        journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+        raise
 
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))

@@ -27,7 +27,7 @@ from tests.chaos.company import SETTINGS, WRITTEN, start
 
 pytestmark = pytest.mark.slow
 
-VOLATILE = ["new_conflict", "conflict_since", "run_id", "decided_at", "fetched_at", "listed_at"]
+VOLATILE = ["new_conflict", "conflict_since", "run_id", "decided_at", "fetched_at", "listed_at", "since"]
 TORN, KILLED, LEFT_OPEN = "torn tables", "processes killed", "writes that they left open, settled"
 
 

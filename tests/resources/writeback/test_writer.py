@@ -14,6 +14,7 @@ from resources.errors import (
     AssetOwnersError,
     AuthenticationError,
     PermissionDeniedError,
+    RunEndedError,
     ServiceError,
     TransientError,
     ValidationError,
@@ -711,6 +712,19 @@ def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, wr
 
     inventory.on_write = lambda host_id, sent: sent if host_id == "h-0" or told.wait(10) else None
     assert carry_out(plan("h-0", "h-1"), writer, journal, progress=progress) is None
+
+
+def test_a_run_that_ended_before_its_first_write_sends_nothing_and_accounts_for_each_host(
+    inventory, writer, journal
+):
+    def ended():
+        raise RunEndedError("This run has ended")
+
+    with pytest.raises(RunEndedError):
+        carry_out(plan(*numbered(3)), writer, journal, require_running=ended)
+    assert inventory.calls["write"] == 0
+    assert outcomes(journal) == dict.fromkeys(numbered(3), "not_written")
+    assert all("This run has ended" in message for message in journal.rows("run-1")["message"])
 
 
 def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):
