@@ -14,6 +14,7 @@ from tests.resources.samples import instance
 
 PROFILE = "/api/v1/profile/me"
 FORM = {"id": "h-1", "asset_owner": "17"}
+PICTURE = {"file": ("a.png", b"a", "image/png")}
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
     [
         lambda inventory: inventory.write("h-1", {"owner": "17"}),
         lambda inventory: inventory.post("/api/v1/assets/update", FORM, repeatable=False),
-        lambda inventory: inventory.upload("/api/v1/profile/avatar", {"file": ("a.png", b"a", "image/png")}),
+        lambda inventory: inventory.post("/api/v1/profile/avatar", files=PICTURE, repeatable=False),
     ],
     ids=["update", "post", "upload"],
 )
@@ -87,7 +88,7 @@ def test_what_changes_something_is_not_sent_again_after_a_401(service, inventory
         write(inventory)
     assert list(watch.calls.values()) == [1], "the write alone"
     assert service.state.journal() == []
-    write(inventory)  # by whoever has looked again
+    write(inventory)  # after the host was read again
     assert watch.log_ins == 1
 
 
