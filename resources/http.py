@@ -227,10 +227,7 @@ class Transport:
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
     def raise_if_transient(self, answer: Answer, path: str) -> None:
-        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx.
-
-        After 429 the service has not acted; after any other it may have.
-        """
+        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
             raise TransientError(
                 f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
@@ -239,10 +236,7 @@ class Transport:
             )
 
     def retrying(self) -> tenacity.Retrying:
-        """Tries for calls that may be repeated, with jitter; no other layer repeats any.
-
-        The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`.
-        """
+        """Return the tries of calls that may be repeated, with jitter; no other layer repeats any."""
 
         def over(state: tenacity.RetryCallState) -> bool:
             now = time.monotonic()
@@ -264,9 +258,9 @@ class Transport:
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Send one request with little patience: a service that hangs or is away fails within seconds.
+        """Send one request that fails within seconds if the service hangs or is away; raises as `send`.
 
-        Any answer is a sign of life, an error included; a service that hangs is asked once. Raises as `send`.
+        Any answer is a sign of life, an error included; a service that hangs is asked once.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
@@ -294,7 +288,6 @@ def _retry_after_seconds(header: str | None) -> float | None:
 
 
 def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
-    """Credentials and the values of cookies."""
     yield headers.get("Authorization", "").rpartition(" ")[2]
     yield from _session_values(cookie.partition("=")[2] for cookie in headers.get("Cookie", "").split("; "))
 
@@ -304,7 +297,7 @@ def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
+    """Return the innermost error: requests and urllib3 wrap the operating system's message in theirs."""
     parts = [getattr(error, "reason", None), *reversed(error.args)]
     inner = next((part for part in parts if isinstance(part, BaseException)), None)
     return _root_cause(inner) if inner else error

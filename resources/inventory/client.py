@@ -62,9 +62,8 @@ class AssetInventory(Inventory):
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        platform = instance.platform
         self.instance = instance
-        self._platform = platform
+        self._platform = platform = instance.platform
         self.transport = Transport(
             service="inventory service",
             section="platform.",

@@ -226,8 +226,7 @@ class SearchClient(EvidenceSource):
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
 
-        The cluster's bucket limit is a setting that only an administrator may read, so the page size
-        starts high and halves whenever the cluster refuses it.
+        Only an administrator may read the cluster's bucket limit, so refused pages are halved.
         """
         fetched_at = datetime.now(UTC)
         after: _Pair | None = None
