@@ -45,18 +45,14 @@ class NotFoundError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session had ended when a call came that is sent once only; the next call logs in.
-
-    Read the host again before sending again: logging in takes time, and others may have been faster.
-    """
+    """The session had ended when a call came that is sent once; read the host before sending it again."""
 
 
 class TransientError(ServiceError):
     """May succeed when retried.
 
     `retry_after` is the wait the server asked for, in seconds. `not_done` is true where the service said that
-    it has not acted (429), and a write may be sent again once the host was read again; otherwise it may
-    have acted: a proxy says 503 with Retry-After while the service goes on.
+    it has not acted (429); otherwise it may have, as behind a proxy that says 503 with Retry-After.
     """
 
     def __init__(self, message: str, retry_after: float | None = None, *, not_done: bool = False) -> None:

@@ -86,7 +86,7 @@ def store_findings(location: UPath) -> Iterator[Finding]:
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
     """Try whether files can be stored in a folder and some in it, or whether these can be made.
 
-    No file and no folder is left behind. `what` is the setting that names the folder.
+    Nothing is left behind. `what` is the setting that names the folder.
     """
 
     def try_all() -> None:

@@ -3,13 +3,14 @@
 An answer here is bytes with a status; `inventory` and `search` know what it means.
 """
 
-import http.client
-import io
 import logging
 import random
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ import truststore
 import urllib3
 from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
-from urllib3 import connection, connectionpool
+from urllib3 import connection
 
 from resources.errors import (
     AssetOwnersError,
@@ -37,7 +38,7 @@ MAX_ANSWER_BYTES = 256 * 2**20
 MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
 MAX_TRIES = 5
 PATIENCE_SECONDS = 120
-"""After so long without an answer of a service no call to it is repeated, whichever it is."""
+"""After so long without an answer of a service no call to it is repeated."""
 PROBE_SECONDS = 6
 MAX_RETRY_AFTER_SECONDS = 60.0
 _CHUNK_BYTES = 2**16
@@ -157,6 +158,12 @@ class Transport:
         """
         begun = time.monotonic()
         deadline = begun + self.total_timeout_seconds
+        exchange = _Exchange(deadline, right_before)
+        _EXCHANGE.set(exchange)
+        # A time-out of requests is for each silence, and no answer of few bytes at a time would end.
+        watchdog = threading.Timer(self.total_timeout_seconds, exchange.cut)
+        watchdog.daemon = True
+        watchdog.start()
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         try:
             request = session.prepare_request(
@@ -167,7 +174,6 @@ class Transport:
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
-            _EXCHANGE.set(_Exchange(deadline, right_before))
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
@@ -178,6 +184,8 @@ class Transport:
                         f"set {self.section}url to the final address"
                     )
                 body = self._body(response, path)
+                if time.monotonic() >= deadline:  # a cut may look like the end of an answer
+                    raise urllib3.exceptions.TimeoutError
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets, personal)
@@ -191,6 +199,8 @@ class Transport:
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}", deadline) from error
+        finally:
+            watchdog.cancel()
 
     def _body(self, response: requests.Response, path: str) -> bytes:
         body = bytearray()
@@ -217,10 +227,7 @@ class Transport:
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
     def raise_if_transient(self, answer: Answer, path: str) -> None:
-        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx.
-
-        After 429 the service has not acted; after any other it may have.
-        """
+        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
             raise TransientError(
                 f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
@@ -229,10 +236,7 @@ class Transport:
             )
 
     def retrying(self) -> tenacity.Retrying:
-        """Tries for calls that may be repeated, with jitter; no other layer repeats any.
-
-        The server's Retry-After is kept, up to `MAX_RETRY_AFTER_SECONDS`.
-        """
+        """Return the tries of calls that may be repeated, with jitter; no other layer repeats any."""
 
         def over(state: tenacity.RetryCallState) -> bool:
             now = time.monotonic()
@@ -254,9 +258,9 @@ class Transport:
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Send one request with little patience: a service that hangs or is away fails within seconds.
+        """Send one request that fails within seconds if the service hangs or is away; raises as `send`.
 
-        Any answer is a sign of life, an error included; a service that hangs is asked once. Raises as `send`.
+        Any answer is a sign of life, an error included; a service that hangs is asked once.
         """
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
@@ -284,7 +288,6 @@ def _retry_after_seconds(header: str | None) -> float | None:
 
 
 def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
-    """Credentials and the values of cookies."""
     yield headers.get("Authorization", "").rpartition(" ")[2]
     yield from _session_values(cookie.partition("=")[2] for cookie in headers.get("Cookie", "").split("; "))
 
@@ -294,83 +297,47 @@ def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """The innermost error: requests and urllib3 wrap the operating system's message in theirs."""
+    """Return the innermost error: requests and urllib3 wrap the operating system's message in theirs."""
     parts = [getattr(error, "reason", None), *reversed(error.args)]
     inner = next((part for part in parts if isinstance(part, BaseException)), None)
     return _root_cause(inner) if inner else error
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Exchange:
-    """One request with its answer: the monotonic time by which both must end, and what is called before."""
+    """One request with its answer: when both must end (monotonic), what is called before, and its socket."""
 
     deadline: float
     right_before: Callable[[], None] | None
+    sock: Any = None
+
+    def cut(self) -> None:
+        """Shut the socket down, so that whatever is being sent or read ends."""
+        if self.sock is not None:
+            # Inside the TLS of a proxy there is one below; an SSLSocket's own method is not for threads.
+            with suppress(OSError):
+                socket.socket.shutdown(getattr(self.sock, "socket", self.sock), socket.SHUT_RDWR)
 
 
 _EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
-"""This thread's: requests and urllib3 tell a connection nothing but how long a silence may last."""
-
-
-class _Reader(io.RawIOBase):
-    """Reads a socket until the exchange's deadline, however slowly its bytes come.
-
-    http.client takes it for the socket of an answer. Status, headers, chunk sizes and trailers are read from
-    it as well as the body, so that none of them can go on without an end.
-    """
-
-    def __init__(self, sock: Any) -> None:
-        self._sock, self._silence = sock, sock.gettimeout()
-        self._file, self._deadline = sock.makefile("rb", buffering=0), _EXCHANGE.get().deadline
-
-    def makefile(self, *_: Any) -> io.BufferedReader:
-        return io.BufferedReader(self)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._sock.settimeout(left if self._silence is None else min(self._silence, left))
-        return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-class _Response(http.client.HTTPResponse):
-    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
-        reader: Any = _Reader(sock)
-        super().__init__(reader, *args, **kwargs)
+"""This thread's: requests and urllib3 tell a connection nothing of it."""
 
 
 class _Connection(connection.HTTPConnection):
-    """A connection whose answers have a deadline, and whose headers leave together with the form."""
+    """A connection that shows its socket to the exchange, and asks it before a request goes out."""
 
-    response_class = _Response
-    _headers: bytes | None = None
-    """Those that wait for the form; empty until they come, None where nothing waits."""
+    def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        if self.sock is None:
+            self.connect()
+        if right_before := _EXCHANGE.get().right_before:
+            right_before()
+        super().endheaders(*args, **kwargs)
 
-    def request(self, method: str, url: str, body: Any = None, *args: Any, **kwargs: Any) -> None:
-        self._headers = b"" if body else None
-        try:
-            super().request(method, url, body, *args, **kwargs)
-        finally:
-            self._headers = None
-
-    def send(self, data: Any) -> None:
-        if self._headers == b"":
-            self._headers = data
-            return
-        if self._headers:
-            data, self._headers = self._headers + data, None
-            if self.sock is None:
-                self.connect()
-            if right_before := _EXCHANGE.get().right_before:
-                right_before()
+    def send(self, data: Any) -> None:  # to a proxy as well, before TLS takes the place of its socket
+        exchange = _EXCHANGE.get()
+        exchange.sock = self.sock
+        if time.monotonic() >= exchange.deadline:  # while it was connecting
+            raise TimeoutError
         super().send(data)
 
 
@@ -378,29 +345,17 @@ class _TlsConnection(_Connection, connection.HTTPSConnection):
     pass
 
 
-class _Pool(connectionpool.HTTPConnectionPool):
-    ConnectionCls: Any = _Connection
-
-
-class _TlsPool(connectionpool.HTTPSConnectionPool):
-    ConnectionCls: Any = _TlsConnection
-
-
 class _Adapter(HTTPAdapter):
-    """Opens connections with a deadline, and checks certificates with the given context only."""
+    """Opens connections of ours, and checks certificates with the given context only."""
 
     def __init__(self, context: ssl.SSLContext | None, *, pool_maxsize: int) -> None:
         self._context = context
         super().__init__(pool_maxsize=pool_maxsize)
 
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-
-    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **kwargs)
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-        return manager
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        pool.ConnectionCls = _TlsConnection if pool.scheme == "https" else _Connection
+        return pool
 
     def build_connection_pool_key_attributes(self, *args: Any, **kwargs: Any) -> Any:
         host, tls = super().build_connection_pool_key_attributes(*args, **kwargs)

@@ -1,6 +1,6 @@
 """The asset-inventory service: general calls by its convention, lists, reads and writes of single assets.
 
-Any endpoint is reached with `get`, `post`, `upload` and `download` (rules 5.1). What the specification does
+Any endpoint is reached with `get` and `post` (rules 5.1). What the specification does
 not show about the others comes from the instance's contract (rules 5.5). Callers outside this package use it
 as an `Inventory`.
 """
@@ -33,9 +33,9 @@ Kind = Literal["hosts", "users"]
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a list: its number, the size announced for the whole list, its assets' ids and fields.
+    """One page of a list, or its refusal, which may only mean that the list has fewer pages.
 
-    A refusal may only mean that there is no such page.
+    `size` is the number of assets announced for the whole list.
     """
 
     number: int
@@ -50,10 +50,9 @@ class _IncompleteError(ProtocolError):
 
 
 class AssetInventory(Inventory):
-    """The inventory service of one instance.
+    """The inventory service of one instance; opening it resolves the secrets, the first call logs in.
 
-    Opening it resolves the secrets; the first call logs in. Every call may raise a ServiceError of
-    `resources.errors`; calls that may be repeated were, by then. `clock` gives seconds since the epoch.
+    Every call may raise a ServiceError; what may be repeated was. `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -63,9 +62,8 @@ class AssetInventory(Inventory):
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        platform = instance.platform
         self.instance = instance
-        self._platform = platform
+        self._platform = platform = instance.platform
         self.transport = Transport(
             service="inventory service",
             section="platform.",
@@ -118,15 +116,12 @@ class AssetInventory(Inventory):
         return host
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None] | None = None) -> None:
-        """Set the values of a host that are named, in one request, which is sent once; None clears one.
-
-        `right_before` is called when the connection stands and the request is about to go out; what it raises
-        keeps the request from being sent.
+        """Set values of a host, as `Inventory.write` says.
 
         Raises:
             SessionExpiredError: the session had ended; the service says that it did nothing.
-            TransientError: the service may have applied it or not, also when its answer made no sense; where
-                `not_done` is true it has not.
+            TransientError: the service may have applied it or not (unless `not_done`), also when its answer
+                made no sense.
         """
         call = self._platform.contract.update
         fields = host_form(self.instance, values)
@@ -145,33 +140,30 @@ class AssetInventory(Inventory):
 
     # Calls by the convention (rules 5.1)
 
-    def get(self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True) -> Any:
+    def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True, raw: bool = False
+    ) -> Any:
         """Read with a query string; give what lies under `data`, or else beside status and message.
 
-        `path` is from /api/v1 on; `tenant` says whether to add the tenant parameter.
+        `path` is from /api/v1 on; `tenant` says whether to add the tenant parameter. A `raw` body, such as a
+        download, comes without an envelope and is given as bytes; its failures come with one.
         """
-        return self._call("GET", path, params, tenant=tenant, repeatable=True).payload()
+        return self._call("GET", path, params, tenant=tenant, repeatable=True, raw=raw).payload()
 
     def post(
-        self, path: str, form: Mapping[str, str] | None = None, *, repeatable: bool, tenant: bool = True
-    ) -> Any:
-        """Send a form; as `get`. What changes something is not `repeatable`: a 401 is SessionExpiredError."""
-        return self._call("POST", path, form, tenant=tenant, repeatable=repeatable).payload()
-
-    def upload(
         self,
         path: str,
-        files: Mapping[str, tuple[str, bytes, str]],
         form: Mapping[str, str] | None = None,
         *,
+        repeatable: bool,
         tenant: bool = True,
+        files: Mapping[str, tuple[str, bytes, str]] | None = None,
     ) -> Any:
-        """Send files as multipart/form-data, once; `files` are file name, content and media type by field."""
-        return self._call("POST", path, form, tenant=tenant, repeatable=False, files=files).payload()
+        """Send a form, with `files` (file name, content and media type by field) as multipart/form-data.
 
-    def download(self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True) -> bytes:
-        """Read a raw body that comes without an envelope; its failures come with one (rules 5.1)."""
-        return self._call("GET", path, params, tenant=tenant, repeatable=True, raw=True).payload()
+        Gives what `get` does. What changes something is not `repeatable`: a 401 is SessionExpiredError.
+        """
+        return self._call("POST", path, form, tenant=tenant, repeatable=repeatable, files=files).payload()
 
     def _call(
         self,
@@ -246,10 +238,8 @@ class AssetInventory(Inventory):
             )
 
     def first_pages(self, kind: Kind) -> list[Page]:
-        """Find the first page of a list, number 0 or 1; the second comes with it where both had to be read.
-
-        A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
-        """
+        """Find the first page of a list, 0 or 1; the second comes with it where both had to be read."""
+        # A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
         zero = self._page(kind, 0)
         if not zero.refusal and len(zero.ids) == zero.size:
             return [zero]

@@ -160,9 +160,9 @@ class SearchClient(EvidenceSource):
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Count the logon events of each day, in the order given, several days in parallel.
 
-        Days are calendar days in the instance's time zone (rules 4.1). A ConfigurationError names the
-        setting: an index that does not exist, a field that cannot be aggregated, a query that does not parse,
-        a `time_field` that none of the documents has. They lie on no day: then no day is given as empty.
+        A ConfigurationError names the setting: an index that does not exist, a field that cannot be
+        aggregated, a query that does not parse, a `time_field` that none of the documents has. Such documents
+        lie on no day (rules 4.1), so no day is given as empty then.
         """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
@@ -204,11 +204,7 @@ class SearchClient(EvidenceSource):
         return self._search([]).hits.total.value
 
     def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """Count the matching documents of a day, and list the names that sent for most hosts.
-
-        The list holds document_hostname, events, host_names (values of `host.name`, at most
-        `HOSTS_PER_SENDER`) of `MAX_SENDERS` names.
-        """
+        """As `ListsSenders` says, for `MAX_SENDERS` names; hosts are values of `host.name`."""
         by_name = {
             "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
             "aggs": {
@@ -226,8 +222,7 @@ class SearchClient(EvidenceSource):
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
 
-        The cluster's bucket limit is a setting that only an administrator may read, so the page size
-        starts high and halves whenever the cluster refuses it.
+        Only an administrator may read the cluster's bucket limit, so refused pages are halved.
         """
         fetched_at = datetime.now(UTC)
         after: _Pair | None = None

@@ -36,7 +36,7 @@ class Section(BaseModel):
 
 def read_text(path: Path) -> str:
     """Read a small regular file: a wrong one must not keep other instances from loading."""
-    if path.exists() and not path.is_file():  # to open a pipe would wait for whoever writes into it
+    if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
         raise OSError("not a regular file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise OSError(f"larger than {MAX_FILE_BYTES:,} bytes")

@@ -50,11 +50,7 @@ class BrokenInstance:
 
 
 def named(instance: Instance | BrokenInstance, part: str) -> str:
-    """Name a part of an instance where Dagster keeps the parts of all instances side by side.
-
-    No slug holds two underscores in a row, so no part of one instance is called like another instance, or
-    like a part of it.
-    """
+    """Name a part of an instance as no other instance or part is called: no slug holds two underscores."""
     return f"{instance.slug}__{part}"
 
 

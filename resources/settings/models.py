@@ -121,7 +121,7 @@ class Platform(Section):
 
     @property
     def place(self) -> str:
-        """The inventory that is meant, whoever signs in: its address and the tenant."""
+        """The inventory, whatever account signs in: its address and the tenant."""
         return f"{self.address}, tenant {self.tenant_id}"
 
 

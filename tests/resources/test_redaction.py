@@ -84,19 +84,19 @@ COOKIE = "cookie-of-the-session"
 DAY = date(2026, 3, 1)
 
 
-def told_of(call, secrets):
+def message_of(call, secrets):
     """What an error says, in its words and in what it carries; some secret was there, and none is."""
     with pytest.raises(ServiceError) as raised:
         call()
-    told = f"{raised.value} {vars(raised.value)}"
-    assert "***" in told
-    assert [secret for secret in secrets if secret in told] == []
-    return told
+    message = f"{raised.value} {vars(raised.value)}"
+    assert "***" in message
+    assert [secret for secret in secrets if secret in message] == []
+    return message
 
 
 @pytest.mark.parametrize("path", [LOGIN, MFA, "/api/v1/x"])
 @pytest.mark.parametrize("page", PAGES)
-def test_what_the_inventory_service_repeats_of_a_request_is_not_told(tmp_path, path, page):
+def test_what_the_inventory_service_repeats_of_a_request_is_hidden(tmp_path, path, page):
     account = Account("coded@corp.example", SECRET, mfa_secret=inventory_world.SECRET)
     sent = []
 
@@ -109,16 +109,16 @@ def test_what_the_inventory_service_repeats_of_a_request_is_not_told(tmp_path, p
         return PAGES[page](" ".join(write(secret) for secret in secrets for write in writings))
 
     with Stub(service) as stub, inventory_world.client(tmp_path, stub.url, account) as inventory:
-        told = told_of(
+        message = message_of(
             lambda: inventory.get("/api/v1/x"), [SECRET, COOKIE, quote_plus(SECRET), html.escape(SECRET)]
         )
     codes = [text for text in sent if text.isdecimal()]
     assert bool(codes) == (path != LOGIN)
-    assert not any(code in told for code in codes)
+    assert not any(code in message for code in codes)
 
 
 @pytest.mark.parametrize("page", ["a page", "a failure", "a redirect", "an error"])
-def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, page):
+def test_what_the_search_service_repeats_of_a_request_is_hidden(monkeypatch, page):
     monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
     monkeypatch.setenv("TEAM_COOKIE", COOKIE)
     token = base64.b64encode(f"owner-search:{SECRET}".encode()).decode()
@@ -137,12 +137,12 @@ def test_what_the_search_service_repeats_of_a_request_is_not_told(monkeypatch, p
             instance(url=stub.url, cookies={"team": {"env": "TEAM_COOKIE"}}), sleep=lambda _: None
         ) as search,
     ):
-        told_of(lambda: search.totals(DAY, DAY), [token, SECRET, COOKIE, quote(SECRET)])
+        message_of(lambda: search.totals(DAY, DAY), [token, SECRET, COOKIE, quote(SECRET)])
 
 
 @pytest.mark.parametrize("write", WRITINGS, ids=lambda write: write.__name__)
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "a redirect"])
-def test_a_refused_update_is_told_without_the_person_whom_it_was_to_set(tmp_path, page, write):
+def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(tmp_path, page, write):
     """The message of a failed write is stored in owner_writes and logged."""
     values = {"owner": "jörg.mayer@corp.example", "department": "Mayer & Söhne", "criticality": "9"}
 
@@ -152,15 +152,15 @@ def test_a_refused_update_is_told_without_the_person_whom_it_was_to_set(tmp_path
         return PAGES[page](", ".join(write(value) for value in request.form.values()) + " in 1999")
 
     with Stub(service) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
-        told = told_of(
+        message = message_of(
             lambda: inventory.write("h-1", values, right_before=lambda: None),
             [*map(write, [values["owner"], values["department"]]), "jörg", "Söhne"],
         )
-    assert "in 1999" in told.replace("+", " "), "a short value takes no letters out of other words"
-    assert " 9" not in told
+    assert "in 1999" in message.replace("+", " "), "a short value takes no letters out of other words"
+    assert " 9" not in message
 
 
-def test_names_of_an_after_key_that_a_search_repeats_are_not_told(monkeypatch):
+def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
     monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
     monkeypatch.setattr(search_client, "MAX_PAGE", 1)
     after = {"hostname": "PC", "username": "CORP\\jörg"}
@@ -186,10 +186,10 @@ def test_names_of_an_after_key_that_a_search_repeats_are_not_told(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [200, 502])
-def test_a_session_that_an_answer_tells_beside_its_cookie_is_not_told(tmp_path, status):
+def test_a_session_that_an_answer_repeats_beside_its_cookie_is_hidden(tmp_path, status):
     answer = Reply(f'{{"token": "{COOKIE}"}}'.encode(), status, {"Set-Cookie": f"session={COOKIE}; Path=/"})
     with Stub(lambda _: answer) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
-        told_of(lambda: inventory.get("/api/v1/x"), [COOKIE])
+        message_of(lambda: inventory.get("/api/v1/x"), [COOKIE])
 
 
 def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):

@@ -87,8 +87,8 @@ def test_lists_are_whole_tables_and_a_host_is_read_as_it_is_listed(any_inventory
 
 
 def test_messages_can_name_the_inventory_and_its_settings(any_inventory: Inventory):
-    told = any_inventory.where, any_inventory.how_read, any_inventory.how_written
-    assert all(isinstance(text, str) and text for text in told)
+    named = any_inventory.where, any_inventory.how_read, any_inventory.how_written
+    assert all(isinstance(text, str) and text for text in named)
     assert "owner" in any_inventory.takes
     assert {*any_inventory.takes} <= {"owner", "department", "criticality"}
 

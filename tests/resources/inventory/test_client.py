@@ -23,8 +23,8 @@ def ids(inventory):
 
 
 def test_files_go_up_and_come_down_as_they_are(inventory):
-    inventory.upload("/api/v1/profile/avatar", PICTURE)
-    assert inventory.download("/api/v1/profile/avatar") == PICTURE["file"][1]
+    inventory.post("/api/v1/profile/avatar", files=PICTURE, repeatable=False)
+    assert inventory.get("/api/v1/profile/avatar", raw=True) == PICTURE["file"][1]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_files_go_up_and_come_down_as_they_are(inventory):
 def test_downloads_are_raw_and_their_failures_are_not(served, reply, outcome):
     fails = nullcontext() if isinstance(outcome, bytes) else pytest.raises(outcome)
     with served(reply) as (_, inventory), fails:
-        assert inventory.download("/api/v1/reports/1") == outcome
+        assert inventory.get("/api/v1/reports/1", raw=True) == outcome
 
 
 def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
@@ -51,7 +51,7 @@ def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
         inventory.get("/api/v1/fields", {"a": "1"})
         inventory.post("/api/v1/fields", {"a": "ä b&c"}, repeatable=False)
         inventory.get("/api/v1/fields", tenant=False)
-        inventory.download("/api/v1/reports/1", {"a": "1"})
+        inventory.get("/api/v1/reports/1", {"a": "1"}, raw=True)
     sent = [(request.query, request.form) for request in stub.requests[1:]]
     assert sent == [
         ({"a": "1", "tenant": TENANT}, {}),
@@ -81,7 +81,7 @@ def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, inv
 def test_uploads_and_posts_that_change_something_are_tried_once(service, inventory):
     watch = answers(service, "profile/avatar", BrokenOff(), BrokenOff())
     with pytest.raises(TransientError):
-        inventory.upload("/api/v1/profile/avatar", PICTURE)
+        inventory.post("/api/v1/profile/avatar", files=PICTURE, repeatable=False)
     with pytest.raises(TransientError):
         inventory.post("/api/v1/profile/avatar", repeatable=False)
     assert watch.calls["profile/avatar"] == 2
@@ -312,5 +312,5 @@ def test_too_many_assets_that_cannot_be_read_are_an_error_of_the_contract(served
     wrong = pytest.raises(ProtocolError, match="12 of the 100 hosts")
     with served(envelope({"size": 100, "data": odd})) as (_, inventory), wrong as raised:
         inventory.hosts()
-    told = str(raised.value)
-    assert ("x-0" in told, "platform.contract" in told, "hunter2" in told) == (True, True, False)
+    message = str(raised.value)
+    assert ("x-0" in message, "platform.contract" in message, "hunter2" in message) == (True, True, False)

@@ -10,7 +10,6 @@ from resources.errors import (
     PermissionDeniedError,
     ProtocolError,
     ServiceError,
-    TransientError,
     ValidationError,
 )
 from resources.http import Answer, Transport
@@ -63,13 +62,6 @@ def test_the_kind_of_a_refusal_comes_from_http_status_and_field_detail(http, err
     assert type(error) is kind
     assert all(part in str(error) for part in ("https://inventory.example", "/api/v1/x", "No."))
     assert http != 401 or type(opened(b"<h1>Unauthorized</h1>", 401).refusal) is kind
-
-
-@pytest.mark.parametrize("http", [429, 503])
-@pytest.mark.parametrize("body", [{"status": False, "message": "Sorry"}, b"<h1>Sorry</h1>"])
-def test_overload_and_server_failures_are_transient_with_and_without_envelope(http, body):
-    with pytest.raises(TransientError, match="Sorry"):
-        opened(body, http)
 
 
 @pytest.mark.parametrize("member", ["errors", "data"])

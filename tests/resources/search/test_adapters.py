@@ -88,8 +88,7 @@ def test_a_run_reads_the_exports_of_an_instance_that_names_no_search_service(tmp
         job = Job(tmp_path / "home", settings, source, Shelf(host("h1", "pc-1")))
         assert job().success
         assert job.inventory.written == {"h1": {"owner": "u1"}}
-        told = [(LAST, "pc-1", None)] * 3
-    with exports(told, tmp_path) as source:
+    with exports([(LAST, "pc-1", None)] * 3, tmp_path) as source:
         failed = Job(tmp_path / "another", settings, source)()
     assert not failed.success
     assert LogFile.user_setting not in str(failed.all_events)

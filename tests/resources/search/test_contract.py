@@ -122,7 +122,7 @@ def plain(engine):
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "told"),
+    ("change", "kind", "says"),
     [
         ({"query": "event.code:(4624"}, ConfigurationError, "query: "),
         ({"query": '{"nope": {}}'}, ConfigurationError, "query: "),
@@ -143,8 +143,8 @@ def plain(engine):
         ({"logon_type_field": "place"}, ConfigurationError, "logon_type_field"),
     ],
 )
-def test_what_the_service_refuses_names_the_setting(plain, client, change, kind, told):
+def test_what_the_service_refuses_names_the_setting(plain, client, change, kind, says):
     with client(**{"index": plain, **change}) as logons, pytest.raises(kind) as raised:
         list(logons.logons([DAY]))
-    assert told in str(raised.value)
+    assert says in str(raised.value)
     assert "\n" not in str(raised.value)
