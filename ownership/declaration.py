@@ -84,11 +84,6 @@ def column(
     return Column(description, codes or {}, since, nullable or since is not None, checks)
 
 
-def row_rule(text: str, holds: pl.Expr) -> Any:
-    """Declare a rule over several columns of each row; `text` says what must hold."""
-    return RowRule(text, holds)
-
-
 class InvalidTableError(ValueError):
     """A table that must not be stored: which column breaks which rule, and the first rows that do."""
 
