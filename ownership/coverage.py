@@ -1,7 +1,4 @@
-"""How far the evidence reaches: from logon events to owners, and day by day.
-
-`owner_decisions` says what was decided, and why; here it is only counted.
-"""
+"""How far the evidence reaches: from logon events to owners, and day by day."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date

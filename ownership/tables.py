@@ -1,7 +1,6 @@
 """The stored tables: what a row is, what each column holds, and which values are refused.
 
-Tables are read and written elsewhere; how rows come about stands in the other modules of this package. A new
-table needs its declaration here, and the asset that fills it.
+A new table needs its declaration here, and the asset that fills it.
 """
 
 from collections.abc import Mapping

@@ -46,11 +46,10 @@ TRAITS: Mapping[str, str] = {
 class Comparison:
     """What would be decided on a window if every primary user was named, and whether that is right.
 
-    `now` has the columns of `owners_known`, right_by_people (null: no owner was set by hand, or none is
-    decided on), right_by_audit (null: nobody has answered) and audited (true: an audit could have drawn this
-    owner). `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody
-    logged on in them, or the primary user has no user asset). Both have the columns of
-    `decisions.with_action` and `TRAITS`.
+    Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
+    right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer) and
+    audited (an audit could have drawn this owner). `before`, a window as long that ends before the days held
+    back, has right_afterwards (null: nobody logged on in them, or the primary user has no user asset).
     """
 
     now: pl.DataFrame
@@ -58,10 +57,9 @@ class Comparison:
 
 
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """Tell who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
+    """Return who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
 
     An owner that we wrote is not set by hand; right_by_writes says whether the host still has it.
-    `audit.in_training_half` gives the last column.
     """
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
