@@ -1,7 +1,4 @@
-"""The whole story of one host, from the counts to the write: as plain values, and in words.
-
-Nothing is decided here; `remedies` says what would change the outcome.
-"""
+"""The whole story of one host, from the counts to the write: as plain values, and in words."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -134,10 +131,7 @@ def _user_assets(user_ids: Sequence[str], users: pl.DataFrame, fields: FieldName
 
 
 def in_words(story: Mapping[str, Any]) -> str:
-    """Put what `host_explanation` gathered into lines of text: first what came of it.
-
-    Control and direction characters in names are shown as escapes.
-    """
+    """Put what `host_explanation` gathered into lines of text that cannot act on a terminal, result first."""
     decisions = story["decisions"]
     lines = [decision["summary"] for decision in decisions]
     if not decisions:

@@ -1,9 +1,8 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
-Names come from logs and from an inventory, so somebody may have chosen them with bad intentions. They are
-escaped wherever they stand, characters that do not print are shown as escapes, and no script holds any: it
-gets them as JSON, in which nothing can end its element, and shows them as text. The page's own policy lets a
-browser run this very script and load nothing.
+Names may have been chosen with bad intentions. They are escaped everywhere, characters that do not print
+included, and the script gets them as JSON, in which nothing can end its element, and shows them as text. The
+page's own policy lets a browser run this very script and load nothing.
 """
 
 import base64

@@ -12,6 +12,7 @@ from ownership.coverage import STAGES, drop_outs
 from ownership.history import open_conflicts
 from ownership.matching import candidates
 from ownership.names import printable
+from ownership.rules import first_that_holds
 from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import COUNTS, logons
@@ -96,6 +97,11 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
     """The rows of `reports.hosts.hosts_by_now`, numbered, with words for what the page shows of them."""
     ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
     ours &= pl.col("outcome").ne_missing("planned")
+    without_owner = (
+        ("no host asset", pl.col("host_id").is_null()),
+        ("not known", pl.col("owner_ids").is_null()),
+        ("none", pl.col("owner_ids").list.len() == 0),
+    )
     names = _with_names(hosts.head(MAX_ROWS)).with_columns(
         why=_sentence("evidence", EVIDENCE),
         what_follows=pl.concat_str(
@@ -110,12 +116,7 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
         wrote=pl.when(ours).then(_on_day("asset-owners wrote this owner on {}.", "since")),
         existing=pl.col("existing_owner").str.split(",").fill_null(_NO_LIST),
         resolved=pl.concat_list("resolved_owner").list.drop_nulls(),
-        no_owner=pl.when(pl.col("host_id").is_null())
-        .then(pl.lit("no host asset"))
-        .when(pl.col("owner_ids").is_null())
-        .then(pl.lit("not known"))
-        .when(pl.col("owner_ids").list.len() == 0)
-        .then(pl.lit("none")),
+        no_owner=first_that_holds(without_owner),
         last_seen=pl.col("last_seen").cast(pl.String),
     )
     rows = names.select(COUNTS).iter_rows(named=True)

@@ -82,7 +82,7 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():
     lines = told(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
-    assert lines[0] == "Several people may be meant: kim (u3) or kim (u4), in the logons kim."
+    assert lines[0] == "This may be several people: kim (u3) or kim (u4), in the logons kim."
     assert "  ws1 (h1)  kim (u4)  Conflict: the host has another owner, who stays." in lines
     assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
 
