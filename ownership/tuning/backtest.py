@@ -12,7 +12,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import ONLY_USER, SHARE_BANDS, TRAITS, Comparison
+from ownership.tuning.accuracy import SHARE_BANDS, TRAITS, Comparison
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
 from ownership.tuning.claims import (
     Bands,
@@ -33,7 +33,7 @@ MIN_COMPARED = 30
 """Hosts that a measure must have compared before it says how many owners are wrong (rules 9.4)."""
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
-_BANDS = [ONLY_USER, *SHARE_BANDS]
+_BANDS = [*SHARE_BANDS]
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 Tried = tuple[int, Rules]
