@@ -100,7 +100,7 @@ def report_page(
 
 
 def page_fingerprint(file: Path) -> str | None:
-    """Return the fingerprint of a stored page; None where there is no page, or it is of an older program."""
+    """Return the fingerprint of a stored page; None without a page, or for one of an older program."""
     if not file.exists():
         return None
     with file.open(encoding="utf-8") as page:

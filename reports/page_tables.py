@@ -143,7 +143,7 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
     """Who has to do with each of the rows of `with_words`: row, person, role.
 
-    Roles: owned (by now), named (by the logons), used. A person is the user asset that a user name stands
+    Roles: owned (now), named (by the logons), used. A person is the user asset that a user name stands
     for, or an account where that is not one.
     """
     names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
@@ -216,7 +216,7 @@ def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable
 
 
 def writes_table(writes: pl.DataFrame) -> PageTable:
-    """What the run wrote, or meant to write."""
+    """What the run wrote, or planned to write."""
     before, after = (
         {
             name: pl.col(values).struct.field(name).replace("", None)
@@ -276,7 +276,7 @@ def _sentence(column: str, sentences: Mapping[str, str]) -> pl.Expr:
 
 
 def _account() -> pl.Expr:
-    """A user name that is not one user asset's, marked so that it is no user asset's id."""
+    """A user name without one user asset, marked so that it is not taken for an id."""
     return pl.format("{} (account)", "username")
 
 

@@ -18,7 +18,7 @@ _CHANGED = {
     ("write", True): "The host has got this owner since.",
     ("agree", False): "The host had this owner, and has not any more.",
 }
-"""What follows where it is no longer what was decided: by action, and whether the person owns the host."""
+"""What follows where that changed since the decision: by action, and whether the person owns the host."""
 
 
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:

@@ -22,8 +22,8 @@ _ADVICE: Mapping[str, str] = {
     "short names.",
     "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "
     "rules.primary_devices must be greater or null.",
-    "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is no person, "
-    "list it in rules.exclude_users.",
+    "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "
+    "person, list it in rules.exclude_users.",
     "no_host": "There must be a host asset with {hostname} in {hostname_field}.",
 }
 """By the code of evidence, match or action."""

@@ -13,8 +13,8 @@ def planned(*assets):
 
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
-    told = plan_in_words(found, is_undo=False, sure=["About 1 is wrong."], **COMMANDS)
-    assert told.splitlines() == [
+    text = plan_in_words(found, is_undo=False, sure=["About 1 is wrong."], **COMMANDS)
+    assert text.splitlines() == [
         "Plan:",
         "  server-2 (h2)  owner none -> ann@corp.example (u1)",
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
@@ -39,15 +39,15 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
          "owner": "", "owner_email": None, "department_before": "Sales", "department": "",
          "criticality_before": "low", "criticality": None},
     ]  # fmt: skip
-    told = plan_in_words(values, is_undo=True, **COMMANDS)
-    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in told
-    assert "Plan: 1 host to undo, department changed: 1." in told
+    text = plan_in_words(values, is_undo=True, **COMMANDS)
+    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in text
+    assert "Plan: 1 host to undo, department changed: 1." in text
     assert plan_in_words([], is_undo=True, **COMMANDS) == "Plan: nothing to undo."
     assert plan_in_words([], is_undo=False, **COMMANDS) == "Plan: nothing to write."
 
 
 def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a_terminal():
     found = planned(host("h\x07", "ws\x1b[2j"))
-    told = plan_in_words(found, is_undo=False, **COMMANDS)
-    assert all(line.isprintable() for line in told.splitlines())
+    text = plan_in_words(found, is_undo=False, **COMMANDS)
+    assert all(line.isprintable() for line in text.splitlines())
     assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE) == []
