@@ -138,11 +138,6 @@ def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
         yield f"{code}: {said[0].lower()}{said[1:]}"
 
 
-def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
-    """The values of each column that holds codes, with their meanings."""
-    return {name: column.codes for name, column in columns_of(model).items() if column.codes}
-
-
 @cache
 def later_columns(model: type[Table]) -> dict[str, str]:
     """The columns that older files lack, which read as null, and the version that brought each."""

@@ -37,9 +37,8 @@ def host_explanation(
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
-    `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
-    oldest first) are the rows of its assets, `owners` those of `current_owners`. `window` and `decided_by`
-    are the run's, `rules` those of now.
+    `hostname` is a normalised name, or the id of an asset; `decisions` and `writes` (the oldest first) are
+    the rows of its assets. `window` and `decided_by` are the run's, `rules` those of now.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with

@@ -34,10 +34,9 @@ _NO_LIST = pl.lit([], pl.List(pl.String))
 class PageTable:
     """A table of the page.
 
-    `columns` has for each head the parts of a cell, each a style and a column of the frame. Styles: `text`,
-    `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `number`, `percent` (0 to 1).
-    The first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen` are
-    columns that the script needs.
+    `columns` has for each head the parts of a cell, each a style (`SHOWN` in page.js) and a column of the
+    frame; the first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen`
+    are columns that the script needs.
     """
 
     title: str
@@ -141,10 +140,9 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
 
 
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Who has to do with each of the rows of `with_words`: row, person, role.
+    """Each person with a role (owned, named, used) on the rows of `with_words`: row, person, role.
 
-    Roles: owned (now), named (by the logons), used. A person is the user asset that a user name stands
-    for, or an account where that is not one.
+    A person is the user asset that a user name stands for, or an account where that is not one.
     """
     names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
     used = (
@@ -179,10 +177,7 @@ def people_table(people: pl.DataFrame) -> PageTable:
 
 
 def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
-    """The rows of `with_words` whose logons name another owner, the strongest evidence first.
-
-    Those that somebody acknowledged, in rows of `acknowledged_conflicts`, are left out.
-    """
+    """The rows of `with_words` with a conflict that nobody acknowledged, the strongest evidence first."""
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner in the inventory": (("people", "existing"),),
@@ -196,10 +191,7 @@ def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTabl
 
 
 def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable:
-    """The rows of `unmatched_users`, with the user assets that each name may mean.
-
-    `closest` are rows of `closest_users`, of the last time that settings were tried.
-    """
+    """The rows of `unmatched_users`, with the user assets that each name may stand for by `closest_users`."""
     best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
     perhaps = closest.group_by("username").agg(perhaps=best_first)
     rows = unmatched.join(perhaps, on="username", how="left", maintain_order="left")

@@ -31,10 +31,10 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
 
 
 def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:
-    """Hosts with their owners in names, and why, as rows of a table that a person looks at.
+    """Hosts with their owners in names, and why, as rows of a table for people.
 
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
-    (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
+    (null: not known); of writes all values, outcome and message, too.
     """
     owners = [hosts[column] for column in ("owner", "owner_before") if column in hosts.columns]
     users = users.filter(pl.col("user_id").is_in(pl.concat(owners).implode()))  # of all, a few are shown
@@ -64,10 +64,7 @@ def plan_in_words(
     see_all: str,
     sure: Sequence[str] = (),
 ) -> str:
-    """Put what `planned_hosts` gives into words: the first hosts, a summary, and the commands that go on.
-
-    `sure` are sentences on how many of the owners would be wrong.
-    """
+    """Put `planned_hosts` into words: the first hosts, a summary, how `sure` owners are, and commands."""
     if not hosts:
         return f"Plan: nothing to {'undo' if is_undo else 'write'}."
     lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]

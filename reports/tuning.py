@@ -44,9 +44,8 @@ def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str,
 def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
     """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
 
-    Good enough: the lower end of the precision's interval reaches the target (0 to 1), so many percent of
-    the present writes are kept, the threshold is not below the present one, and the claim rests on the same
-    measure as that of `now`. Half of the hosts compared choose among them (rules 9.6).
+    Good enough: the aim is reached, also by the lower end of the precision's interval, the threshold is not
+    below the present one, and the claim rests on the measure of `now` (rules 9.6).
     """
     if now["wrong"] is None:
         return None

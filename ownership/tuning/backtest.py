@@ -213,16 +213,11 @@ def _claim(
         if future.sum() >= MIN_COMPARED:
             claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}
         return claim
-    estimate, low, high = wrong(compared)
-    to_choose, _, _ = wrong(compared & now.in_training_half)
-    if_best, if_best_low, if_best_high = wrong(compared & ~now.in_training_half)
+    ends, to_choose = ("", "_low", "_high"), wrong(compared & now.in_training_half)[0]
+    all_hosts, other_half = wrong(compared), wrong(compared & ~now.in_training_half)
     return {
         "wrong_measure": measure,
-        "wrong": estimate,
-        "wrong_low": low,
-        "wrong_high": high,
         "wrong_to_choose": to_choose,
-        "wrong_if_best": if_best,
-        "wrong_if_best_low": if_best_low,
-        "wrong_if_best_high": if_best_high,
+        **{f"wrong{end}": value for end, value in zip(ends, all_hosts, strict=True)},
+        **{f"wrong_if_best{end}": value for end, value in zip(ends, other_half, strict=True)},
     }

@@ -1,7 +1,7 @@
 """Companies made up for measuring, in which the owner of each machine is known without asking the rules.
 
 They are written from what logs hold: visits of technicians, tasks, desks and loaners that one person has for
-a while, machines in stock, people who leave, forwarded logons. Run as a program, it prints the tables of docs.
+a while, machines in stock, people who leave, forwarded logons. Run as a program, it prints tables of docs.
 """
 
 import random
