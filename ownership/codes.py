@@ -5,13 +5,13 @@ from collections.abc import Mapping
 EVIDENCE: Mapping[str, str] = {
     "unreadable_asset": "A field of the host asset cannot be read.",
     "no_hostname": "The host asset has no host name.",
-    "excluded_host": "The host is left out by exclude_hosts or skip_host_kinds.",
+    "excluded_host": "The host is excluded by exclude_hosts or skip_host_kinds.",
     "hostname_collision": "The short host name stands for hosts of different domains.",
     "no_logons": "Nobody logged on to the host in the window.",
-    "too_few_events": "The host has too few logon events (min_events), or its leading user logged on to it "
+    "too_few_events": "The host has too few logon events (min_events), or its primary user logged on to it "
     "on too few days (min_active_days).",
     "no_majority": "None of several users has a share above the threshold.",
-    "not_primary_device": "The host is none of the primary_devices hosts that its leading user uses most.",
+    "not_primary_device": "The host is none of the primary_devices hosts that its primary user uses most.",
     "single_user": "Only one user logged on to the host.",
     "majority": "One of several users has a share above the threshold.",
 }
@@ -32,16 +32,20 @@ ACTION: Mapping[str, str] = {
 }
 
 GONE = "gone"
-"""Stands in owner_decisions_history for the action of a host that there are no decisions about any longer."""
+PAST_ACTION: Mapping[str, str] = {
+    **ACTION,
+    GONE: "There are no more decisions about the host; the rest of the row is the last one.",
+}
+"""Actions in `owner_decisions_history`."""
 
 OUTCOME: Mapping[str, str] = {
     "planned": "Planned only; nothing was sent.",
     "intended": "Sent or about to be sent; what became of it is not known yet.",
     "written": "The service has the new values.",
-    "owned_meanwhile": "Not sent: the host has an owner by now.",
+    "owned_meanwhile": "Not sent: the host has got an owner since.",
     "failed": "The service refused the write.",
-    "not_written": "Not sent: the host was left alone, or the run ended before its turn.",
-    "undone": "What the host still held of an earlier run's write was put back.",
+    "not_written": "Not sent: the host was skipped, or the run ended before its turn.",
+    "undone": "What the host still held of an earlier run's write was undone.",
 }
 
 SUCCESSES = ("written", "undone")
@@ -57,10 +61,10 @@ KIND: Mapping[str, str] = {
     "run": "Decided about every host, and wrote owners.",
     "dry_run": "Decided about every host, and wrote nothing.",
     "backfill": "Fetched several days, decided and planned; or filled some tables only. Wrote nothing.",
-    "apply": "Carried out a stored plan.",
-    "undo": "Put back what a run wrote.",
-    "dry_run_of_apply": "Looked at what a stored plan would write by then, and wrote nothing.",
-    "dry_run_of_undo": "Looked at what would be put back, and wrote nothing.",
+    "apply": "Applied a stored plan.",
+    "undo": "Undid what a run wrote.",
+    "dry_run_of_apply": "Found what a stored plan would still write, and wrote nothing.",
+    "dry_run_of_undo": "Found what would be undone, and wrote nothing.",
 }
 
 METRIC: Mapping[str, str] = {
@@ -71,7 +75,7 @@ METRIC: Mapping[str, str] = {
 
 MEASURE: Mapping[str, str] = {
     "people": "Owners that were set by hand.",
-    "future": "Who leads the logons of the days that were held back.",
+    "future": "The primary user on the days that were held back.",
     "corrected": "Owners that we wrote: right where nobody has changed them since.",
 }
 """What an owner decided on is compared with (rules 9.1, 9.2)."""
@@ -84,8 +88,8 @@ CLAIMED_BY: Mapping[str, str] = {
 
 BREAKDOWN: Mapping[str, str] = {
     "all": "Not at all: all hosts together.",
-    "share_band": "The leader's share of the logon events.",
-    "active_days": "The leader's days with a logon.",
+    "share_band": "The primary user's share of the logon events.",
+    "active_days": "The primary user's days with a logon.",
     "department": "The department of the user asset decided on.",
 }
 

@@ -1,14 +1,11 @@
-"""How far the evidence reaches: from logon events to owners, and day by day.
-
-`owner_decisions` says what was decided, and why; here it is only counted.
-"""
+"""How far the evidence reaches: from logon events to owners, and day by day."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
 
 import polars as pl
 
-from ownership.rules import NAMING
+from ownership.rules import NAMING, first_that_holds
 from ownership.windows import gaps
 
 _WITH_LOGONS = pl.col("total_events") > 0
@@ -29,7 +26,6 @@ STAGES: Mapping[str, pl.Expr] = {
 the branches, which add up to the last stage."""
 
 _REASONS = ("evidence", "evidence", "match")
-
 _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
 
@@ -65,14 +61,10 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
     """Give each day its events (null: never fetched) and its state: `ok`, `gap` or `not fetched`."""
+    is_gap = pl.col("day").is_in(gaps(fetched, timezone=timezone))
+    states = (("not fetched", pl.col("events").is_null()), ("gap", is_gap))
     return (
         pl.DataFrame({"day": days}, schema={"day": pl.Date})
         .join(fetched.select("day", events="counted"), on="day", how="left", maintain_order="left")
-        .with_columns(
-            state=pl.when(pl.col("events").is_null())
-            .then(pl.lit("not fetched"))
-            .when(pl.col("day").is_in(gaps(fetched, timezone=timezone)))
-            .then(pl.lit("gap"))
-            .otherwise(pl.lit("ok"))
-        )
+        .with_columns(state=first_that_holds(states).fill_null("ok"))
     )

@@ -1,7 +1,4 @@
-"""What is decided for each host, and why.
-
-The counts come from `evidence`, the candidates from `matching`.
-"""
+"""What is decided for each host, and why."""
 
 from datetime import datetime
 
@@ -20,8 +17,7 @@ def owner_decisions(
     """Decide about every host: what its logons say, whom they name, what follows (rules 1, 2).
 
     `evidence` is that of the look-back window, `matches` are rows of `username_matches` for its users. Rows
-    of `owner_decisions`, sorted by hostname and host_id: one for each host asset, and one for each host name
-    of the documents that no host asset has.
+    of `owner_decisions`, sorted by hostname and host_id.
     """
     rules = evidence.rules
     return (

@@ -1,8 +1,7 @@
 """How a table is declared: columns, grain, layout of its files, the tables it is made of, and rules for rows.
 
-Schema, reader, catalogue, data dictionary and Dagster's metadata are made from the declaration. The
-declarations themselves are in `tables`. Pandera, which validates by them, is imported when a table is stored:
-it takes as long as all that a command needs that only reads.
+Schema, reader, catalogue, data dictionary and Dagster's metadata are made from the declarations in `tables`.
+Pandera is imported when a table is stored: that takes longer than all other imports of a command that reads.
 """
 
 import inspect
@@ -25,22 +24,13 @@ _SHOWN_CHARACTERS = 80
 class Layout(Enum):
     """Which files a table is kept in."""
 
-    SNAPSHOT = auto()
-    """One file, which a run replaces."""
-    BY_DAY = auto()
-    """A file for each day."""
-    BY_RUN = auto()
-    """A file for each run; runs only ever add."""
+    SNAPSHOT = auto()  # one file, which a run replaces
+    BY_DAY = auto()  # a file for each day
+    BY_RUN = auto()  # a file for each run; runs only ever add
 
 
 class Table:
-    """A stored table. Its class says what the columns do not.
-
-    Attributes:
-        __key__: The grain: the columns that identify a row.
-        __layout__: Which files it is kept in.
-        __reads__: Tables that it is made of.
-    """
+    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of."""
 
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
@@ -49,10 +39,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds, the codes that it may hold, and the version that brought it, if that came later.
-
-    `checks` are the arguments of `pandera.Field` that say which values are refused.
-    """
+    """What `column` declares; `checks` are arguments of `pandera.Field`."""
 
     description: str
     codes: Mapping[str, str]
@@ -82,11 +69,6 @@ def column(
     `since` is the version that brought it, where it came later than its table: older rows have null there.
     """
     return Column(description, codes or {}, since, nullable or since is not None, checks)
-
-
-def row_rule(text: str, holds: pl.Expr) -> Any:
-    """Declare a rule over several columns of each row; `text` says what must hold."""
-    return RowRule(text, holds)
 
 
 class InvalidTableError(ValueError):
@@ -156,14 +138,9 @@ def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
         yield f"{code}: {said[0].lower()}{said[1:]}"
 
 
-def column_codes(model: type[Table]) -> dict[str, Mapping[str, str]]:
-    """The values of each column that holds codes, with their meanings."""
-    return {name: column.codes for name, column in columns_of(model).items() if column.codes}
-
-
 @cache
 def later_columns(model: type[Table]) -> dict[str, str]:
-    """The columns that files of older versions lack, and the version that brought each; they read as null."""
+    """The columns that older files lack, which read as null, and the version that brought each."""
     return {name: column.since for name, column in columns_of(model).items() if column.since}
 
 

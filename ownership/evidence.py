@@ -1,7 +1,6 @@
 """The hosts that are decided about and the primary user of each: for the decisions of a run, and for tuning.
 
-A subject is a host asset with all its names, or a host name of the documents that no asset has. What follows
-for it is decided in `decisions`.
+A subject is a host asset with all its names, or a host name of the documents that no asset has.
 """
 
 from collections.abc import Sequence
@@ -57,8 +56,7 @@ def evidence_by_day(
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
     `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
-    `skipped_hosts` rows of `host_profiles` that are excluded for their kind. `ownership.resolution` gives all
-    of them.
+    `skipped_hosts` rows of `host_profiles` that are excluded for their kind.
     """
     names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
     # Host names on which only excluded users logged on are not evidence.
@@ -85,10 +83,7 @@ def evidence_by_day(
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
-    """Add up the logons of each user on each subject.
-
-    Subject, username, events, weight, active_days, first_seen and last_seen.
-    """
+    """Add up the logons of each user on each subject: the columns of `logons_by_user`."""
     logons = logons_by_user(evidence.days, "subject", "username", rules=evidence.rules)
     return logons.collect(engine="streaming")
 
@@ -98,13 +93,11 @@ def primary_users(
 ) -> pl.DataFrame:
     """Find the primary user of each subject (rules 1.2).
 
-    Pass precomputed `logons` (rows of `logon_totals`) and `devices` (of `primary_devices`) to avoid counting
-    again.
-    The columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
+    Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
+    the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
     active_days and idle_days (from last_seen to the last day of the window); total_events, total_weight,
-    user_count; username, events and weight of the runner_up; primary_hostnames (where the rules ask for
-    primary devices) and primary_rank; skipped_username, excluded for its kind with more logon events than
-    anybody else. Without logons counts are 0 and the rest is null.
+    user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
+    skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
     """
     logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
@@ -166,19 +159,12 @@ def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
 
 
 def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    """Number the subjects, and say which are excluded and which collide.
-
-    `with_logons` has hostname, normalised, and document_hostname of the hosts with logons.
-    """
+    """Number the subjects, and say which are excluded and which collide."""
     short = rules.short_hostnames
     normalised = normalise_hostname(pl.element(), short=short)
     names = pl.col("hostnames").list.eval(normalised.drop_nulls().unique(maintain_order=True))
-    assets = hosts.select(
-        "host_id",
-        "owner_ids",
-        "problem",
-        hostnames=names.fill_null([]),  # names that cannot be read are not compared
-    )
+    # Names that cannot be read are not compared.
+    assets = hosts.select("host_id", "owner_ids", "problem", hostnames=names.fill_null([]))
     listed = assets.select(hostname="hostnames").explode("hostname")
     without_asset = (
         with_logons.select("hostname")
@@ -197,10 +183,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
     )
     return (
         subjects.join(of_subject, on="subject", how="left", maintain_order="left")
-        .with_columns(
-            pl.col("collides").fill_null(value=False),
-            hostname=pl.col("hostnames").list.first(),
-        )
+        .with_columns(pl.col("collides").fill_null(value=False), hostname=pl.col("hostnames").list.first())
         .collect()
     )
 

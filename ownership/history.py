@@ -1,7 +1,4 @@
-"""Decisions over time: a row only where a decision differs from the previous one.
-
-`decisions` says what is decided, and why.
-"""
+"""Decisions over time: a row only where a decision differs from the previous one."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -68,8 +65,8 @@ def with_new_conflicts(
 ) -> pl.DataFrame:
     """Mark the conflicts that earlier decisions did not have: another host, or another person named for it.
 
-    `before` is what `latest` gives of the decisions published last. A conflict that somebody acknowledged is
-    not new as it is, and new once what the logons say (its evidence code), or one of its owners, has changed.
+    `before` is what `latest` gives of the decisions published last. An acknowledged conflict is new only once
+    its evidence code or one of its owners has changed.
     """
     known = open_conflicts(before, acknowledged)
     new = open_conflicts(decisions, acknowledged).join(known, on=_CONFLICT, how="anti")
@@ -106,16 +103,13 @@ def changed_decisions(
 ) -> pl.DataFrame:
     """Find the decisions that differ from the previous ones, which `latest` gives.
 
-    Another name, evidence, problem, match, action, primary user, candidates or owner is another decision;
-    other counts, shares and days are not, nor is the primary user of a host where nobody is named. For a host
-    without a decision any more the last row comes again, with the action `gone`.
+    `_DECISION` says what makes another decision. For a host without a decision any more the last row comes
+    again, with the action `gone`.
     """
     now, then = decisions.lazy(), before.lazy()
     changed = now.join(then, on=_DECISION, how="anti", nulls_equal=True)
     gone = then.join(now, on=_HOST, how="anti", nulls_equal=True).with_columns(
-        action=pl.lit(GONE),
-        decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
-        run_id=pl.lit(run_id),
+        action=pl.lit(GONE), decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")), run_id=pl.lit(run_id)
     )
     return pl.concat([changed, gone]).sort("hostname", "host_id", nulls_last=True).collect(engine="streaming")
 

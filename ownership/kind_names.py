@@ -4,7 +4,7 @@ In a table of forms, `WORD` stands for each of the words beside it: in lower cas
 a comma and a blank between. Words may be regular expressions.
 """
 
-# ruff: noqa: RUF001  (letters of other alphabets are meant)
+# ruff: noqa: RUF001  (letters of other alphabets are intended)
 
 from collections.abc import Mapping
 

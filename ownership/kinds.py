@@ -1,7 +1,6 @@
 """What kind of account each user name is, and what kind of machine each host, with the reasons.
 
-Rules are asked in their order: the first that holds gives the kind, and each of that kind that holds is a
-reason. They read names as administrators give them, and what accounts do.
+The first rule that holds gives the kind, and each of that kind that holds is a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,28 +19,20 @@ from ownership.tables import AccountProfiles, HostProfiles
 
 MANY_HOSTS = 20
 """Hosts of a primary user from which on the account may not be a person's: ward staff share theirs evenly."""
-
 HOSTS_A_DAY = 2.5
 """Hosts on an average active day that it must have, too: virtual desktops are another one each day."""
-
 OWN_DAYS = 5
 """Days with a logon from which on a machine is its primary user's, whatever its name."""
-
 SHORT_SURNAME = 3
 """Letters up to which a surname in a login needs the rest of the login to be the person's, too."""
-
 MANY_USERS = 10
 """Users from which on a machine that all of them use alike is nobody's."""
-
 COLLECTED_USERS = 50
 """Users from which on a host name stands for what collects the events of many machines."""
-
 OFTEN = 0.4
 """Part of the active days on which each of them is seen there, on average: seldom so on shared machines."""
-
 OTHER_COMPUTERS = 2
 """Accounts of other computers from which on a machine serves them."""
-
 EVEN = 0.8
 """Normalised entropy of the users' shares from which on all of them use a machine alike."""
 
@@ -125,11 +116,10 @@ def _name_rules(name: pl.Expr) -> list[_Rule]:
 
 
 def _user_asset_names(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
-    """Find the names that have to do with a user asset, though they are not its own.
+    """Find names related to a user asset: username, surname and administrator_of (its name, without `adm`).
 
-    username; surname: a surname is part of it, and the rest is an initial, begins the e-mail address, or
-    is not what a rule of names takes; administrator_of: without `adm` it is a user asset's name. A short
-    surname stands in many words: there, one of these has to be so, or the name has parts and it is one.
+    surname: one is part of it, and the rest is an initial, begins the e-mail address, or no rule takes it. A
+    short surname stands in many words: there the last is not enough, unless it is a separate part.
     """
     surname, username = pl.col("surname"), pl.col("username")
     names = matches.lazy().select("username").unique()

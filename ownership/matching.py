@@ -1,7 +1,4 @@
-"""Which user assets a user name could stand for.
-
-`decisions` says whether anybody is looked for, and what follows.
-"""
+"""Which user assets a user name could stand for."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,4 @@
-"""Names: when two spellings mean one user or one host.
-
-Who logged on where, and what follows, is decided elsewhere.
-"""
+"""Names: when two spellings stand for one user or one host."""
 
 import re
 import unicodedata
@@ -30,28 +27,19 @@ def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
 
 
 def printable(text: str) -> str:
-    """Return a name that acts on no terminal and no page: characters that do not print become escapes.
-
-    These are control characters, line breaks and marks that change the direction of writing, among others.
-    """
+    """Return a name with escapes for what does not print: control characters, line breaks and such."""
     if text.isprintable():  # nearly all names are; asking character by character takes 50 times as long
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, each `printable`; names in it must have been made printable before.
-
-    Otherwise the line breaks of a name would look like those of the text.
-    """
+    """Return a text with each line `printable`; names in it must be so already, for their line breaks."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
-    """Whether a normalised name fits any of the wildcard patterns.
-
-    `*` stands for any characters, `?` for one, everything else for itself. Case is normalised as in names.
-    """
+    """Whether a normalised name fits a pattern: `*` is any characters, `?` one, everything else itself."""
     # A regular expression may not grow for ever; thousands of patterns are somebody's list of accounts.
     expressions = [_any_of(patterns[i : i + _TOGETHER]) for i in range(0, len(patterns), _TOGETHER)]
     return pl.any_horizontal(pl.lit(value=False), *(name.str.contains(each) for each in expressions))

@@ -1,8 +1,4 @@
-"""Plans: what would be written or undone, one row for each host, and when that may not be done.
-
-A plan refuses itself: `refusals` lists every reason. Writing, and reading each host before its write, is done
-elsewhere.
-"""
+"""Plans: what would be written or undone, one row for each host, and every reason to refuse that."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,26 +16,21 @@ CLOCK_SKEW = timedelta(minutes=5)
 """How far apart the clocks of two machines that share a home may be."""
 
 Command = Literal["run", "apply", "undo"]
-"""What writes a plan: the run that made it, or a person's word later."""
+"""What writes a plan: the run that made it, or a person later."""
 
 Remedy = Literal["point the instance back", "plan again", "run again", "apply", "allow", "read owners"]
 """What a person does about a refusal; the executor words it, with the commands."""
 
 
-class Limits(Protocol):
-    """The settings below `writes` that bound a plan."""
+class _Limits(Protocol):
+    """The settings below `writes` that bound a plan, with these names."""
 
     @property
-    def max_writes(self) -> int:
-        """The most hosts to write."""
-
+    def max_writes(self) -> int: ...
     @property
-    def max_write_percent(self) -> float | None:
-        """The most hosts to write, in percent of all; null: no such limit."""
-
+    def max_write_percent(self) -> float | None: ...
     @property
-    def plan_days(self) -> int:
-        """How many days a plan may be applied."""
+    def plan_days(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +39,11 @@ class Plan:
 
     Attributes:
         rows: Of `owner_writes`, of the run that writes; those that are `planned` are to be written.
-        command: What writes it.
         of_run: The run that planned it, or whose writes it undoes.
         settings: Fingerprint of the settings that decided; None: nothing was decided, or it is not known.
         missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
         gaps: Days that look like lost events, where the instance asks for a complete window.
-        allowed: The most hosts to write by a person's word, in place of the instance's limits.
+        allowed: The most hosts to write that a person allowed, in place of the instance's limits.
         hosts: Rows of `inventory_hosts`, listed for this plan; None: not listed yet.
     """
 
@@ -82,10 +72,8 @@ class Circumstances:
     """What a plan meets when it is to be written.
 
     Attributes:
-        at: Now.
         target: The inventory to which the instance points (rules 7.8).
         settings: Fingerprint of the instance's settings.
-        limits: The instance's limits.
         is_file_unchanged: Whether the instance file says what it said when the run began.
         hidden_owners: Hosts whose owner the list shows, and reading them one by one does not.
     """
@@ -93,7 +81,7 @@ class Circumstances:
     at: datetime
     target: str
     settings: str
-    limits: Limits
+    limits: _Limits
     is_file_unchanged: bool = True
     hidden_owners: Sequence[str] = ()
 
@@ -107,10 +95,7 @@ class Refusal:
 
 
 def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
-    """Yield every reason why a plan may not be written now (rules 7.7, 7.8, 7.10, 7.11).
-
-    Limits are compared once the hosts are listed.
-    """
+    """Yield every reason why a plan may not be written now (rules 7.7, 7.8, 7.10, 7.11)."""
     for target in sorted(set(plan.rows["target"].fill_null("an unknown inventory")) - {now.target}):
         yield Refusal(
             f"The plan of run {plan.of_run} is for {target}, and the instance now points to {now.target}: "
@@ -156,11 +141,11 @@ def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
 
 
 def exceeded_limit(
-    to_write: int, hosts: int, limits: Limits, *, what: str, allowed: int | None = None
+    to_write: int, hosts: int, limits: _Limits, *, what: str, allowed: int | None = None
 ) -> str | None:
-    """Return why so many writes among so many hosts need a person's word first (rules 7.10).
+    """Return why a person must allow so many writes of `what` among so many hosts first (rules 7.10).
 
-    `allowed` is what such a word allowed, in place of the limits; `what` is counted, for the message.
+    `allowed` is the number that somebody allowed, in place of the limits.
     """
     planned, percent = f"{to_write} {what} are planned", limits.max_write_percent
     if allowed is not None:
@@ -177,9 +162,8 @@ def skip_other_owners(
 ) -> pl.DataFrame:
     """Skip the hosts of a stored plan whose user name now stands for another user asset, or for none.
 
-    Such an id may belong to somebody else, as where a directory was imported anew. Hosts whose owner has
-    another department or criticality than is to be copied are skipped, too: `not_written`, with the reason.
-    `decisions` are those that the plan rests on, `users` are listed now.
+    Hosts whose owner has another department or criticality than is to be copied are skipped, too:
+    `not_written`, with the reason. `decisions` are those that the plan rests on, `users` are listed now.
     """
     new = pl.col("new_values").struct
     owner = new.field("owner")
@@ -193,7 +177,7 @@ def skip_other_owners(
     given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
     vanished = owner.ne_missing(pl.col("resolved_owner"))
     differs = pl.any_horizontal(
-        new.field(name).is_not_null() & new.field(name).ne_missing(pl.col(name))
+        new.field(name).ne_missing(pl.col(name)) & new.field(name).is_not_null()
         for name in ("department", "criticality")
     )
     why = pl.when(vanished).then(pl.lit("is not the one user asset of the user's name any more"))
@@ -228,28 +212,22 @@ def plan_writes(
     With `enrich` the department and criticality of the owner, where not empty, are written as well, as far as
     the inventory `takes` them. A null in `new_values` is not sent.
     """
-    copied = {"department": _copied("user_department"), "criticality": _copied("criticality")}
-    owners = users.lazy().select(
-        resolved_owner="user_id",
-        **{
-            f"new_{field}": value if enrich and field in takes else pl.lit(None, pl.String)
-            for field, value in copied.items()
-        },
+    copied = (
+        pl.when(enrich and field in takes, pl.col(column).str.strip_chars() != "").then(column).alias(field)
+        for field, column in (("department", "user_department"), ("criticality", "criticality_copied"))
     )
     planned = (
         decisions.lazy()
         .filter(action="write")
         .join(hosts.lazy().select("host_id", "department", "criticality"), on="host_id", how="left")
-        .join(owners, on="resolved_owner", how="left")
+        .join(users.lazy(), left_on="resolved_owner", right_on="user_id", how="left", suffix="_copied")
         .sort("hostname", "host_id")
         .select(
             "host_id",
             "hostname",
             outcome=pl.lit("planned"),
             old_values=pl.struct(pl.lit(None, pl.String).alias("owner"), "department", "criticality"),
-            new_values=pl.struct(
-                owner="resolved_owner", department="new_department", criticality="new_criticality"
-            ),
+            new_values=pl.struct(pl.col("resolved_owner").alias("owner"), *copied),
         )
     )
     return _rows(planned.collect(), run_id=run_id, target=target, intended_at=intended_at)
@@ -260,9 +238,9 @@ def plan_undo(
 ) -> pl.DataFrame:
     """Plan to undo what a run wrote: its new values become the old ones, and the other way round.
 
-    A run is undone once: a host that was undone since, or written by a later run, as far as is known, is
-    skipped: `not_written` with the reason. `history` has the rows of all runs on the same inventory. In
-    `new_values` an empty text clears the field, and null stands for a field that was not written.
+    A host that was undone since, or may have been written since, is skipped: `not_written` with the reason.
+    `history` has the rows of all runs on the same inventory. In `new_values` an empty text clears the field,
+    and null stands for a field that was not written.
     """
 
     def undone_value(field: str) -> pl.Expr:
@@ -306,8 +284,3 @@ def _rows(planned: pl.DataFrame, **of_all: str | datetime) -> pl.DataFrame:
     """Rows of `owner_writes`, with values that all of them have; what is not planned is null."""
     rows = planned.with_columns(pl.lit(value).alias(name) for name, value in of_all.items())
     return pl.concat([empty(OwnerWrites), rows], how="diagonal")
-
-
-def _copied(field: str) -> pl.Expr:
-    """A value to copy; empty ones are not (rules 2.6)."""
-    return pl.when(pl.col(field).str.strip_chars() != "").then(field)

@@ -1,7 +1,4 @@
-"""What may be wrong with evidence and inventory: each function finds the rows that break one property.
-
-Each function returns the offending rows; `checks` sets the severity.
-"""
+"""What may be wrong with evidence and inventory: each check returns the offending rows."""
 
 from collections.abc import Sequence
 
@@ -12,14 +9,11 @@ from ownership.history import last_writes
 from ownership.names import fits_any, normalise_hostname, normalise_name
 
 UNREADABLE_LIMIT = 10
-"""So many assets of a list may be odd, whatever their share."""
-
+"""So many assets of a list may be unreadable, whatever their share."""
 UNREADABLE_LIMIT_PERCENT = 5
-"""Share of a list's assets that may be odd; beyond both limits the contract is more likely wrong."""
-
+"""Share of a list that may be unreadable; beyond both limits the contract is more likely wrong."""
 LACKING_LIMIT_PERCENT = 10
 """Share of documents that may lack a field; some always do."""
-
 FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
@@ -40,7 +34,7 @@ def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:
 
 
 def too_many_unreadable(unreadable: int, assets: int) -> bool:
-    """Distinguish single odd assets from a contract or a field name that is wrong (rules 2.7)."""
+    """Whether a contract or field name is more likely wrong than single assets (rules 2.7)."""
     return unreadable > UNREADABLE_LIMIT and 100 * unreadable > UNREADABLE_LIMIT_PERCENT * assets
 
 

@@ -1,7 +1,6 @@
 """From counted logons to decisions: the one place where the stages and what the rules need are put together.
 
-A stage takes the stored table of the stage before; everything else that a rule reads is the `Resolution`'s,
-so that no caller can forget it. What a stage does stands in its own module.
+A stage takes the stored table of the previous stage; everything else that a rule reads is the `Resolution`'s.
 """
 
 from collections.abc import Callable

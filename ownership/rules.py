@@ -1,7 +1,4 @@
-"""The rules by which the evidence names an owner, and their inverse: what a user lacks to be named.
-
-The other modules of this package decide who is counted, and what follows from a name.
-"""
+"""The rules by which the evidence names an owner, and their inverse: what a user lacks to be named."""
 
 import json
 from collections.abc import Iterable, Mapping

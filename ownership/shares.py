@@ -1,7 +1,4 @@
-"""Logons under the names that the rules compare: counts by spelling in, counts and shares by name out.
-
-Who owns the host is not decided here.
-"""
+"""Logons under the names that the rules compare: counts by spelling in, counts and shares by name out."""
 
 from dataclasses import dataclass
 

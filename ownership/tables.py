@@ -1,7 +1,6 @@
 """The stored tables: what a row is, what each column holds, and which values are refused.
 
-Tables are read and written elsewhere; how rows come about stands in the other modules of this package. A new
-table needs its declaration here, and the asset that fills it.
+A new table needs its declaration here, and the asset that fills it.
 """
 
 from collections.abc import Mapping
@@ -10,21 +9,29 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership import codes
-from ownership.declaration import Instant, Layout, Strings, Table, column, row_rule, table_name
+from ownership.declaration import Instant, Layout, RowRule, Strings, Table, column, table_name
 from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 
 OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
 
-_NOT_EMPTY = {"min_value": 1}
 _PROBLEM = "Why the asset cannot be read whole; null: it can be."
+_EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
 
 
-def _null_has_a_reason(*columns: str) -> Any:
-    """A rule: only of an asset that cannot be read a list is null, and the problem says why."""
+def _text(description: str, **options: Any) -> Any:
+    """A column with texts that are not empty."""
+    return column(description, str_length={"min_value": 1}, **options)
+
+
+def _fraction(description: str, since: str | None = None) -> Any:
+    """A column with a part of a whole, where there is one."""
+    return column(description, ge=0, le=1, nullable=True, since=since)
+
+
+def _null_has_a_reason(*columns: str) -> RowRule:
     known = pl.all_horizontal(pl.col(column).is_not_null() for column in columns)
-    return row_rule(
-        f"{', '.join(columns)} are null only where problem says why", pl.col("problem").is_not_null() | known
-    )
+    text = f"{', '.join(columns)} are null only where problem says why"
+    return RowRule(text, pl.col("problem").is_not_null() | known)
 
 
 class LogonCounts(Table):
@@ -52,18 +59,13 @@ class LogonDays(Table):
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
-    settings_fingerprint: pl.String = column(
-        "Hash of the extraction settings then; null: to be fetched again.",
-        str_length=_NOT_EMPTY,
-        nullable=True,
-    )
+    settings_fingerprint: pl.String = _text("Hash of the extraction settings; null: fetch it.", nullable=True)
 
-    sums_fit = row_rule(
-        f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums of weighted events are exact; narrow the "
-        "setting query or index",
+    sums_fit = RowRule(
+        f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums are exact; narrow the setting query or index",
         pl.col("counted") <= MAX_EVENTS_A_DAY,
     )
-    lacking_within_matching = row_rule(
+    lacking_within_matching = RowRule(
         "lacking_user and lacking_host are at most matching",
         pl.max_horizontal("lacking_user", "lacking_host") <= pl.col("matching"),
     )
@@ -74,7 +76,7 @@ class InventoryHosts(Table):
 
     __key__ = ("host_id",)
 
-    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    host_id: pl.String = _text("Id of the host asset.", unique=True)
     hostnames: Strings = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
     owner_ids: Strings = column("User assets that own the host; null: cannot be read.", nullable=True)
     department: pl.String = column("Department of the host.", nullable=True)
@@ -90,7 +92,7 @@ class InventoryUsers(Table):
 
     __key__ = ("user_id",)
 
-    user_id: pl.String = column("Id of the user asset.", unique=True, str_length=_NOT_EMPTY)
+    user_id: pl.String = _text("Id of the user asset.", unique=True)
     user_value: Strings = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
     user_email: Strings = column("E-mail addresses; null: cannot be read.", nullable=True)
     directory_user_sam_account_name: Strings = column("SAM names; null: cannot be read.", nullable=True)
@@ -106,13 +108,13 @@ class InventoryUsers(Table):
 
 
 class HostUserShares(Table):
-    """A user's part in the logons of a host over the whole look-back window, excluded users left out."""
+    """A user's part in the logons of a host over the look-back window, without excluded users."""
 
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
 
-    hostname: pl.String = column("Normalised host name.", str_length=_NOT_EMPTY)
-    username: pl.String = column("Normalised user name.", str_length=_NOT_EMPTY)
+    hostname: pl.String = _text("Normalised host name.")
+    username: pl.String = _text("Normalised user name.")
     events: pl.Int64 = column("Logon events of the user on the host in the window.", ge=1)
     total_events: pl.Int64 = column("Logon events of all users on the host in the window.", ge=1)
     share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1)
@@ -125,10 +127,8 @@ class HostUserShares(Table):
     weight: pl.Int64 = column("What the user's logons count for (rules 1.7): by default events.", ge=1)
     total_weight: pl.Int64 = column("What the logons of all users of the host count for.", ge=1)
 
-    events_within_total = row_rule(
-        "events is at most total_events", pl.col("events") <= pl.col("total_events")
-    )
-    seen_in_order = row_rule("first_seen is not after last_seen", pl.col("first_seen") <= pl.col("last_seen"))
+    events_within_total = _EVENTS_WITHIN_TOTAL
+    seen_in_order = RowRule("first_seen is not after last_seen", pl.col("first_seen") <= pl.col("last_seen"))
 
 
 class UsernameMatches(Table):
@@ -141,13 +141,13 @@ class UsernameMatches(Table):
     __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
 
-    username: pl.String = column("Normalised user name of the evidence.", str_length=_NOT_EMPTY)
+    username: pl.String = _text("Normalised user name of the evidence.")
     user_id: pl.String = column("Id of the user asset; null: no user asset has the name.", nullable=True)
     matched_by: pl.String = column("Field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
     problem: pl.String = column("Why the user asset cannot be read; null: it can be.", nullable=True)
 
-    complete = row_rule(
+    complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
         pl.col("user_id").is_null().eq(pl.col("matched_by").is_null())
         & (pl.col("user_id").is_not_null() | ~pl.col("decisive")),
@@ -185,42 +185,32 @@ class OwnerDecisions(Table):
     run_id: pl.String = column("Id of the run that decided.")
     problem: pl.String = column("Why the host asset cannot be read; null: it can be.", nullable=True)
     hostnames: Strings = column("All names of the host, as in host_user_shares.hostname.")
-    events_needed: pl.Int64 = column(
-        "Events username lacks to be named; null: no logons.", ge=0, nullable=True
-    )
+    events_needed: pl.Int64 = column("Events that username lacks; null: no logons.", ge=0, nullable=True)
     active_days: pl.Int64 = column("Days with a logon of username; null: no logons.", ge=1, nullable=True)
     excluded_by: pl.String = column("Setting and value that exclude the host; null: none.", nullable=True)
     weight: pl.Int64 = column("What username's logons count for (rules 1.7).", ge=0)
     total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
-    primary_hostnames: Strings = column(
-        "Primary devices of username, the best first; null: not asked for (rules 1.9).", since="1.0.0"
-    )
-    skipped_username: pl.String = column(
-        "Account left out for its kind that has most logon events; null: none (rules 1.8).", since="1.0.0"
-    )
+    primary_hostnames: Strings = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
+    skipped_username: pl.String = column("User excluded for its kind, with more events.", since="1.0.0")
     new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
-    conflict_since: Instant = column(
-        "When a run, also a dry one, first found this conflict (UTC); null: there is none.", since="1.0.0"
-    )
+    conflict_since: Instant = column("When a run, also a dry one, first found it (UTC).", since="1.0.0")
 
-    events_within_total = row_rule(
-        "events is at most total_events", pl.col("events") <= pl.col("total_events")
-    )
-    match_follows_evidence = row_rule(
+    events_within_total = _EVENTS_WITHIN_TOTAL
+    match_follows_evidence = RowRule(
         "match is set exactly when the evidence names somebody",
         pl.col("match").is_not_null() == pl.col("evidence").is_in(NAMING),
     )
-    owner_follows_match = row_rule(
+    owner_follows_match = RowRule(
         "resolved_owner is set exactly when match is matched",
         pl.col("resolved_owner").is_not_null() == pl.col("match").eq_missing("matched"),
     )
-    problem_is_the_evidence = row_rule(
+    problem_is_the_evidence = RowRule(
         "problem is set exactly when the evidence is unreadable_asset, and the action is none then",
         pl.col("problem").is_not_null().eq(pl.col("evidence") == "unreadable_asset")
         & (pl.col("problem").is_null() | pl.col("action").is_in(["none", codes.GONE])),
     )
-    never_overwrite = row_rule(
+    never_overwrite = RowRule(
         "write has a host asset without an owner, and a resolved owner",
         (pl.col("action") != "write")
         | pl.col("host_id").is_not_null()
@@ -238,16 +228,12 @@ class UnmatchedUsers(Table):
     __key__ = ("username",)
     __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
 
-    username: pl.String = column("Normalised user name of the evidence.", unique=True, str_length=_NOT_EMPTY)
-    user_assets: pl.Int64 = column(
-        "User assets the name fits: 0, more than 1, or 1 that cannot be read whole.", ge=0
-    )
+    username: pl.String = _text("Normalised user name of the evidence.", unique=True)
+    user_assets: pl.Int64 = column("User assets the name fits: 0, more than 1, or 1 unreadable one.", ge=0)
     candidate_ids: Strings = column("Ids of these user assets, sorted.")
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
     hosts_named: pl.Int64 = column("Of hosts: decisions for which the logons name the user.", ge=0)
-    hosts_waiting: pl.Int64 = column(
-        "Of hosts_named: host assets that get an owner once it is one user asset.", ge=0
-    )
+    hosts_waiting: pl.Int64 = column("Of hosts_named: get an owner once it is one user asset.", ge=0)
     events: pl.Int64 = column("Logon events of the user in the window.", ge=1)
     first_seen: pl.Date = column("First day with a logon of the user.")
     last_seen: pl.Date = column("Last day with a logon of the user.")
@@ -264,13 +250,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
     __key__ = ("hostname", "host_id", "decided_at")
     __layout__ = Layout.BY_RUN
 
-    action: pl.String = column(
-        "What followed for the host asset.",
-        codes={
-            **codes.ACTION,
-            codes.GONE: "There are no more decisions about the host; the rest of the row is the last one.",
-        },
-    )
+    action: pl.String = column("What followed for the host asset.", codes=codes.PAST_ACTION)
 
 
 class AcknowledgedConflicts(Table):
@@ -282,13 +262,13 @@ class AcknowledgedConflicts(Table):
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions",)
 
-    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    host_id: pl.String = _text("Id of the host asset.", unique=True)
     hostname: pl.String = column("First name of the host, as compared.", nullable=True)
     existing_owner: pl.String = column("Owner that the host had, several joined with commas.")
     resolved_owner: pl.String = column("Id of the user asset that the logons named.")
     evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
     note: pl.String = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
-    by: pl.String = column("User of the system who acknowledged it.", str_length=_NOT_EMPTY)
+    by: pl.String = _text("User of the system who acknowledged it.")
     acknowledged_at: Instant = column("When that was (UTC).")
 
 
@@ -302,8 +282,8 @@ class OwnerWrites(Table):
     __layout__ = Layout.BY_RUN
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
 
-    run_id: pl.String = column("Id of the run that planned the write.", str_length=_NOT_EMPTY)
-    host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
+    run_id: pl.String = _text("Id of the run that planned the write.")
+    host_id: pl.String = _text("Id of the host asset.")
     hostname: pl.String = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality before.")
@@ -312,12 +292,9 @@ class OwnerWrites(Table):
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
     target: pl.String = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
-    undoes: pl.String = column("Id of the run whose write this puts back; null: none.", nullable=True)
+    undoes: pl.String = column("Id of the run whose write this undoes; null: none.", nullable=True)
     by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
-    kept: Strings = column(
-        "Fields that an undo left unchanged, as somebody has changed them since the write; null: none.",
-        since="1.0.0",
-    )
+    kept: Strings = column("Fields that an undo skipped: somebody had changed them.", since="1.0.0")
 
 
 class CurrentOwners(Table):
@@ -329,13 +306,9 @@ class CurrentOwners(Table):
     __key__ = ("host_id",)
     __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
 
-    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
-    hostname: pl.String = column(
-        "First name of the host, as the inventory spells it; null: none.", nullable=True
-    )
-    owner_ids: Strings = column(
-        "User assets that own the host; empty: no owner; null: not known.", nullable=True
-    )
+    host_id: pl.String = _text("Id of the host asset.", unique=True)
+    hostname: pl.String = column("First name of the host, as the inventory spells it.", nullable=True)
+    owner_ids: Strings = column("User assets that own the host; null: not known.", nullable=True)
     owner_emails: Strings = column("Their e-mail addresses, as far as known.")
     department: pl.String = column("Department of the host.", nullable=True)
     criticality: pl.String = column("Criticality of the host.", nullable=True)
@@ -350,7 +323,7 @@ class Runs(Table):
     __key__ = ("run_id",)
     __layout__ = Layout.BY_RUN
 
-    run_id: pl.String = column("Id of the run.", str_length=_NOT_EMPTY)
+    run_id: pl.String = _text("Id of the run.")
     kind: pl.String = column("What the run does.", codes=codes.KIND)
     status: pl.String = column("How far the run came.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began (UTC).")
@@ -358,11 +331,11 @@ class Runs(Table):
     window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
     rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
-    options: pl.String = column("Options that differ from the instance file, as JSON.", str_length=_NOT_EMPTY)
+    options: pl.String = _text("Options that differ from the instance file, as JSON.")
     of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
     hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
-    to_write: pl.Int64 = column("Hosts that the run planned to write or to put back.", ge=0, nullable=True)
-    written: pl.Int64 = column("Hosts written, or put back by an undo.", ge=0, nullable=True)
+    to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)
+    written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
     conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
@@ -374,12 +347,7 @@ class Runs(Table):
     settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
     checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
     by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts that an undo put back in part.", ge=0, since="1.0.0")
-
-
-def _fraction(description: str, since: str | None = None) -> Any:
-    """A column with a part of a whole, where there is one."""
-    return column(description, ge=0, le=1, nullable=True, since=since)
+    in_part: pl.Int64 = column("Of written: hosts undone in part.", ge=0, since="1.0.0")
 
 
 class Accuracy(Table):
@@ -390,7 +358,7 @@ class Accuracy(Table):
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
-    value: pl.String = column("Which part; of all: all.", str_length=_NOT_EMPTY)
+    value: pl.String = _text("Which part; of all: all.")
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
     precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
@@ -405,11 +373,9 @@ class ThresholdBacktest(Table):
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
-    threshold_percent: pl.Int64 = column("Share that a leader must exceed (percent).", ge=50, le=99)
-    min_active_days: pl.Int64 = column("Fewest days with a logon of the leader.", ge=1)
-    evidence_metric: pl.String = column(
-        "What is counted; null: tried before 1.0.0.", codes=codes.METRIC, since="1.0.0"
-    )
+    threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
+    min_active_days: pl.Int64 = column("Fewest days with a logon of the primary user.", ge=1)
+    evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC, since="1.0.0")
     primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, since="1.0.0")
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
     resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
@@ -422,7 +388,7 @@ class ThresholdBacktest(Table):
     people_low: pl.Float64 = _fraction("Lower end of its interval.")
     people_high: pl.Float64 = _fraction("Upper end of its interval.")
     future_hosts: pl.Int64 = column("Hosts compared with the days held back.", ge=0)
-    future_precision: pl.Float64 = _fraction("Share of them whose leader still leads (0 to 1); null: none.")
+    future_precision: pl.Float64 = _fraction("Share of them with the same primary user (0 to 1); null: none.")
     future_low: pl.Float64 = _fraction("Lower end of its interval.")
     future_high: pl.Float64 = _fraction("Upper end of its interval.")
     wrong_measure: pl.String = column("What wrong rests on.", codes=codes.CLAIMED_BY, nullable=True)
@@ -446,15 +412,15 @@ class AuditSample(Table):
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
 
-    host_id: pl.String = column("Id of the host asset.", unique=True, str_length=_NOT_EMPTY)
+    host_id: pl.String = _text("Id of the host asset.", unique=True)
     hostname: pl.String = column("First name of the host, as compared.", nullable=True)
-    user_id: pl.String = column("Id of the user asset that the run planned to write.", str_length=_NOT_EMPTY)
-    username: pl.String = column("Normalised user name that leads the logons.", str_length=_NOT_EMPTY)
+    user_id: pl.String = _text("Id of the user asset that the run planned to write.")
+    username: pl.String = _text("Normalised user name of the primary user.")
     evidence: pl.String = column("What the logons say, in words.")
     right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
-    run_id: pl.String = column("Id of the run whose plan it was drawn from.", str_length=_NOT_EMPTY)
+    run_id: pl.String = _text("Id of the run whose plan it was drawn from.")
 
 
 class HostProfiles(Table):
@@ -474,12 +440,12 @@ class HostProfiles(Table):
 
 
 class AccountProfiles(Table):
-    """What kind of account a user name is, by the name and by what it does; those left out are here, too."""
+    """What kind of account a user name is, by the name and by what it does; excluded ones included."""
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    username: pl.String = column("Normalised user name.", unique=True, str_length=_NOT_EMPTY)
+    username: pl.String = _text("Normalised user name.", unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
     reasons: Strings = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
@@ -494,13 +460,11 @@ class Suggestions(Table):
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
-    value: pl.String = column("The value.", str_length=_NOT_EMPTY)
+    value: pl.String = _text("The value.")
     reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
-    precision: pl.Float64 = column(
-        "Share of these with the owner set by hand; null: none.", ge=0, le=1, since="1.0.0"
-    )
+    precision: pl.Float64 = _fraction("Share of these with the owner set by hand; null: none.", since="1.0.0")
     owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
 
 
@@ -510,7 +474,7 @@ class OwnershipDrift(Table):
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
 
-    host_id: pl.String = column("Id of the host asset.", str_length=_NOT_EMPTY)
+    host_id: pl.String = _text("Id of the host asset.")
     hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
     owner: pl.String = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
@@ -520,13 +484,13 @@ class OwnershipDrift(Table):
 
 
 class ClosestUsers(Table):
-    """A user asset that a user name without one may mean; never used to write."""
+    """A user asset that a user name without one may stand for; never used to write."""
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
 
-    username: pl.String = column("Normalised user name that is no user asset's.", str_length=_NOT_EMPTY)
-    user_id: pl.String = column("Id of the user asset.", str_length=_NOT_EMPTY)
+    username: pl.String = _text("Normalised user name that no user asset has.")
+    user_id: pl.String = _text("Id of the user asset.")
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
     reason: pl.String = column("In what the names differ, so that it was no match.")
 

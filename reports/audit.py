@@ -96,7 +96,7 @@ def answered(content: bytes, sample: pl.DataFrame) -> pl.DataFrame:
         answer = values["right"].lower()
         if answer and answer not in YES | NO:
             said = printable(values["right"])
-            raise SheetError(f"line {line}: {said!r} is no answer; write yes or no, or leave it empty")
+            raise SheetError(f"line {line}: {said!r} is not an answer; write yes or no, or leave it empty")
         right[number] = answer in YES if answer else right[number]
     return sample.with_columns(right=pl.Series(right, dtype=pl.Boolean))
 
@@ -111,7 +111,7 @@ def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:
     try:
         return pl.read_excel(io.BytesIO(content), infer_schema_length=0).to_dicts()
     except FastExcelError as error:
-        raise SheetError(f"it is no workbook that can be read: {error}") from error
+        raise SheetError(f"this workbook cannot be read: {error}") from error
 
 
 def audit_in_words(sample: pl.DataFrame, planned: int) -> list[str]:

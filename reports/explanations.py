@@ -1,7 +1,4 @@
-"""The whole story of one host, from the counts to the write: as plain values, and in words.
-
-Nothing is decided here; `remedies` says what would change the outcome.
-"""
+"""The whole story of one host, from the counts to the write: as plain values, and in words."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,9 +37,8 @@ def host_explanation(
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
-    `hostname` is what was asked for: a normalised name, or the id of an asset. `decisions` and `writes` (the
-    oldest first) are the rows of its assets, `owners` those of `current_owners`. `window` and `decided_by`
-    are the run's, `rules` those of now.
+    `hostname` is a normalised name, or the id of an asset; `decisions` and `writes` (the oldest first) are
+    the rows of its assets. `window` and `decided_by` are the run's, `rules` those of now.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
@@ -134,10 +130,7 @@ def _user_assets(user_ids: Sequence[str], users: pl.DataFrame, fields: FieldName
 
 
 def in_words(story: Mapping[str, Any]) -> str:
-    """Put what `host_explanation` gathered into lines of text: first what came of it.
-
-    Control and direction characters in names are shown as escapes.
-    """
+    """Put what `host_explanation` gathered into lines of text that cannot act on a terminal, result first."""
     decisions = story["decisions"]
     lines = [decision["summary"] for decision in decisions]
     if not decisions:

@@ -51,8 +51,7 @@ def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
 def without_formulas(text: pl.Expr) -> pl.Expr:
     """Write texts so that no spreadsheet runs them: a name in a log may look like a formula.
 
-    A spreadsheet whose list separator is `;` or a tab begins a cell after each of them and each line break,
-    whatever the quotes. An apostrophe goes before each such part that starts like a formula or with an
-    apostrophe, so that the name can be had again by taking the first one of each part away.
+    With the list separator `;` or a tab a cell begins after each of them and each line break, also in quotes.
+    Each part that starts like a formula or with an apostrophe gets one more, so that names stay distinct.
     """
     return text.str.replace_all(FORMULA, "$1'$2")

@@ -18,9 +18,8 @@ from reports.sentences import NAMES, names_of, reason
 def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     """Return the decisions with owner_ids, source, since and department_now, as a plan would leave them.
 
-    `owners` are rows of `current_owners`; a host that is only planned among the writes has its planned owner.
-    `outcome` is what came of the host in `writes` since it was decided. Hosts for which the logons name
-    somebody come first, so that kiosks and servers do not.
+    `owners` are rows of `current_owners`; `outcome` is the last in `writes` since the decision.
+    Hosts for which the logons name somebody come first, so that kiosks and servers do not.
     """
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])

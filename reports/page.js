@@ -165,8 +165,8 @@ function follow() {
   const view = views.get(name);
   if (view && target === "person") {
     const { people } = view.fields;
-    const meant = (key) => key === wanted || folded(labels.get(key) ?? key) === folded(wanted); // or the e-mail
-    view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).some(meant));
+    const is = (key) => key === wanted || folded(labels.get(key) ?? key) === folded(wanted); // or the e-mail
+    view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).some(is));
   } else if (view && target === "host") {
     const { host, asset } = view.fields;
     view.narrow(wanted, (row) => [host[row], asset[row]].some((known) => folded(known) === folded(wanted)));

@@ -1,9 +1,8 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
-Names come from logs and from an inventory, so somebody may have chosen them with bad intentions. They are
-escaped wherever they stand, characters that do not print are shown as escapes, and no script holds any: it
-gets them as JSON, in which nothing can end its element, and shows them as text. The page's own policy lets a
-browser run this very script and load nothing.
+Names may have been chosen with bad intentions. They are escaped everywhere, characters that do not print
+included, and the script gets them as JSON, in which nothing can end its element, and shows them as text. The
+page's own policy lets a browser run this very script and load nothing.
 """
 
 import base64
@@ -101,7 +100,7 @@ def report_page(
 
 
 def page_fingerprint(file: Path) -> str | None:
-    """Return the fingerprint of a stored page; None where there is no page, or it is of an older program."""
+    """Return the fingerprint of a stored page; None without a page, or for one of an older program."""
     if not file.exists():
         return None
     with file.open(encoding="utf-8") as page:

@@ -12,6 +12,7 @@ from ownership.coverage import STAGES, drop_outs
 from ownership.history import open_conflicts
 from ownership.matching import candidates
 from ownership.names import printable
+from ownership.rules import first_that_holds
 from reports.exports import FORMULA
 from reports.hosts import in_order
 from reports.sentences import COUNTS, logons
@@ -33,10 +34,9 @@ _NO_LIST = pl.lit([], pl.List(pl.String))
 class PageTable:
     """A table of the page.
 
-    `columns` has for each head the parts of a cell, each a style and a column of the frame. Styles: `text`,
-    `small`, `host` (a link), `people` (links; ids of user assets, or accounts), `number`, `percent` (0 to 1).
-    The first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen` are
-    columns that the script needs.
+    `columns` has for each head the parts of a cell, each a style (`SHOWN` in page.js) and a column of the
+    frame; the first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen`
+    are columns that the script needs.
     """
 
     title: str
@@ -96,6 +96,11 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
     """The rows of `reports.hosts.hosts_by_now`, numbered, with words for what the page shows of them."""
     ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
     ours &= pl.col("outcome").ne_missing("planned")
+    without_owner = (
+        ("no host asset", pl.col("host_id").is_null()),
+        ("not known", pl.col("owner_ids").is_null()),
+        ("none", pl.col("owner_ids").list.len() == 0),
+    )
     names = _with_names(hosts.head(MAX_ROWS)).with_columns(
         why=_sentence("evidence", EVIDENCE),
         what_follows=pl.concat_str(
@@ -110,12 +115,7 @@ def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
         wrote=pl.when(ours).then(_on_day("asset-owners wrote this owner on {}.", "since")),
         existing=pl.col("existing_owner").str.split(",").fill_null(_NO_LIST),
         resolved=pl.concat_list("resolved_owner").list.drop_nulls(),
-        no_owner=pl.when(pl.col("host_id").is_null())
-        .then(pl.lit("no host asset"))
-        .when(pl.col("owner_ids").is_null())
-        .then(pl.lit("not known"))
-        .when(pl.col("owner_ids").list.len() == 0)
-        .then(pl.lit("none")),
+        no_owner=first_that_holds(without_owner),
         last_seen=pl.col("last_seen").cast(pl.String),
     )
     rows = names.select(COUNTS).iter_rows(named=True)
@@ -140,10 +140,9 @@ def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
 
 
 def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Who has to do with each of the rows of `with_words`: row, person, role.
+    """Each person with a role (owned, named, used) on the rows of `with_words`: row, person, role.
 
-    Roles: owned (by now), named (by the logons), used. A person is the user asset that a user name stands
-    for, or an account where that is not one.
+    A person is the user asset that a user name stands for, or an account where that is not one.
     """
     names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
     used = (
@@ -178,10 +177,7 @@ def people_table(people: pl.DataFrame) -> PageTable:
 
 
 def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
-    """The rows of `with_words` whose logons name another owner, the strongest evidence first.
-
-    Those that somebody acknowledged, in rows of `acknowledged_conflicts`, are left out.
-    """
+    """The rows of `with_words` with a conflict that nobody acknowledged, the strongest evidence first."""
     columns: dict[str, Parts] = {
         "Host": _HOST,
         "Owner in the inventory": (("people", "existing"),),
@@ -195,10 +191,7 @@ def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTabl
 
 
 def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable:
-    """The rows of `unmatched_users`, with the user assets that each name may mean.
-
-    `closest` are rows of `closest_users`, of the last time that settings were tried.
-    """
+    """The rows of `unmatched_users`, with the user assets that each name may stand for by `closest_users`."""
     best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
     perhaps = closest.group_by("username").agg(perhaps=best_first)
     rows = unmatched.join(perhaps, on="username", how="left", maintain_order="left")
@@ -215,7 +208,7 @@ def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable
 
 
 def writes_table(writes: pl.DataFrame) -> PageTable:
-    """What the run wrote, or meant to write."""
+    """What the run wrote, or planned to write."""
     before, after = (
         {
             name: pl.col(values).struct.field(name).replace("", None)
@@ -275,7 +268,7 @@ def _sentence(column: str, sentences: Mapping[str, str]) -> pl.Expr:
 
 
 def _account() -> pl.Expr:
-    """A user name that is not one user asset's, marked so that it is no user asset's id."""
+    """A user name without one user asset, marked so that it is not taken for an id."""
     return pl.format("{} (account)", "username")
 
 

@@ -1,7 +1,4 @@
-"""The hosts of one person: named by the logons, other ones with logons, and what is theirs on paper.
-
-A person is asked for by a user name, an e-mail address or the id of a user asset.
-"""
+"""The hosts of one person: named by the logons, others with logons, and those they own."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,13 +18,13 @@ _CHANGED = {
     ("write", True): "The host has got this owner since.",
     ("agree", False): "The host had this owner, and has not any more.",
 }
-"""What follows by now, where it is not what was decided: by action, and whether the person owns the host."""
+"""What follows where that changed since the decision: by action, and whether the person owns the host."""
 
 
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:
-    """The user assets and the user names of the logons that a text may mean; None where there are none.
+    """The user assets and user names of the logons that a text may stand for; None where there are none.
 
-    An id or a whole e-mail address comes first; otherwise any name of a user asset, folded as user names are.
+    An id or a whole e-mail address comes first; otherwise any name of a user asset, compared as user names.
     """
     text, username = asked.strip().lower(), pl.select(normalise_username(pl.lit(asked))).item()
     names = {field: users.select("user_id", name=field).explode("name") for field in _FIELDS}
@@ -83,7 +80,7 @@ def person_explanation(
     """Gather the hosts of a person that `find_person` found.
 
     The values are asked, usernames, candidate_ids (user assets that the names fit), user_assets, hosts_named
-    (the logons name the person), hosts_elsewhere (other ones with logons) and hosts_owned (theirs by now).
+    (the logons name the person), hosts_elsewhere (others with logons) and hosts_owned (theirs now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
     logon_columns = ["username", *COUNTS, "share", "first_seen", "last_seen"]
@@ -115,12 +112,10 @@ def person_explanation(
 def person_in_words(story: Mapping[str, Any]) -> str:
     """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
     named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
-    names = names_of(story["user_assets"])
-
-    by_now = {row["host_id"] for row in owned}
+    names, owned_ids = names_of(story["user_assets"]), {row["host_id"] for row in owned}
 
     def follows(row: Mapping[str, Any]) -> str:
-        changed = _CHANGED.get((row["action"], row["host_id"] in by_now))
+        changed = _CHANGED.get((row["action"], row["host_id"] in owned_ids))
         return changed or ACTION.get(row["action"], "")
 
     def owners(row: Mapping[str, Any]) -> str:
@@ -143,14 +138,12 @@ def person_in_words(story: Mapping[str, Any]) -> str:
 
 def _who(story: Mapping[str, Any]) -> str:
     names = names_of(story["user_assets"])
-    several = "Several people may be meant: " if len(story["user_assets"]) > 1 else ""
+    several = "This may be several people: " if len(story["user_assets"]) > 1 else ""
     assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
-    usernames = ", ".join(map(printable, story["usernames"]))
+    usernames, fitting = ", ".join(map(printable, story["usernames"])), story["candidate_ids"]
     if not assets:
-        several = (
-            f"several user assets: {either(ids)}" if (ids := story["candidate_ids"]) else "no user asset"
-        )
-        return f"{usernames or printable(story['asked'])} ({several})"
+        of_assets = f"several user assets: {either(fitting)}" if fitting else "no user asset"
+        return f"{usernames or printable(story['asked'])} ({of_assets})"
     return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
 
 

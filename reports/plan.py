@@ -14,11 +14,10 @@ _ENRICHED = ("department", "criticality")
 
 
 def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str | None]]:
-    """The hosts that a plan sets something of, with the values before and after.
+    """The rows of `owner_writes` that are `planned`, with the values before and after.
 
-    Of rows of `owner_writes` those with the outcome `planned`, as host_id, hostname, owner, department,
-    criticality, the same with `_before`, owner_email and owner_before_email. Null is what is not set, or was
-    not there before; an empty text is to be cleared.
+    host_id, hostname, owner, department, criticality, the same with `_before`, owner_email and
+    owner_before_email. Null is what is not set, or was not there before; an empty text is to be cleared.
     """
     emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
 
@@ -32,10 +31,10 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
 
 
 def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:
-    """Hosts with their owners in names, and why, as rows of a table that a person looks at.
+    """Hosts with their owners in names, and why, as rows of a table for people.
 
     `hosts` has host_id, hostname, owner and of the decision action, events, total_events and active_days
-    (null: not known); of writes all values, outcome and message, too. `users` are inventory_users.
+    (null: not known); of writes all values, outcome and message, too.
     """
     owners = [hosts[column] for column in ("owner", "owner_before") if column in hosts.columns]
     users = users.filter(pl.col("user_id").is_in(pl.concat(owners).implode()))  # of all, a few are shown
@@ -60,28 +59,25 @@ def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str
 def plan_in_words(
     hosts: Sequence[Mapping[str, str | None]],
     *,
-    puts_back: bool,
-    carry_out: str,
+    is_undo: bool,
+    apply: str,
     see_all: str,
     sure: Sequence[str] = (),
 ) -> str:
-    """Put what `planned_hosts` gives into words: the first hosts, a summary, and the commands that go on.
-
-    `sure` are sentences on how many of the owners would be wrong.
-    """
+    """Put `planned_hosts` into words: the first hosts, a summary, how `sure` owners are, and commands."""
     if not hosts:
-        return f"Plan: nothing to {'undo' if puts_back else 'write'}."
+        return f"Plan: nothing to {'undo' if is_undo else 'write'}."
     lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
     changed = {name: sum(bool(_change(host, name)) for host in hosts) for name in _ENRICHED}
     also = "".join(f", {name} changed: {number:,}" for name, number in changed.items() if number)
-    what = ("host{} to undo" if puts_back else "owner{} to write").format("s" * (len(hosts) != 1))
+    what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (len(hosts) != 1))
     lines += [
         f"Plan: {len(hosts):,} {what}{also}. Nothing was written.",
         *sure,
         "To apply it:",
-        f"    {carry_out}",
+        f"    {apply}",
     ]
     return "\n".join(lines)
 

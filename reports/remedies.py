@@ -1,6 +1,6 @@
 """What would change the outcome for a host: how many logons, which user asset, which setting.
 
-What was decided, and why, is explained in `explanations`. All counts are for the window that was decided on.
+All counts are for the window that was decided on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _ADVICE: Mapping[str, str] = {
     "unreadable_asset": "Correct host asset {host_id} in the inventory: {problem}.",
     "no_hostname": "Give the asset a host name in {hostname_field}.",
-    "excluded_host": "Take out of the instance file what leaves the host out (rules.{excluded_by}).",
+    "excluded_host": "Remove from the instance file what excludes the host (rules.{excluded_by}).",
     "hostname_collision": "Compare whole names (rules.hostname_match: exact), or give the hosts different "
     "short names.",
     "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "
     "rules.primary_devices must be greater or null.",
-    "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is no person, "
-    "list it in rules.exclude_users.",
+    "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "
+    "person, list it in rules.exclude_users.",
     "no_host": "There must be a host asset with {hostname} in {hostname_field}.",
 }
 """By the code of evidence, match or action."""
@@ -32,7 +32,7 @@ _AFTER: Mapping[str, str] = {
     "intended": "The next run finds out whether {owner} was written.",
     "failed": "Correct what the service complained about; the next run tries again.",
     "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
-    "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host by then.",
+    "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host.",
 }
 """By the outcome of the last write."""
 
@@ -72,9 +72,8 @@ def remedies(
 ) -> Iterator[str]:
     """What would lead to another outcome for one host, by the rules as they are now.
 
-    `decision` is a row of `with_needs`, `owners` are those by now (None: not known, or no host asset),
-    `outcome` is that of the last write since the decision, `problems` says by id why user assets cannot be
-    read.
+    `decision` is a row of `with_needs`, `owners` are the present ones (None: not known, or no host asset),
+    `outcome` is that of the last write since the decision, `problems` are those of `problems_of`.
     """
     names = ("host_id", "hostname", "username", "problem", "excluded_by")
     values = {name: printable(decision[name] or "") for name in names} | {

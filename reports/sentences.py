@@ -28,7 +28,7 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
 
 
 def either(names: Iterable[str]) -> str:
-    """Several names of which one is meant."""
+    """Several names, one of which applies."""
     return " or ".join(map(printable, names))
 
 
@@ -57,8 +57,7 @@ def ownership_sentence(
 ) -> str:
     """Whose a host is, why, and how the owner got there.
 
-    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user
-    assets.
+    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user assets.
     """
     host = printable(decision["hostname"] or decision["host_id"])
     named, why = decision["resolved_owner"], reason(decision)

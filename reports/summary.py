@@ -7,10 +7,7 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 
 
 def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
-    """A line for each action, the most frequent first, and why hosts stay without an owner.
-
-    `decisions` are numbers of hosts by `evidence/match/action`; match is `null` where nobody is named.
-    """
+    """A line for each action, the most frequent first, and why hosts get no owner; from `summary`."""
     actions, reasons = Counter[str](), Counter[str]()
     for codes, count in decisions.items():
         evidence, match, action = codes.split("/")

@@ -44,9 +44,8 @@ def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str,
 def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
     """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
 
-    Good enough: the lower end of the precision's interval reaches the target (0 to 1), so many percent of
-    the present writes are kept, the threshold is not below the present one, and the claim rests on the same
-    measure as that of `now`. Half of the hosts compared choose among them (rules 9.6).
+    Good enough: the aim is reached, also by the lower end of the precision's interval, the threshold is not
+    below the present one, and the claim rests on the measure of `now` (rules 9.6).
     """
     if now["wrong"] is None:
         return None
@@ -60,11 +59,9 @@ def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str
     good = good.sort("wrong_to_choose", "wrong", -pl.col("to_write"), changed, *KEY)
     if good.is_empty():
         return None
-    # What the half that chose says of its choice is too good: others are asked.
-    others = {
-        name: pl.col(name.replace("wrong", "wrong_if_best")) for name in ("wrong", "wrong_low", "wrong_high")
-    }
-    return good.with_columns(**others).row(0, named=True)
+    # What the half that chose says of its choice is too good: the other half says how many are wrong.
+    best = good.row(0, named=True)
+    return best | {f"wrong{end}": best[f"wrong_if_best{end}"] for end in ("", "_low", "_high")}
 
 
 def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,10 +73,7 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
-    """How many owners the settings of a line would write, and how many of them would be wrong.
-
-    `done` says that a run with these settings was allowed to write.
-    """
+    """How many owners a line's settings would write (or wrote, if `done`), and how many would be wrong."""
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")
@@ -129,12 +123,9 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
-    """List what else could be set, what each would change by itself, and the line for the instance file.
-
-    Of rows of `suggestions`; the lines hold what the instance's rules have already, too.
-    """
+    """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
-        return ["", "Nothing to leave out was found that would change a decision."]
+        return ["", "Nothing to exclude was found that would change a decision."]
     lines = ["", "Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
@@ -148,7 +139,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
             changes += f"; of those whose owner somebody set {row['precision']:.0%} are right"
         values = json.dumps([*getattr(rules, setting), printable(row["value"])], ensure_ascii=False)
         lines += [
-            f"  Leave out {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",
+            f"  Exclude {printable(row['value'])} ({printable(row['reason']).rstrip('.')}): {changes}.",
             f"    rules: {{{setting}: {values}}}",
         ]
     if rows.height > MAX_SUGGESTIONS:
@@ -157,10 +148,7 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
 
 
 def closest_in_words(closest: pl.DataFrame, name_of: Mapping[str, str]) -> list[str]:
-    """List user names that may be somebody's, the closest first, from rows of `closest_users`.
-
-    `name_of` has names of user assets.
-    """
+    """List rows of `closest_users`, the closest first; `name_of` has names of user assets."""
     if closest.is_empty():
         return []
     rows = closest.sort("score", "username", "user_id", descending=[True, False, False])
@@ -186,22 +174,13 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """The settings that differ, as the instance file has them."""
-    keys = {
-        "rules": {
-            "share_threshold_percent": "threshold_percent",
-            "min_active_days": "min_active_days",
-            "evidence_metric": "evidence_metric",
-            "primary_devices": "primary_devices",
-        },
-        "scan": {"lookback_days": "window_days"},
-    }
-    lines = []
-    for section, settings in keys.items():
-        changed = [
-            f"  {key}: {json.dumps(best[name])}" for key, name in settings.items() if best[name] != now[name]
-        ]
-        lines += [f"{section}:", *changed] if changed else []
-    return lines
+    settings = {"window_days": "lookback_days", "threshold_percent": "share_threshold_percent"}
+    lines: dict[str, list[str]] = {"rules": [], "scan": []}
+    for name in KEY:
+        if best[name] != now[name]:
+            section = "scan" if name == "window_days" else "rules"
+            lines[section].append(f"  {settings.get(name, name)}: {json.dumps(best[name])}")
+    return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
 def _wrong(line: Mapping[str, Any], *, done: bool) -> str:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Iterable, Iterator
 
-from ownership.declaration import Table, column_codes, columns_of, later_columns, polars_schema
+from ownership.declaration import Table, columns_of, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import duckdb_type
 from resources.store.views import VIEWS, View
@@ -79,7 +79,8 @@ def _headings() -> dict[str, dict[str, str]]:
     """The values of columns that hold codes; one that holds others elsewhere is listed with its table."""
     meanings: dict[str, dict[str, str]] = {}
     for table, model in TABLES.items():
-        for column, codes in column_codes(model).items():
+        coded = {name: column.codes for name, column in columns_of(model).items() if column.codes}
+        for column, codes in coded.items():
             together = {**meanings.get(column, {}), **codes}
             alike = not meanings.get(column) or together.keys() in (codes.keys(), meanings[column].keys())
             meanings[column if alike else f"{column} of {table}"] = together if alike else dict(codes)

@@ -2,36 +2,35 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 
 import polars as pl
 
-from ownership.decisions import with_action
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, primary_users
 from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
 from ownership.tables import Accuracy
 from ownership.tuning.audit import in_training_half
 from ownership.tuning.claims import wilson
-from ownership.windows import Window, window_before
 
 HOLDOUT_DAYS = 7
 """Days that are held back for the measure `future` (rules 9.2)."""
 
-SHARE_BANDS: Mapping[str, int] = {
-    "up to 60%": 60,
-    "60 to 70%": 70,
-    "70 to 80%": 80,
-    "80 to 90%": 90,
-    "over 90%": 100,
+SHARE_BANDS: Mapping[str, pl.Expr] = {
+    "only user": pl.col("user_count") == 1,
+    "up to 60%": ~exceeds_threshold(60),
+    "60 to 70%": ~exceeds_threshold(70),
+    "70 to 80%": ~exceeds_threshold(80),
+    "80 to 90%": ~exceeds_threshold(90),
+    "over 90%": pl.lit(value=True),
 }
-"""Bands of the primary user's share on hosts with several users, and the share (percent) that ends each."""
-
-ONLY_USER = "only user"
+"""Bands of the primary user's share, in rows of `evidence.primary_users`."""
 _DAYS = {"1": 1, "2 to 4": 4, "5 to 9": 9, "10 to 19": 19}
-_MANY_DAYS = "20 or more"
-NO_DEPARTMENT = "none known"
+BANDS: Mapping[str, pl.Expr] = {
+    "share_band": first_that_holds(SHARE_BANDS.items()),
+    "active_days_band": first_that_holds(
+        (name, pl.col("active_days") <= most) for name, most in _DAYS.items()
+    ).fill_null("20 or more"),
+}
 TRAITS: Mapping[str, str] = {
     "share": "the primary user's share",
     "active_days": "the primary user's active days",
@@ -46,11 +45,10 @@ TRAITS: Mapping[str, str] = {
 class Comparison:
     """What would be decided on a window if every primary user was named, and whether that is right.
 
-    `now` has the columns of `owners_known`, right_by_people (null: no owner was set by hand, or none is
-    decided on), right_by_audit (null: nobody has answered) and audited (true: an audit could have drawn this
-    owner). `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody
-    logged on in them, or the primary user has no user asset). Both have the columns of
-    `decisions.with_action` and `TRAITS`.
+    Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
+    right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer) and
+    audited (an audit could have drawn this owner). `before`, a window as long that ends before the days held
+    back, has right_afterwards (null: nobody logged on in them, or the primary user has no user asset).
     """
 
     now: pl.DataFrame
@@ -58,10 +56,9 @@ class Comparison:
 
 
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
-    """Tell who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
+    """Return who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
 
     An owner that we wrote is not set by hand; right_by_writes says whether the host still has it.
-    `audit.in_training_half` gives the last column.
     """
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
@@ -75,57 +72,6 @@ def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
             by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
         )
         .collect()
-    )
-
-
-def compare(
-    evidence: Evidence,
-    matches: pl.DataFrame,
-    known: pl.DataFrame,
-    audit: pl.DataFrame,
-    *,
-    days: int,
-    last: date,
-    last_settled: date,
-) -> Comparison:
-    """Decide on a window of `days` days, and on an earlier one, and compare with what is known.
-
-    `known` is what `owners_known` returns, `audit` what `audit.with_answers` returns, `last_settled` the last
-    of the days held back.
-    """
-    cut = last_settled - timedelta(days=HOLDOUT_DAYS)
-
-    bands = [(name, ~exceeds_threshold(upper)) for name, upper in SHARE_BANDS.items()]
-    days_bands = [(name, pl.col("active_days") <= most) for name, most in _DAYS.items()]
-
-    def decide(window: Window) -> pl.LazyFrame:
-        users = primary_users(evidence.restrict(window)).lazy().filter(pl.col("total_events") > 0)
-        return with_action(users, matches, named=pl.lit(value=True)).with_columns(
-            share_band=first_that_holds([(ONLY_USER, pl.col("user_count") == 1), *bands]),
-            active_days_band=first_that_holds(days_bands).fill_null(_MANY_DAYS),
-            hosts_led=pl.len().over("username"),
-        )
-
-    afterwards = primary_users(evidence.restrict(Window(cut + timedelta(days=1), last_settled))).lazy()
-    later = afterwards.select(
-        "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
-    )
-    is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
-    matched = pl.col("match") == "matched"
-    return Comparison(
-        decide(window_before(last, days))
-        .join(known.lazy(), on="host_id", how="left")
-        .join(
-            audit.lazy().with_columns(audited=pl.lit(value=True)),
-            on=("host_id", "resolved_owner"),
-            how="left",
-        )
-        .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
-        .collect(),
-        decide(window_before(cut, days))
-        .join(later, on="subject", how="left")
-        .with_columns(right_afterwards=pl.when(matched).then(is_later_user))
-        .collect(),
     )
 
 
@@ -149,7 +95,7 @@ def accuracy(judged: Comparison, users: pl.DataFrame, *, rules: Rules) -> pl.Dat
         "all": pl.lit("all"),
         "share_band": pl.col("share_band"),
         "active_days": pl.col("active_days_band"),
-        "department": pl.col("department").fill_null(NO_DEPARTMENT),
+        "department": pl.col("department").fill_null("none known"),
     }
     counted = pl.concat(
         judged_hosts.group_by("measure", "username", by=pl.lit(by), value=value)

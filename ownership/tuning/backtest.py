@@ -12,7 +12,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import ONLY_USER, SHARE_BANDS, TRAITS, Comparison
+from ownership.tuning.accuracy import SHARE_BANDS, TRAITS, Comparison
 from ownership.tuning.audit import MIN_PART_DRAWN_FROM
 from ownership.tuning.claims import (
     Bands,
@@ -30,10 +30,10 @@ METRICS: tuple[EvidenceMetric, ...] = ("events", "days")
 PRIMARY_DEVICES = (None, 1, 2)
 
 MIN_COMPARED = 30
-"""Hosts that a measure must have compared before owners are said to be wrong by it (rules 9.4)."""
+"""Hosts that a measure must have compared before it says how many owners are wrong (rules 9.4)."""
 
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
-_BANDS = [ONLY_USER, *SHARE_BANDS]
+_BANDS = [*SHARE_BANDS]
 
 KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
 Tried = tuple[int, Rules]
@@ -82,10 +82,7 @@ def threshold_backtest(
 
 
 class _Hosts:
-    """Hosts of a `Comparison` frame as arrays, made once and counted for each setting.
-
-    `compared` and `right` say for which hosts the measure tells anything, and for which it says yes.
-    """
+    """Hosts of a `Comparison` frame as arrays; `compared` and `right` are what the measure says of each."""
 
     def __init__(self, frame: pl.DataFrame, measure: str) -> None:
         self.frame = frame
@@ -99,7 +96,7 @@ class _Hosts:
         self._band = cells % len(_BANDS)
 
     def named(self, rules: Rules) -> np.ndarray:
-        """Tell for which hosts the rules name somebody."""
+        """Return for which hosts the rules name somebody."""
         return _yes(self.frame.select(named=names_owner(rules)).to_series())
 
     def squares(self, chosen: np.ndarray) -> int:
@@ -141,7 +138,7 @@ class _Now(_Hosts):
         return None if trait is None else list(TRAITS.values())[trait]
 
     def why_no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
-        """Tell why the owners set by hand say nothing of these hosts to write; None: they do (rules 9.4)."""
+        """Return why owners set by hand say nothing of the hosts to write; None: they do (rules 9.4)."""
         if people.sum() < MIN_COMPARED:
             return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
         if self.biased_trait:
@@ -150,7 +147,7 @@ class _Now(_Hosts):
         return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
 
     def why_no_audit(self, to_write: np.ndarray) -> str | None:
-        """Tell why answers of an audit say nothing of these hosts to write; None: they do (rules 9.7)."""
+        """Return why answers of an audit say nothing of the hosts to write; None: they do (rules 9.7)."""
         answered, drawn_from = (to_write & self.answered).sum(), (to_write & self.drawn_from).sum()
         if answered < MIN_COMPARED:
             return f"an audit answers for {answered:,} of them, and {MIN_COMPARED} are needed"
@@ -216,16 +213,11 @@ def _claim(
         if future.sum() >= MIN_COMPARED:
             claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}
         return claim
-    estimate, low, high = wrong(compared)
-    to_choose, _, _ = wrong(compared & now.in_training_half)
-    if_best, if_best_low, if_best_high = wrong(compared & ~now.in_training_half)
+    ends, to_choose = ("", "_low", "_high"), wrong(compared & now.in_training_half)[0]
+    all_hosts, other_half = wrong(compared), wrong(compared & ~now.in_training_half)
     return {
         "wrong_measure": measure,
-        "wrong": estimate,
-        "wrong_low": low,
-        "wrong_high": high,
         "wrong_to_choose": to_choose,
-        "wrong_if_best": if_best,
-        "wrong_if_best_low": if_best_low,
-        "wrong_if_best_high": if_best_high,
+        **{f"wrong{end}": value for end, value in zip(ends, all_hosts, strict=True)},
+        **{f"wrong_if_best{end}": value for end, value in zip(ends, other_half, strict=True)},
     }

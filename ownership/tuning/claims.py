@@ -22,7 +22,7 @@ def effective_sample_size(squares: Any, number: Any) -> Any:
 def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | None, float | None]:
     """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
 
-    `squares` as for `effective`. Precision, low, high: 0 to 1, or null where no host was compared.
+    `squares` as for `effective_sample_size`. Precision, low, high: 0 to 1; None without hosts.
     """
     if not hosts:
         return None, None, None

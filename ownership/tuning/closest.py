@@ -12,13 +12,10 @@ from ownership.tables import ClosestUsers
 
 MAX_SPELLED = 500
 """User names that are compared letter by letter with all others: those first that are on most hosts."""
-
 SPELLED_AT_ONCE = 50
 """Of these: with 500,000 names to compare with, the similarities take 100 MB."""
-
 MAX_USERS = 3
 """Most user assets that are proposed for a user name."""
-
 MIN_ALIKE = 80
 """Least similarity of two names that is proposed (percent)."""
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
 import polars as pl
 
-from ownership.evidence import Evidence
+from ownership.decisions import with_action
+from ownership.evidence import Evidence, primary_users
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric
-from ownership.tuning.accuracy import Comparison, accuracy, compare, owners_known
+from ownership.tuning.accuracy import BANDS, HOLDOUT_DAYS, Comparison, accuracy, owners_known
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import suggestions
+from ownership.windows import Window, window_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +52,37 @@ class Inputs(Resolution):
         """Compare what is decided on each window and by each metric that is tried with what is known."""
         known = owners_known(self.hosts, self.writes)
         return {
-            (days, metric): compare(
-                replace(self.evidence, rules=replace(self.rules, evidence_metric=metric)),
-                self.matches,
-                known,
-                self.audit,
-                days=days,
-                last=self.window.last,
-                last_settled=self.last_settled,
-            )
+            (days, metric): self._compare_window(days, metric, known)
             for days, metric in dict.fromkeys((days, rules.evidence_metric) for days, rules in tried)
         }
+
+    def _compare_window(self, days: int, metric: EvidenceMetric, known: pl.DataFrame) -> Comparison:
+        evidence = replace(self.evidence, rules=replace(self.rules, evidence_metric=metric))
+        cut = self.last_settled - timedelta(days=HOLDOUT_DAYS)
+
+        def decide(window: Window) -> pl.LazyFrame:
+            users = primary_users(evidence.restrict(window)).lazy().filter(pl.col("total_events") > 0)
+            decided = with_action(users, self.matches, named=pl.lit(value=True))
+            return decided.with_columns(**BANDS, hosts_led=pl.len().over("username"))
+
+        afterwards = primary_users(evidence.restrict(Window(cut + timedelta(days=1), self.last_settled)))
+        later = afterwards.lazy().select(
+            "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
+        )
+        is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+        could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
+        matched = pl.col("match") == "matched"
+        return Comparison(
+            decide(window_before(self.window.last, days))
+            .join(known.lazy(), on="host_id", how="left")
+            .join(could_be_drawn, on=("host_id", "resolved_owner"), how="left")
+            .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
+            .collect(),
+            decide(window_before(cut, days))
+            .join(later, on="subject", how="left")
+            .with_columns(right_afterwards=pl.when(matched).then(is_later_user))
+            .collect(),
+        )
 
     def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
         """Rows of `threshold_backtest` for the settings that are tried."""

@@ -16,13 +16,10 @@ from ownership.tuning.accuracy import Comparison
 
 NO_PEOPLE: tuple[AccountKind, ...] = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed for exclusion."""
-
 NOBODYS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed for exclusion."""
-
 MAX_TRIED = 100
 """Accounts that are tried one by one: those with most hosts first."""
-
 MAX_NAMED = 5
 """Accounts, or hosts, of a kind that are named."""
 
@@ -58,11 +55,8 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
 
 
 def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
-    """Setting, value, reason, the hosts concerned and their outcomes: kinds of several, and single accounts.
-
-    Excluding an account changes nothing on hosts where it never logged on, nor the rank of other users'
-    devices: only the hosts where it did are decided again.
-    """
+    """Setting, value, reason, the hosts concerned and their outcomes: kinds, and single accounts."""
+    # Excluding an account changes only hosts where it logged on, and no rank of other users' devices.
     logons, username = logon_totals(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
     counted = logons.select(username.unique().cast(pl.String))
@@ -114,9 +108,9 @@ def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
 def _count_effect(hosts: pl.DataFrame) -> dict[str, Any]:
     """Count what becomes of hosts: columns of `suggestions`, and whether it helps.
 
-    `hosts` has action, action_then (null where nobody is named) and by_hand. It helps by the owners that
-    somebody set: more right than wrong ones come, and no worse a part; or, where none of these is decided
-    otherwise, if an owner is found or a conflict ends, and no owner is lost.
+    Hosts have action, action_then (null: nobody named) and by_hand. It helps if more right than wrong
+    owners that somebody set come, and no smaller part of them is right; or, where none of these changes, if
+    an owner is found or a conflict ends, and no owner is lost.
     """
     before, after, by_hand = pl.col("action"), pl.col("action_then"), pl.col("by_hand")
     gained = before.is_null() & after.is_not_null()

@@ -33,8 +33,8 @@ def describe_plan(
     return plan_in_words(
         hosts,
         sure=how_sure(instance, tables.view(run_id)) if own else [],
-        puts_back=command == "undo",
-        carry_out=command_line(instance, command, short_run_id(about), *allow),
+        is_undo=command == "undo",
+        apply=command_line(instance, command, short_run_id(about), *allow),
         see_all=command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history"),
     )
 

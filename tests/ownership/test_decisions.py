@@ -35,14 +35,14 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     )  # fmt: skip
     assets = hosts(host("h1", "pc-1"), host("h2", "kiosk-1"), host("h3", "ts-01"))
 
-    def told(**rules):
+    def found(**rules):
         rows = decided(logons, PEOPLE, assets, Rules(**rules))
         columns = ("username", "evidence", "excluded_by")
         return {row["hostname"]: tuple(row[name] for name in columns) for row in rows.iter_rows(named=True)}
 
-    assert told()["pc-1"] == ("a_svc", "no_majority", None)
-    assert told(skip_account_kinds=("service",))["pc-1"] == ("ann", "single_user", None)
-    rows = told(skip_host_kinds=("kiosk", "server"), exclude_hosts=("nothing", "kiosk-*", "k*"))
+    assert found()["pc-1"] == ("a_svc", "no_majority", None)
+    assert found(skip_account_kinds=("service",))["pc-1"] == ("ann", "single_user", None)
+    rows = found(skip_host_kinds=("kiosk", "server"), exclude_hosts=("nothing", "kiosk-*", "k*"))
     assert rows == {
         "pc-1": ("a_svc", "no_majority", None),
         "kiosk-1": ("ann", "excluded_host", "exclude_hosts: kiosk-*"),

@@ -115,8 +115,8 @@ def test_every_state_can_be_told_from_the_changes(runs, forgotten):
         history = pl.concat([changes(latest(history.lazy()), decisions, days=number), history])
         if number == forgotten:
             history = latest(history.lazy())
-        told = latest(history.lazy()).sort("hostname").drop("decided_at", "run_id")
-        assert told.equals(decisions.drop("decided_at", "run_id"))
+        found = latest(history.lazy()).sort("hostname").drop("decided_at", "run_id")
+        assert found.equals(decisions.drop("decided_at", "run_id"))
 
 
 def test_a_conflict_is_new_with_another_host_or_another_person():

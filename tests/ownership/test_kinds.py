@@ -37,11 +37,11 @@ BY_NAME = {
 
 
 def kinds_of(names, people):
-    """The kind of each account, and whether a reason is told."""
+    """The kind of each account, and whether it has a reason."""
     accounts, _ = profiles_of(*((f"pc-{n}", name, 5) for n, name in enumerate(names)), people=people)
     assert accounts.height == len(names)
-    told = pl.col("reasons").list.len() > 0
-    return {name: (kind, why) for name, kind, why in accounts.select("username", "kind", told).rows()}
+    has_reason = pl.col("reasons").list.len() > 0
+    return {name: (kind, why) for name, kind, why in accounts.select("username", "kind", has_reason).rows()}
 
 
 def test_an_account_is_known_by_its_name():
@@ -90,12 +90,12 @@ KNOWN_BY_THEMSELVES = (
     *("{first}.{last}", "{first[0]}.{last}", "{first[0]}{last}", "{first}{last[0]}", "{last}{first[0]}"),
     "{first[0]}{last[0]}{n:04}",
 )
-"""Schemes whose logins are like no service's, whoever has a user asset."""
+"""Schemes whose logins are like no service's, with or without a user asset."""
 
 
 @pytest.mark.parametrize(("schemes", "with_assets"), [(SCHEMES, True), (KNOWN_BY_THEMSELVES, False)])
 def test_people_of_ten_languages_are_no_services_or_administrators_by_their_names(schemes, with_assets):
-    """Fewer than one in a hundred, in whichever scheme."""
+    """Fewer than one in a hundred, in each scheme."""
     people = [(FIRST_NAMES[n % len(FIRST_NAMES)], last) for n, last in enumerate(SURNAMES)]
     assets = [
         user(f"u{n}", f"{first}+{plain(last)}@corp.example", surname=last)

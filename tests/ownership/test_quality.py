@@ -58,8 +58,8 @@ def test_more_than_ten_and_more_than_5_percent_are_too_many(unreadable, assets, 
 def wrote(host_id, owner, *, days_ago=2, outcome="written", **changes):
     """A row of owner_writes."""
     at = NOW - timedelta(days=days_ago)
-    told = {"outcome": outcome, "intended_at": at, "completed_at": None if outcome == "intended" else at}
-    return row(host_id, new=values(owner), run_id=f"run-{days_ago}", **told, **changes)
+    changes |= {"outcome": outcome, "intended_at": at, "completed_at": None if outcome == "intended" else at}
+    return row(host_id, new=values(owner), run_id=f"run-{days_ago}", **changes)
 
 
 WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str, str | None] | None]] = {

@@ -130,8 +130,8 @@ def expected(logons, people, assets, rules):
     subjects += [(None, [name], (), None) for name in counted if name not in listed]
     for host_id, names, owned, problem in subjects:
         added = Added([row for name in set(names) for row in counted.get(name, ())], rules)
-        events, weights, (leader, second, *_) = added.events, added.weights, [*added.ranking, None, None]
-        total, seen = events.total(), added.days.get(leader, [])
+        events, weights, (primary, second, *_) = added.events, added.weights, [*added.ranking, None, None]
+        total, seen = events.total(), added.days.get(primary, [])
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
         own = mine[0] + mine[1]
         crowds = [Counter(key(name) for name in side if name != short(name)) for side in mine]
@@ -143,7 +143,7 @@ def expected(logons, people, assets, rules):
             else "no_logons" if not total
             else "too_few_events" if total < rules.min_events or len(seen) < rules.min_active_days
             else "single_user" if len(events) == 1
-            else "majority" if 100 * weights[leader] > rules.share_threshold_percent * weights.total()
+            else "majority" if 100 * weights[primary] > rules.share_threshold_percent * weights.total()
             else "no_majority"
         )  # fmt: skip
         named = evidence in ("single_user", "majority")
@@ -151,7 +151,7 @@ def expected(logons, people, assets, rules):
             (field, f"u{at}", odd)
             for at, (*values, odd) in enumerate(people)
             for field in range(3)
-            if named and plain_user(values[field] or "") == leader
+            if named and plain_user(values[field] or "") == primary
         ]
         clear = [field for field, _, odd in knowing if not odd]
         decisive = min(clear or [field for field, *_ in knowing], default=None)
@@ -169,9 +169,9 @@ def expected(logons, people, assets, rules):
         yield {
             "hostname": names[0] if names else None, "host_id": host_id, "hostnames": [*dict.fromkeys(names)],
             "evidence": evidence, "match": match, "action": action,
-            "username": leader, "events": events[leader], "total_events": total, "user_count": len(events),
-            "weight": weights[leader], "total_weight": weights.total(), "active_days": len(seen) or None,
-            "share": weights[leader] / weights.total() if total else None,
+            "username": primary, "events": events[primary], "total_events": total, "user_count": len(events),
+            "weight": weights[primary], "total_weight": weights.total(), "active_days": len(seen) or None,
+            "share": weights[primary] / weights.total() if total else None,
             "runner_up_username": second, "runner_up_events": events[second] or None,
             "runner_up_weight": weights[second] or None, "problem": problem,
             "first_seen": min(seen, default=None), "last_seen": max(seen, default=None),
@@ -193,16 +193,15 @@ def check(logons, people, held, rules):
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
     shares = sorted(expected_shares(logons, rules), key=lambda row: (row["hostname"], row["rank"]))
-    tables = (
-        (OwnerDecisions, made.decisions),
-        (HostUserShares, made.shares),
-        (UsernameMatches, made.matches),
+    validated(UsernameMatches, made.matches)
+    decisions, found_shares = (
+        validated(OwnerDecisions, made.decisions),
+        validated(HostUserShares, made.shares),
     )
-    decisions, found_shares, _ = (validated(*one) for one in tables)
-    for found, told in ((decisions, rows), (found_shares, shares)):
-        assert found.height == len(told)
-        if told:
-            assert found.select(told[0].keys()).rows(named=True) == told
+    for found, wanted in ((decisions, rows), (found_shares, shares)):
+        assert found.height == len(wanted)
+        if wanted:
+            assert found.select(wanted[0].keys()).rows(named=True) == wanted
 
 
 @examples(40)

@@ -8,25 +8,14 @@ from ownership import windows
 from ownership.declaration import polars_schema
 from ownership.tables import LogonDays
 from ownership.windows import day_start
+from tests.ownership.builders import DAY
 
-DAY = date(2026, 3, 2)
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
-
-
-def instant(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     "timezone",
-    [
-        "Europe/Berlin",
-        "America/Havana",
-        "America/Sao_Paulo",
-        "America/St_Johns",
-        "Asia/Beirut",
-        "Asia/Gaza",
-    ],
+    ["Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "Asia/Beirut", "Asia/Gaza"],
 )
 def test_a_day_begins_with_its_first_instant_also_where_midnight_is_skipped_or_comes_twice(timezone):
     zone = ZoneInfo(timezone)
@@ -70,7 +59,7 @@ def test_a_window_ends_with_its_last_day_and_is_clipped(last, lookback_days, fir
     ],
 )
 def test_a_day_is_settled_when_fetched_long_enough_after_its_end(day, fetched_at, late_days, settled):
-    day, at = date.fromisoformat(day), instant(fetched_at)
+    day, at = date.fromisoformat(day), datetime.fromisoformat(f"{fetched_at}+00:00")
     assert windows.is_settled(day, at, NOW, timezone="Europe/Berlin", late_days=late_days) is settled
 
 

@@ -76,15 +76,15 @@ def test_shares_are_exact_where_days_hold_as_many_events_as_are_taken(more, name
     assert evidence.select(names_owner(Rules())).item() is named
 
 
-def test_what_is_lacking_is_told_in_logons_without_a_weight():
+def test_what_is_lacking_is_counted_in_logons_without_a_weight():
     logons = counts(("ws1", "ann", 3, DAY, "2"), ("ws1", "ann", 3), ("ws1", "bob", 14))
     rules = Rules(logon_type_weights={"2": 10}, share_threshold_percent=75)
 
-    def told(more):
+    def decided(more):
         rows = decide(pl.concat([logons, *more]), PEOPLE, hosts(host("h1", "ws1"), host("h2", "idle")), rules)
         return dict(rows.select("hostname", pl.struct("evidence", "events_needed")).iter_rows())
 
-    lacking = told([])["ws1"]["events_needed"]
-    assert told([])["idle"] == {"evidence": "no_logons", "events_needed": None}
+    lacking = decided([])["ws1"]["events_needed"]
+    assert decided([])["idle"] == {"evidence": "no_logons", "events_needed": None}
     for further, evidence in ((lacking - 1, "no_majority"), (lacking, "majority")):
-        assert told([counts(("ws1", "ann", further, DAY, "other"))])["ws1"]["evidence"] == evidence
+        assert decided([counts(("ws1", "ann", further, DAY, "other"))])["ws1"]["evidence"] == evidence

@@ -69,7 +69,7 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
     assert answered(as_xlsx(table, title="Audit"), sample)["right"].to_list() == [True] * 5
-    with pytest.raises(SheetError, match="no workbook"):
+    with pytest.raises(SheetError, match="workbook cannot be read"):
         answered(b"PK and nothing more", sample)
 
 

@@ -52,13 +52,13 @@ def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fiel
     )
 
 
-def told(*arguments, **options):
+def lines_of(*arguments, **options):
     return in_words(story(*arguments, **options)).splitlines()
 
 
 def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
     logons = [("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1)]
-    lines = told(logons, writes=[{"outcome": "written"}])
+    lines = lines_of(logons, writes=[{"outcome": "written"}])
     assert lines[0].startswith("ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day; ")
     table = [line.split() for line in lines[3:7]]
     assert [row[:3] for row in table[1:]] == [
@@ -119,7 +119,7 @@ CASES = {
         assets=[OWNED],
     ),
     "excluded": case(
-        "has no owner: the host is left out by exclude_hosts or skip_host_kinds (exclude_hosts: W?1).",
+        "has no owner: the host is excluded by exclude_hosts or skip_host_kinds (exclude_hosts: W?1).",
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),
@@ -177,9 +177,9 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     for code, sentences in (("evidence", EVIDENCE), ("match", MATCH), ("action", ACTION)):
         assert decision[code] is None or sentences[decision[code]] in lines
     assert len(decision["what_would_change"]) == len(changes)
-    for told, part in zip(decision["what_would_change"], changes, strict=True):
-        assert part in told
-        assert f"  - {told}" in lines
+    for sentence, part in zip(decision["what_would_change"], changes, strict=True):
+        assert part in sentence
+        assert f"  - {sentence}" in lines
 
 
 @pytest.mark.parametrize("outcome", OUTCOME)
@@ -192,21 +192,21 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
 
 
 UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
-LEFT_ALONE = {**UNDONE, "outcome": "not_written", "message": "left alone: put back since, by run run-3"}
+SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: undone since, by run run-3"}
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():
-    """Also where the run that decided found the owner that was put back later."""
-    lines = told(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
+    """Also where the run that decided found the owner that was undone later."""
+    lines = lines_of(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
     assert lines[0] == "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30."
     assert "again" in lines[-1]
 
 
-def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_left_it_alone():
-    writes = [{"outcome": "written"}, UNDONE, LEFT_ALONE, LEFT_ALONE]
-    lines = [line for line in told(ALICE, writes=writes) if "run run-" in line]
+def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_it():
+    writes = [{"outcome": "written"}, UNDONE, SKIPPED, SKIPPED]
+    lines = [line for line in lines_of(ALICE, writes=writes) if "run run-" in line]
     assert [line.split("run run-")[1][0] for line in lines[1:]] == ["2", "3", "5"]
-    assert "put back since" in lines[-1]
+    assert "undone since" in lines[-1]
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
@@ -219,6 +219,6 @@ def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
 def test_hostile_names_cannot_act_on_a_terminal():
     name = "ws1\x1b[2j\u202e"
     asset = host("h\x07", name, department="\x1b]0;x\x07")
-    lines = told([(name, "al\nice\x07", 3)], asset, hostname=name)
+    lines = lines_of([(name, "al\nice\x07", 3)], asset, hostname=name)
     assert "ws1\\x1b[2j\\u202e" in lines[0]
     assert all(line.isprintable() for line in lines)

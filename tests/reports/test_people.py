@@ -48,7 +48,7 @@ def test_who_is_unknown_is_nobody(asked):
     assert find_person(asked, PEOPLE, MADE.matches) is None
 
 
-def told(usernames, user_ids, logons, assets, *writes):
+def text_of(usernames, user_ids, logons, assets, *writes):
     made = resolution(logons, PEOPLE, assets)
     found = person_explanation(
         "asked",
@@ -69,8 +69,8 @@ def test_people_who_share_a_name_are_told_of_one_by_one():
         {"user_ids": ["u3"], "usernames": []},
         {"user_ids": [], "usernames": ["kim"]},  # one of them, or somebody else
     ]
-    assert told(["kim"], [], LOGONS, hosts()).startswith("kim (several user assets: u3 or u4).")
-    assert told(["x"], ["u9"], LOGONS, hosts()).startswith("x (no user asset).")
+    assert text_of(["kim"], [], LOGONS, hosts()).startswith("kim (several user assets: u3 or u4).")
+    assert text_of(["x"], ["u9"], LOGONS, hosts()).startswith("x (no user asset).")
 
 
 def test_who_is_not_known_is_asked_about_those_with_names_like_it():
@@ -81,15 +81,15 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
 
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():
-    lines = told(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
-    assert lines[0] == "Several people may be meant: kim (u3) or kim (u4), in the logons kim."
+    lines = text_of(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
+    assert lines[0] == "This may be several people: kim (u3) or kim (u4), in the logons kim."
     assert "  ws1 (h1)  kim (u4)  Conflict: the host has another owner, who stays." in lines
     assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
 
 
 def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
-    text = told(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
+    text = text_of(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
     assert text.count("ann: 1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
     assert "Hosts of this person in the inventory: 1\n" in text
     assert "Other hosts with logons: 30\n" in text
@@ -100,9 +100,9 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
 def test_what_was_written_or_put_back_since_the_decision_is_told_and_not_what_was_decided():
     logons, free = counts(("ws1", "ann", 3)), host("h1", "ws1")
     write = row("h1", new=values("u1"), outcome="written", completed_at=NOW)
-    text = told(["ann"], ["u1"], logons, hosts(free), write)
+    text = text_of(["ann"], ["u1"], logons, hosts(free), write)
     assert text.count("The host has got this owner since.") == 2
     back = row("h1", old=values("u1"), new=values(""), outcome="undone", completed_at=NOW)
-    text = told(["ann"], ["u1"], logons, hosts(free | {"owner_ids": ["u1"]}), back)
+    text = text_of(["ann"], ["u1"], logons, hosts(free | {"owner_ids": ["u1"]}), back)
     assert "The host had this owner, and has not any more." in text
     assert "Hosts of this person in the inventory: 0\n" in text

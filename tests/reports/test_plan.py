@@ -2,7 +2,7 @@ from reports.plan import SHOWN_HOSTS, plan_in_words, planned_hosts
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
 from tests.resources.writeback import world
 
-COMMANDS = {"carry_out": "CARRY OUT", "see_all": "SEE ALL"}
+COMMANDS = {"apply": "APPLY", "see_all": "SEE ALL"}
 
 
 def planned(*assets):
@@ -13,21 +13,21 @@ def planned(*assets):
 
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
-    told = plan_in_words(found, puts_back=False, sure=["About 1 is wrong."], **COMMANDS)
-    assert told.splitlines() == [
+    text = plan_in_words(found, is_undo=False, sure=["About 1 is wrong."], **COMMANDS)
+    assert text.splitlines() == [
         "Plan:",
         "  server-2 (h2)  owner none -> ann@corp.example (u1)",
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
         "Plan: 2 owners to write, department changed: 1. Nothing was written.",
         "About 1 is wrong.",
         "To apply it:",
-        "    CARRY OUT",
+        "    APPLY",
     ]
 
 
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     found = planned(*(host(f"h{number:04}", f"ws{number:04}") for number in range(1200)))
-    lines = plan_in_words(found, puts_back=False, **COMMANDS).splitlines()
+    lines = plan_in_words(found, is_undo=False, **COMMANDS).splitlines()
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
     assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department changed: 1,200.")
@@ -39,15 +39,15 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
          "owner": "", "owner_email": None, "department_before": "Sales", "department": "",
          "criticality_before": "low", "criticality": None},
     ]  # fmt: skip
-    told = plan_in_words(values, puts_back=True, **COMMANDS)
-    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in told
-    assert "Plan: 1 host to undo, department changed: 1." in told
-    assert plan_in_words([], puts_back=True, **COMMANDS) == "Plan: nothing to undo."
-    assert plan_in_words([], puts_back=False, **COMMANDS) == "Plan: nothing to write."
+    text = plan_in_words(values, is_undo=True, **COMMANDS)
+    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in text
+    assert "Plan: 1 host to undo, department changed: 1." in text
+    assert plan_in_words([], is_undo=True, **COMMANDS) == "Plan: nothing to undo."
+    assert plan_in_words([], is_undo=False, **COMMANDS) == "Plan: nothing to write."
 
 
 def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a_terminal():
     found = planned(host("h\x07", "ws\x1b[2j"))
-    told = plan_in_words(found, puts_back=False, **COMMANDS)
-    assert all(line.isprintable() for line in told.splitlines())
+    text = plan_in_words(found, is_undo=False, **COMMANDS)
+    assert all(line.isprintable() for line in text.splitlines())
     assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE) == []

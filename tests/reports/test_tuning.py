@@ -72,8 +72,8 @@ def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file()
     user = {"setting": "rules.exclude_users", "value": 'j."admin', "reason": "The name is one."}
     rows = table(Suggestions, kinds | effects, user | effects)
     assert suggestions_in_words(rows, Rules(exclude_users=("*$",)))[2:] == [
-        "  Leave out service (3 accounts: a, b, c): 41 more hosts get an owner, 7 conflicts end.",
+        "  Exclude service (3 accounts: a, b, c): 41 more hosts get an owner, 7 conflicts end.",
         '    rules: {skip_account_kinds: ["service"]}',
-        '  Leave out j."admin (The name is one): 41 more hosts get an owner, 7 conflicts end.',
+        '  Exclude j."admin (The name is one): 41 more hosts get an owner, 7 conflicts end.',
         '    rules: {exclude_users: ["*$", "j.\\"admin"]}',
     ]

@@ -1,10 +1,7 @@
-"""Companies made up for measuring: whose each machine is, is known, and most wrong owners are on nobody's.
+"""Companies made up for measuring, in which the owner of each machine is known without asking the rules.
 
-They are written from what logs hold: visits of technicians, tasks that run under an administrator's account
-day and night, desks and loaners that one person has for a while, machines set up in stock, people who leave,
-logons that a forwarder gathers under its own name. What each is, the story says; the rules are not asked.
-
-Run as a program, it measures over several seeds what settings lead to, and prints the tables of docs.
+They are written from what logs hold: visits of technicians, tasks, desks and loaners that one person has for
+a while, machines in stock, people who leave, forwarded logons. Run as a program, it prints tables of docs.
 """
 
 import random
@@ -89,7 +86,7 @@ def under_a_task(draft: Draft, name: str) -> str:
 
 
 def appliance(draft: Draft, name: str) -> None:
-    """A screen or a small server: a task of a technician, who comes by now and then."""
+    """A screen or a small server: a task of a technician, who comes by sometimes."""
     draft.task(name, draft.rng.choice(draft.technicians[:3]), draft.rng.choice([1, 4, 24]))
     draft.visits(name, 0.5)
 
@@ -181,13 +178,11 @@ def forwarded(draft: Draft, name: str) -> str:
 
 @dataclass(frozen=True)
 class Company:
-    """So many machines of each story, and how owners have been set by hand so far.
-
-    A story logs what happens on a machine, and tells whose it is on the last day.
+    """So many machines of each story, which logs what happens and returns the owner on the last day.
 
     `by_hand` is the part of machines with an owner whom somebody set, `errors` that of wrong ones among them.
-    `known` says what is known of whom: by chance among all machines (`all`), of people's own machines only
-    (`own`), or as it was before people left and machines were handed on (`earlier`).
+    `known` says which: any machines (`all`), people's own machines (`own`), or any, as it was before people
+    left and machines were handed on (`earlier`).
     """
 
     machines: Mapping[FunctionType, int]
@@ -274,18 +269,12 @@ def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, aud
         "host_id", user_id="resolved_owner", right=owner.eq_missing(pl.col("resolved_owner"))
     )
     stored: dict[str, Any] = {"window": WINDOW, "stored_days": STORED_DAYS, "last_settled": LAST}
-    audit_of = with_answers(decided, sample)
-    return inputs(drawn.counts, drawn.hosts, Rules(), users=drawn.users, audit=audit_of, **stored).backtest(
-        tried
-    )
+    stored |= {"users": drawn.users, "audit": with_answers(decided, sample)}
+    return inputs(drawn.counts, drawn.hosts, Rules(), **stored).backtest(tried)
 
 
 def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool = False) -> pl.DataFrame:
-    """What each of `SETTINGS` leads to in one draw; for advice also "advised": what tuning names.
-
-    name, seed, setting; owners written, the right ones, and those to be found; what is claimed of wrong ones:
-    estimate, low and high, or null.
-    """
+    """What each of `SETTINGS` leads to in one draw, also "advised" by tuning, and what is claimed of it."""
     drawn, default = draw(replace(COMPANIES[name], known=known), seed), Rules()
     decided = decisions(drawn, default)
     asked = {setting: (LOOKBACK_DAYS, replace(default, **values)) for setting, values in SETTINGS.items()}
@@ -308,8 +297,7 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
 def by_setting(rows: pl.DataFrame) -> pl.DataFrame:
     """Sum each setting up over the draws: points of precision and coverage, and what precision gains.
 
-    `claims` counts the draws in which a number was claimed, `held` those whose interval had the wrong ones;
-    `wrong` and `claimed` are of these draws.
+    `claims` counts the draws with a number of wrong ones, `held` those whose interval was right.
     """
     precision = pl.when(pl.col("written") > 0).then(100 * pl.col("right") / pl.col("written")).otherwise(100)
     wrong, claimed = pl.col("written") - pl.col("right"), pl.col("estimate").is_not_null()

@@ -18,7 +18,7 @@ def test_the_interval_is_wilson_s(right, compared, low, high):
 
 
 def bands(*hosts, each=1):
-    """So many hosts in each band, so many of them of one leader."""
+    """So many hosts in each band, so many of them of one primary user."""
     return np.array(hosts), np.array(hosts) / each
 
 
@@ -54,12 +54,12 @@ def test_the_interval_of_an_audit_holds_in_nineteen_of_twenty_draws(planned, ans
     ("shift", "least", "most"), [((0, 0), 0.07, 0.13), ((0.8, 0), 0.9, 1), ((0.5, 0.5), 0.9, 1)]
 )
 def test_samples_that_differ_are_told_apart_and_one_of_ten_of_those_that_do_not(shift, least, most):
-    chance, chosen, told = np.random.default_rng(7), np.arange(200) < 40, []
+    chance, chosen, traits_found = np.random.default_rng(7), np.arange(200) < 40, []
     for _ in range(1000):
         # The third trait is always the same, and the fourth follows from others.
         first, second = chance.normal(size=(2, 200)) + np.outer(shift, chosen)
         traits = np.column_stack([first, second, np.ones(200), first - second])
-        told.append(most_biased_trait(traits, chosen, level=0.1))
-    assert least <= np.mean([trait is not None for trait in told]) <= most
+        traits_found.append(most_biased_trait(traits, chosen, level=0.1))
+    assert least <= np.mean([trait is not None for trait in traits_found]) <= most
     if shift[0] > shift[1]:
-        assert max(set(told), key=told.count) == 0
+        assert max(set(traits_found), key=traits_found.count) == 0

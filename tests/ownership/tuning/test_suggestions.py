@@ -123,7 +123,7 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
     )
     columns = ("host_id", "owner", "reason", "leader", "since", "days")
     rows = drift_of(logons, assets).select(columns).rows()
-    assert {host_id: told for host_id, *told in rows} == {
+    assert {host_id: values for host_id, *values in rows} == {
         "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20],
         "of-a-leaver": ["u9", "never_seen", "bob", None, None],
         "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34],

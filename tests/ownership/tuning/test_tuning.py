@@ -116,7 +116,7 @@ ASSETS = hosts(
 )
 
 
-whoever = st.builds(
+common_rules = st.builds(
     Rules,
     hostname_match=st.sampled_from(["exact", "short"]),
     exclude_users=st.just(("svc_*",)),
@@ -130,7 +130,7 @@ choices = st.tuples(st.sampled_from([50, 60, 75]), st.sampled_from([1, 3]), st.s
 @examples(7)
 @given(
     st.lists(logon, max_size=25, unique_by=lambda row: (row[0], row[1], *row[3:])),
-    whoever,
+    common_rules,
     st.lists(choices, min_size=2, max_size=2, unique=True),
 )
 def test_each_line_counts_what_a_run_with_these_settings_decides(logons, common, tried):
@@ -161,22 +161,22 @@ def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_
     assert {rules.share_threshold_percent for _, rules in tried} == {72, 75, 80, 85, 90, 95}
 
 
-def company(*, set_by_hand, wrong=0, to_write=20, others=0, few_days=(), leaders=60, audit=None):
-    """Hosts with a leader each: so many have the owner whom somebody set, the first of them another one.
+def company(*, set_by_hand, wrong=0, to_write=20, others=0, few_days=(), primary_users=60, audit=None):
+    """Hosts with primary users: so many have the owner whom somebody set, the first of them another one.
 
     `others` of them are led by nobody's accounts; those numbered in `few_days` on one day instead of five.
     `audit` makes, of the decisions, what an audit says.
     """
-    people = users(*(user(f"u{n}", email=f"p{n}@corp.example") for n in range(leaders)))
-    led = [f"p{n % leaders}" for n in range(set_by_hand + to_write)] + [f"x{n}" for n in range(others)]
+    people = users(*(user(f"u{n}", email=f"p{n}@corp.example") for n in range(primary_users)))
+    led = [f"p{n % primary_users}" for n in range(set_by_hand + to_write)] + [f"x{n}" for n in range(others)]
     logons = counts(
         *(
-            (f"pc-{n}", leader, 2, LAST - timedelta(days=day))
-            for n, leader in enumerate(led)
+            (f"pc-{n}", primary_user, 2, LAST - timedelta(days=day))
+            for n, primary_user in enumerate(led)
             for day in range(1 if n in few_days else 5)
         )
     )
-    owners = ["u999" if n < wrong else f"u{n % leaders}" for n in range(set_by_hand)]
+    owners = ["u999" if n < wrong else f"u{n % primary_users}" for n in range(set_by_hand)]
     assets = hosts(*(host(f"h{n}", f"pc-{n}", owners=tuple(owners[n : n + 1])) for n in range(len(led))))
     answers = {"audit": audit(decide(logons, people, assets))} if audit else {}
     stored = inputs(logons, assets, RULES, users=people, **answers)
@@ -213,8 +213,8 @@ def test_the_number_of_wrong_owners_is_predicted(case, measure, wrong, within):
     assert (line["wrong_low"] < line["wrong_high"]) == (within[0] < within[1])
 
 
-def test_hosts_that_one_person_leads_are_no_independent_tries():
-    many, few = (company(set_by_hand=40, wrong=10, leaders=leaders) for leaders in (60, 4))
+def test_hosts_that_one_person_has_are_no_independent_tries():
+    many, few = (company(set_by_hand=40, wrong=10, primary_users=primary_users) for primary_users in (60, 4))
     assert few["people_precision"] == many["people_precision"]
     assert few["people_low"] < many["people_low"] < many["people_high"] < few["people_high"]
 
