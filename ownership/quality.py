@@ -21,11 +21,8 @@ FORWARDED_LIMIT_PERCENT = 50
 def days_lacking_fields(days: pl.DataFrame) -> pl.DataFrame:
     """Find days on which more documents than the limit lack the user field or the hostname field."""
     lacking = pl.max_horizontal("lacking_user", "lacking_host")
-    return (
-        days.filter(100 * lacking > LACKING_LIMIT_PERCENT * pl.col("matching"))
-        .select("day", "matching", "lacking_user", "lacking_host")
-        .sort("day")
-    )
+    too_many = days.filter(100 * lacking > LACKING_LIMIT_PERCENT * pl.col("matching"))
+    return too_many.select("day", "matching", "lacking_user", "lacking_host").sort("day")
 
 
 def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:

@@ -22,10 +22,9 @@ class Window:
 
 
 def day_start(day: date, timezone: str) -> datetime:
-    """Return the first instant of a calendar day, in UTC.
+    """Return the first instant of a calendar day, in UTC, also where clocks skip midnight.
 
-    A day ends where the next one starts, so it lasts 23 or 25 hours when clocks change; where they change
-    at midnight and skip it, the day starts with the first instant that exists.
+    A day ends where the next one starts, so it lasts 23 or 25 hours when clocks change.
     """
     return datetime.combine(day, time(), ZoneInfo(timezone)).astimezone(UTC)
 
@@ -58,11 +57,7 @@ def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str,
 
 
 def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
-    """Return days that look as if events were lost, when others have some.
-
-    A day without events, or with fewer than a tenth of the median. A day that was not over when it was
-    fetched is none: its events are still coming.
-    """
+    """Return days, over when fetched, with no events or under a tenth of the median, if any have some."""
     ends = [day_start(day + timedelta(days=1), timezone) for day in days["day"]]
     over = days.filter(pl.col("fetched_at") >= pl.Series(ends, dtype=pl.Datetime("us", "UTC")))
     few = (pl.col("counted") == 0) | (10 * pl.col("counted") < pl.col("counted").median())

@@ -78,13 +78,11 @@ def host_explanation(
 
 def _similar(asked: Collection[str], hosts: pl.DataFrame, shares: pl.DataFrame) -> list[str]:
     """The names that differ from these, which are as compared, in the domain part only."""
-    known = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]]).to_frame(
-        "name"
-    )
+    names = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]])
     short, is_asked = normalise_hostname(pl.col("name"), short=True), pl.col("name").is_in(asked)
-    names = known.select(normalise_hostname(pl.col("name")), short=short).unique()
-    own = names.filter(is_asked)["short"].implode()
-    return names.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
+    known = names.to_frame("name").select(normalise_hostname(pl.col("name")), short=short).unique()
+    own = known.filter(is_asked)["short"].implode()
+    return known.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:

@@ -28,10 +28,9 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     """
     text, username = asked.strip().lower(), pl.select(normalise_username(pl.lit(asked))).item()
     names = {field: users.select("user_id", name=field).explode("name") for field in _FIELDS}
-    whole = pl.concat(
-        [users.select("user_id", name="user_id"), names["user_value"], names["user_email"]]
-    ).filter(pl.col("name").str.strip_chars().str.to_lowercase() == text)
-    named = matches.filter(pl.col("username") == pl.lit(username, pl.String))
+    whole = pl.concat([users.select("user_id", name="user_id"), names["user_value"], names["user_email"]])
+    whole = whole.filter(pl.col("name").str.strip_chars().str.to_lowercase() == text)
+    named = matches.filter(username=pl.lit(username, pl.String))
     alike = pl.concat(names.values()).filter(
         normalise_username(pl.col("name")) == pl.lit(username, pl.String)
     )

@@ -24,10 +24,9 @@ _NO_PEOPLE = ("computer", "built_in", "service")
 
 
 def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Find user assets with names like those of users that no user asset has the name of.
+    """Find user assets, not active under their own names, with names like those of users without one.
 
-    A user asset that is active under its own name is not one of them. Rows of `closest_users`, at most
-    `MAX_USERS` for each username; sorted, the closest first.
+    Rows of `closest_users`, at most `MAX_USERS` for each username; sorted, the closest first.
     """
     users = users.join(matches.drop_nulls("user_id"), on="user_id", how="anti")
     unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(
@@ -96,8 +95,6 @@ def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.Da
             {
                 "username": usernames["username"][ours],
                 "user_id": known["user_id"][theirs],
-                "score": pl.Series(alike[ours, theirs], dtype=pl.Float64) / 100,
+                "score": (pl.Series(alike[ours, theirs], dtype=pl.Float64) / 100).round(3),
             }
-        ).select(
-            "username", "user_id", pl.col("score").round(3), reason=pl.lit("The names are spelled alike.")
-        )
+        ).with_columns(reason=pl.lit("The names are spelled alike."))

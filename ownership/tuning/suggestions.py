@@ -40,18 +40,9 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
         both = present.join(then, on="subject", how="full", coalesce=True, suffix="_then")
         effect = _count_effect(both.join(by_hand, on="subject", how="left"))
         rows.append({"setting": setting, "value": value, "reason": reason} | effect)
-    schema = polars_schema(Suggestions)
-    return (
-        pl.DataFrame(rows, schema | {"helps": pl.Boolean})
-        .filter("helps")
-        .select(*schema)
-        .sort(
-            pl.sum_horizontal("hosts_resolved", "conflicts_removed"),
-            "setting",
-            "value",
-            descending=[True, False, False],
-        )
-    )
+    schema, settled = polars_schema(Suggestions), pl.sum_horizontal("hosts_resolved", "conflicts_removed")
+    helping = pl.DataFrame(rows, schema | {"helps": pl.Boolean}).filter("helps").select(*schema)
+    return helping.sort(settled, "setting", "value", descending=[True, False, False])
 
 
 def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:

@@ -11,8 +11,8 @@ from ownership.plan import Circumstances, Plan, plan_undo, refusals
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 
-def limits(**changed):
-    return SimpleNamespace(**{"max_writes": 10, "max_write_percent": None, "plan_days": 7, **changed})
+def limits(max_writes=10, max_write_percent=None):
+    return SimpleNamespace(max_writes=max_writes, max_write_percent=max_write_percent, plan_days=7)
 
 
 LOGONS = counts(*((name, "alice", 5) for name in ("ws1", "ws2", "ws3", "lost")), ("ws4", "carol", 5))

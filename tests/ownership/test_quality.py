@@ -75,11 +75,9 @@ WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str,
     "written again": ([wrote("h1", "u2", days_ago=1), wrote("h1", "u1")], ("u2",), None),
     "taken": ([wrote("h1", "u1"), wrote("h1", "u1", days_ago=1, outcome="owned_meanwhile")], ("u2",), None),
     "refused since": ([wrote("h1", "u1"), wrote("h1", "u1", days_ago=1, outcome="failed")], (), ("u1", None)),
-    "never written": (
-        [wrote("h1", "u1", outcome=each) for each in ("failed", "not_written", "intended")],
-        (),
-        None,
-    ),
+    "refused": ([wrote("h1", "u1", outcome="failed")], (), None),
+    "not written": ([wrote("h1", "u1", outcome="not_written")], (), None),
+    "pending": ([wrote("h1", "u1", outcome="intended")], (), None),
 }
 
 
