@@ -20,7 +20,7 @@ def plan_of_run(run: ScanRun) -> Plan:
 
     A run that is started again under its own id has planned already.
     """
-    row = run.tables.appended("runs", run.run_id).row(0, named=True)
+    row = run.record.row()
     held = [table for table in SNAPSHOTS if run.tables.holds(table, run.run_id)]
     checked = ["blocking_check"] if row["checked_at"] else []
     missing = [step for step in (*SNAPSHOTS, "blocking_check") if step not in {*held, *checked}]

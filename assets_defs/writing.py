@@ -14,11 +14,10 @@ import polars as pl
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo
 from assets_defs.progress import Progress
 from assets_defs.record import recount
-from assets_defs.run import InstanceRun, ScanRun
-from assets_defs.settings_now import has_unchanged_file, settings_fingerprint
+from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
-from resources.settings import command_line, journal_url
+from resources.settings import command_line, journal_url, load_instance
 from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
@@ -125,8 +124,9 @@ def _written_before(run: InstanceRun) -> pl.DataFrame | None:
     """
     if not run.tables.has_written(run.run_id):
         return None
-    if run.record.get("status") == "failed":
-        raise AssetOwnersError(run.record.get("message"))
+    row = run.record.row()
+    if row["status"] == "failed":
+        raise AssetOwnersError(row["message"])
     run.log.warning(
         "This run was started before: its writes have their rows, and the next run writes the rest"
     )
@@ -158,7 +158,7 @@ def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] =
         target=instance.target,
         settings=settings_fingerprint(instance),
         limits=instance.writes,
-        is_file_unchanged=has_unchanged_file(instance),
+        is_file_unchanged=instance.file is None or load_instance(instance.file) == instance,
         hidden_owners=hidden_owners,
     )
     if not (found := list(refusals(plan, circumstances))):
