@@ -4,8 +4,7 @@ Each makes a plan (`make_plan`) and gives it to the one executor, `execute_plan`
 for a target and an instance at a time, and first settles what a run that was cut off left pending.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,13 +16,11 @@ from assets_defs.record import recount
 from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
-from resources.settings import command_line, journal_url, load_instance
+from resources.settings import command_line, load_instance
 from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.open_journal import has_shared_journal, import_file_journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.leftovers import settled_journal, without_changed_hosts
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -61,7 +58,10 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
 
     The only way to the writer: of a run, also one that is resumed, of apply and of undo.
     """
-    with _settled_journal(run) as journal:
+    inventory = run.inventory if run.may_write else None
+    with settled_journal(run.tables, run.instance, run.run_id, inventory, run.log) as (journal, cut_off):
+        for run_id in set(cut_off) - {run.run_id}:
+            recount(run.tables, run_id)
         if (written := _written_before(run)) is not None:
             return written
         plan = make_plan(journal)
@@ -77,43 +77,6 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         _require_safe(run, plan, _hidden_owners(run, writer, hosts) if plan.to_write else ())
         return _write(run, journal, plan, writer)
-
-
-@contextmanager
-def _settled_journal(run: InstanceRun) -> Generator[Journal]:
-    """Open the journal while nobody else writes, with nothing pending of earlier runs on the target.
-
-    A dry run settles nothing: it changes no table that analysts look at.
-    """
-    with locked_journal(run.tables, run.instance.platform, run.run_id) as journal:
-        if not journal_url() and has_shared_journal(run.tables):
-            run.log.warning(
-                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
-                "database: writes that are pending there are not settled, and other machines are not kept "
-                "from writing at the same time"
-            )
-        if run.may_write:
-            import_file_journal(journal, run.tables)
-            _settle(run, journal)
-        yield journal
-
-
-def _settle(run: InstanceRun, journal: Journal) -> None:
-    """Find out what became of the writes of runs that were cut off on this target."""
-    cut_off = runs_on_target(journal, run.instance.target)
-    if elsewhere := journal.targets().keys() - cut_off:
-        run.log.warning(
-            f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
-            f"stay pending until {run.instance.name} points there again"
-        )
-    if not cut_off:
-        return
-    inventory = run.inventory()
-    settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
-    for run_id in set(cut_off) - {run.run_id}:
-        recount(run.tables, run_id)
-    if settled:
-        run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
 
 
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:

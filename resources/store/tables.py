@@ -220,8 +220,8 @@ class Tables:
         self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
         if not rows.is_empty():
             self.store_current_owners()
-            for shown in {run_id, self.visible().viewed} - {None}:
-                if self.holds("current_owners", shown):
+            for shown in {run_id, self.visible().viewed}:
+                if shown and self.holds("current_owners", shown):
                     self.store_current_owners(run_id=shown, publish=False)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
@@ -403,8 +403,6 @@ def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.La
             "Restore the file from a backup, or move it away"
         )
         return empty(TABLES[table]).lazy()
-
-
 
 
 def write_file(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:

@@ -228,8 +228,8 @@ class Writer:
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
-        kept = kept_fields(row, new)
-        self._journal.mark_sent(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
+        pending = Result(row["host_id"], "intended", None, held, new, kept_fields(row, new))
+        self._journal.mark_sent(pending, run_id=row["run_id"])
 
         def right_before() -> None:
             if self._abandoned:
