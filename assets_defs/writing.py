@@ -1,7 +1,7 @@
 """What the ops of `sink` do, without Dagster: write what a run planned, apply a stored plan, undo a run.
 
-Each makes a plan (`make_plan`) and gives it to the one executor, `execute_plan`. Exactly one process writes
-for a target and an instance at a time, and first settles what a run that was cut off left pending.
+Each makes a plan (`make_plan`) for the one executor, `execute_plan`. One process at a time writes for a
+target and an instance, and first settles what a run that was cut off left pending.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
     plan = plan_of_run(run)
     if run.may_write:
         return execute_plan(run, lambda _: plan)
-    if not run.mode.missing_steps:  # a plan that nobody can apply is shown nevertheless
+    if not run.mode.missing_steps:  # otherwise nobody can apply the plan, and it is only shown
         _require_safe(run, replace(plan, gaps=(), hosts=None))
     return plan.rows
 
@@ -82,17 +82,14 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:
     """Return what this very run wrote when it was started before; fail if it failed then.
 
-    A run may be resumed under its own id, and a queue may deliver a step twice; hosts with a row are not
-    planned again under it.
+    A run may be resumed under its own id, and a queue may deliver a step twice.
     """
     if not run.tables.has_written(run.run_id):
         return None
     row = run.record.row()
     if row["status"] == "failed":
         raise AssetOwnersError(row["message"])
-    run.log.warning(
-        "This run was started before: its writes have their rows, and the next run writes the rest"
-    )
+    run.log.warning("This run was started before: its writes are stored, and the next run writes the rest")
     return run.tables.appended("owner_writes", run.run_id)
 
 
@@ -143,10 +140,7 @@ def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] =
 
 
 def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tuple[str, ...]:
-    """Return hosts with an owner in the list, where reading one by itself shows none; () if it shows one.
-
-    A list of some time ago may be out of date, so that one made now has the last word.
-    """
+    """Return listed hosts with an owner if reading them one by one shows none, also by a list made now."""
     inventory = run.inventory()
     if not inventory.reads_single_hosts:
         return ()  # the list is all that is read
