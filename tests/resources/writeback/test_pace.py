@@ -45,8 +45,6 @@ def test_refusals_of_one_moment_count_once(pace, clock):
     assert held_back(pace) == pytest.approx(MIN_INTERVAL_SECONDS)
 
 
-
-
 def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
     waits = []
     for _ in range(8):
