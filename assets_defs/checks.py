@@ -209,7 +209,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     )
     hosts = missing["host_id"].n_unique()
     return _none(
-        missing, f"{hosts} hosts have an owner who is no user asset; clear the field to have it filled again"
+        missing, f"{hosts} hosts have an owner without a user asset; clear the field to have it filled again"
     )
 
 

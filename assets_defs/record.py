@@ -73,7 +73,7 @@ class RunRecord:
             return
         try:
             run = self.recorded.get_run_by_id(self._run_id)
-        except Exception:  # of whichever database; a restart of it ends no run
+        except Exception:  # of any database; its restart does not end a run
             if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
                 raise
             return

@@ -1,4 +1,4 @@
-"""Locks between processes. The waiter is told who holds the lock and times out."""
+"""Locks between processes. A process that waits logs who holds the lock, and times out."""
 
 import fcntl
 import logging

@@ -85,7 +85,7 @@ def restore(
             f"ASSET_OWNERS_HOME: {home} is not empty; a backup is restored into an empty folder or a new one"
         )
     if not archive.is_file():
-        raise ConfigurationError(f"{archive}: there is no such file")
+        raise ConfigurationError(f"{archive}: the file does not exist")
     try:
         with tarfile.open(archive, "r:") as stored:
             members, program = _expected(stored)
