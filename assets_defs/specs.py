@@ -34,7 +34,7 @@ def table_asset(
     kind: str = "polars",
     further: tuple[str, ...] = (),
 ) -> dg.AssetsDefinition:
-    """Define the asset of a table: `make` stores it and returns what the UI shows; it reads `further` tables."""
+    """Define the asset of a table: `make` stores it and returns what the UI shows; `further` are read."""
 
     @dg.asset(
         **asset_arguments(instance, table, kind=kind),
