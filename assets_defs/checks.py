@@ -1,7 +1,6 @@
-"""Asset checks: one property each, with counts and the first rows that break it.
+"""Asset checks: one property each, with counts and the first rows that break it, from `ownership.quality`.
 
-They warn. Only what would make writing on wrong blocks the sink: see `hosts_send_their_own_events`. The rows
-are found by `ownership.quality`.
+They warn; one of them blocks the sink (`hosts_send_their_own_events`).
 """
 
 import inspect
@@ -44,11 +43,11 @@ BLOCKING = "blocking_check"
 def check(step: str, table: str) -> Callable[[FunctionType], FunctionType]:
     """Make a function one of the checks."""
 
-    def added(look: FunctionType) -> FunctionType:
-        STEPS.setdefault(step, {})[look] = table
-        return look
+    def add(find: FunctionType) -> FunctionType:
+        STEPS.setdefault(step, {})[find] = table
+        return find
 
-    return added
+    return add
 
 
 def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
@@ -58,15 +57,15 @@ def asset_checks(instance: Instance) -> list[dg.AssetChecksDefinition]:
 
 def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
     blocking = step == BLOCKING
-    looks = {look.__name__: look for look in STEPS[step]}
+    functions = {find.__name__: find for find in STEPS[step]}
     specs = [
         dg.AssetCheckSpec(
-            name,
-            asset=asset_key(instance, STEPS[step][look]),
-            description=inspect.getdoc(look),
+            find.__name__,
+            asset=asset_key(instance, table),
+            description=inspect.getdoc(find),
             blocking=blocking,
         )
-        for name, look in looks.items()
+        for find, table in STEPS[step].items()
     ]
 
     @dg.multi_asset_check(
@@ -81,7 +80,7 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
             if spec.key not in context.selected_asset_check_keys:
                 continue
             with as_dagster_failure(run.record, last=not run.mode.plans):
-                result = evaluate(looks[spec.name], run, blocking=blocking)
+                result = evaluate(functions[spec.name], run, blocking=blocking)
             if not result.passed:
                 context.log.warning(f"Check {spec.name}: {result.description}")
             yield result._replace(asset_key=spec.asset_key, check_name=spec.name)
@@ -89,15 +88,15 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
     return step_of_checks
 
 
-def evaluate(look: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
-    """Carry out a check; one that blocks says in the run's record whether the sink may write (rules 7.10).
+def evaluate(find: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
+    """Return a check's result; one that blocks stores in the run's record whether the sink may write.
 
-    A service that does not answer fails the check: of one that blocks nobody knows what it would have found.
+    It fails, too, if a service does not answer (rules 7.10).
     """
     try:
-        result = look(run)
+        result = find(run)
     except AssetOwnersError as error:
-        said = f"Could not be carried out: {printable(str(error))}"
+        said = f"Could not run: {printable(str(error))}"
         if blocking:
             said += f". Nothing is written without it; run again: {command_line(run.instance, 'run')}"
         result = _result(said, passed=False, severity=ERROR if blocking else WARN)
@@ -105,7 +104,7 @@ def evaluate(look: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetChe
         stopped = not result.passed and result.severity is ERROR
         run.record.add(checked_at=None if stopped else datetime.now(UTC))
         if stopped:
-            run.record.fail(printable(result.description or look.__name__))
+            run.record.fail(printable(result.description or find.__name__))
     return result
 
 
@@ -123,12 +122,11 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     gaps = days.filter(state="gap").select("day", "events")
     named = ", ".join(map(str, gaps["day"].head(MAX_DAYS_NAMED)))
     named += ", …" if gaps.height > MAX_DAYS_NAMED else ""
-    strict = run.instance.scan.require_complete_window
     return _none(
         gaps,
         f"{gaps.height} of {run.window.days} days have no logon events, or hardly any ({named}); fetch them "
         "again once their events are back",
-        severity=ERROR if strict else WARN,
+        severity=ERROR if run.instance.scan.require_complete_window else WARN,
     )
 
 
@@ -173,8 +171,8 @@ def _verified(section: str, service: Instance | Platform) -> dg.AssetCheckResult
 
 @check("inventory_checks", "inventory_hosts")
 def hosts_are_readable(run: ScanRun) -> dg.AssetCheckResult:
-    """Each host asset can be read whole; one that cannot is left alone."""
-    return _readable(run, "host", "are left alone")
+    """Each host asset can be read whole; one that cannot is skipped."""
+    return _readable(run, "host", "are skipped")
 
 
 @check("inventory_checks", "inventory_users")
@@ -211,7 +209,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     )
     hosts = missing["host_id"].n_unique()
     return _none(
-        missing, f"{hosts} hosts have an owner who is no user asset; clear the field to have it filled again"
+        missing, f"{hosts} hosts have an owner without a user asset; clear the field to have it filled again"
     )
 
 
@@ -222,8 +220,7 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     number = doubtful.height
     return _none(
         doubtful,
-        f"On {number} host{'s' * (number != 1)}, same-named accounts of different domains were counted as "
-        "one user",
+        f"On {number} host{'s' * (number != 1)}, same-named accounts of different domains count as one user",
     )
 
 
@@ -292,25 +289,23 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     collectors, and nothing is written until hostname_field is fixed.
     """
     if run.instance.hostname_field != "agent.name":
-        return _result(f"Hosts are named by {run.instance.hostname_field}, not by who sends")
+        return _result(f"Hosts are named by {run.instance.hostname_field}, not by the sender")
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
-        return _result("No events to look at")
+        return _result("There are no events in the window")
     source = run.search()
     if not isinstance(source, ListsSenders):
-        return _result("This source does not know who sends")
+        return _result("This source does not list senders")
     day = days["day"][-1]
     matching, senders = source.top_senders(day)
     forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
     percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
-    one = forwarders.height == 1
-    collectors = f"{forwarders.height} collector{' sends' if one else 's send'} events"
-    blocks = percent > FORWARDED_LIMIT_PERCENT
+    collectors = "1 collector sends" if forwarders.height == 1 else f"{forwarders.height} collectors send"
     return _none(
         forwarders,
-        f"{collectors} for several hosts, {percent:.0f}% of the events of {day}: set "
+        f"{collectors} events for several hosts, {percent:.0f}% of the events of {day}: set "
         "hostname_field to host.name, or add the collectors to rules.exclude_hosts",
-        severity=ERROR if blocks else WARN,
+        severity=ERROR if percent > FORWARDED_LIMIT_PERCENT else WARN,
         forwarded_percent=round(percent, 1),
     )
 
@@ -318,10 +313,9 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
 def _none(
     rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
-    """Passed when there are no rows that break the property."""
-    holds = rows.is_empty()
-    said = None if holds else fault
-    return _result(said, passed=holds, rows=rows, severity=severity, count=rows.height, **numbers)
+    """Return a check that passes if there are no rows that break the property."""
+    passed, said = rows.is_empty(), None if rows.is_empty() else fault
+    return _result(said, passed=passed, rows=rows, severity=severity, count=rows.height, **numbers)
 
 
 def _result(

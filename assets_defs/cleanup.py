@@ -1,4 +1,4 @@
-"""What the sink deletes when its run has done its work: what the instance does not keep any longer."""
+"""What the sink deletes at the end of its run: what the instance does not keep any longer."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,8 +11,8 @@ from resources.store.retention import delete_inputs, delete_outdated
 def delete_old(run: ScanRun) -> None:
     """Delete stored rows and Dagster's records that are older than the instance keeps them.
 
-    Never a day of the run's own window, nor what a plan rests on that may still be applied. A run that does
-    not write deletes no table that analysts look at.
+    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
+    write deletes no table that analysts see.
     """
     instance, now = run.instance, datetime.now(UTC)
     # Each copy of what a plan rests on is as large as the tables.

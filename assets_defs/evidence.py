@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -25,17 +24,14 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.settings import Instance, command_line, named
+from resources.settings import Instance, named
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
-    """Define logon_counts, with one partition a day, and logon_days; a range of days is one run.
-
-    The partitions begin no later than with `since`, a day of the past that a run is to look at.
-    """
+    """Define logon_counts, with one partition a day from `since` or earlier, and logon_days."""
     partitions = dg.DailyPartitionsDefinition(
         start_date=min(first_partition(instance), since or date.max).isoformat(),
         timezone=instance.scan.timezone,
@@ -72,10 +68,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
 
 
 def first_partition(instance: Instance) -> date:
-    """The first day that the UI shows: of a run of today, or an earlier scan.first_day that the file names.
-
-    Of that, the days that are kept.
-    """
+    """Return the first day that the UI shows: today's run's, or an earlier scan.first_day that is kept."""
     today, scan = today_of(instance), instance.scan
     looked_at = window_of(instance, max(today, scan.first_day)).first
     if "first_day" not in scan.model_fields_set:
@@ -86,16 +79,13 @@ def first_partition(instance: Instance) -> date:
 def _fetch(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date]
 ) -> tuple[list[date], dict[str, int]]:
-    """Fetch and store those of the days that are wanted; return them, and how many, for the UI.
-
-    With `refetch` these are all days that the run names, and those of the others that are not settled.
-    """
+    """Fetch and store unsettled days, with `refetch` all that the run names; return them, and numbers."""
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     stored = run.days(days)
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *unsettled(run, days)})
     settings = extraction_fingerprint(run.instance)
-    # Counts that may never be had again are not given up for a field that nothing carries.
+    # Counts that may be gone from the index are not replaced for a field that no event carries.
     at_stake = stored.filter(
         pl.col("day").is_in(wanted),
         pl.col("counted") > 0,
@@ -124,11 +114,9 @@ def _fetch(
                 continue
             else:
                 emptied.append(fetched.day.isoformat())
-                row = stored.filter(day=fetched.day).with_columns(
-                    fetched_at=pl.lit(fetched.fetched_at), settings_fingerprint=pl.lit(settings)
-                )
-                counts = run.counts([fetched.day]).collect()
-                arrived.append((row, counts))
+                now = {"fetched_at": pl.lit(fetched.fetched_at), "settings_fingerprint": pl.lit(settings)}
+                row = stored.filter(day=fetched.day).with_columns(**now)
+                arrived.append((row, run.counts([fetched.day]).collect()))
             events += arrived[-1][0]["counted"].item()
             # To check each day alone takes as long as to read it.
             if may_store and time.monotonic() - since >= SECONDS_TOGETHER:
@@ -147,7 +135,7 @@ def _fetch(
         raise AssetOwnersError(
             f"{len(lost)} days are incomplete, and the index no longer has their events: "
             f"{', '.join(lost)}. Their files in {run.tables.folder / 'logon_counts'} are missing or do not "
-            "add up to logon_days.counted: put them back from a backup; or, to go on without these days, "
+            "add up to logon_days.counted: restore them from a backup; or, to go on without these days, "
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
     context.log.info(f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events")
@@ -156,7 +144,7 @@ def _fetch(
 
 
 def _kept_counts(run: ScanRun, stored: pl.DataFrame, wanted: list[date]) -> tuple[set[date], set[date]]:
-    """The days whose counts stay when the index has no events of them any more; of these, the torn ones."""
+    """Return the days whose counts stay when the index has lost their events; of these, the torn ones."""
     # Counts without kinds of logon are as exact, and all that is left of a deleted index.
     alike = [extraction_fingerprint(run.instance, by_kind=by_kind) for by_kind in (True, False)]
     with_events = stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))
@@ -165,7 +153,7 @@ def _kept_counts(run: ScanRun, stored: pl.DataFrame, wanted: list[date]) -> tupl
 
 
 def unsettled(run: ScanRun, days: Sequence[date]) -> list[date]:
-    """Those of the days that are missing or torn, or may still change (rules 4.3)."""
+    """Return those of the days that are missing or torn, or may still change (rules 4.3)."""
     return days_to_fetch(
         days,
         run.days(days),
@@ -185,10 +173,9 @@ def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
 def _describe_days(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date], wanted: list[date]
 ) -> None:
-    """Give the event of each day a few numbers.
+    """Add numbers to the events that Dagster records of the run's own days, and record the other days.
 
-    The days that a run names are recorded by Dagster itself. Others are recorded here: those that were
-    fetched, and those that Dagster does not know, as where an earlier run failed at a later day.
+    Those were fetched, or Dagster lacks them, as where an earlier run failed at a later day.
     """
     key = asset_key(run.instance, "logon_counts")
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
@@ -229,8 +216,8 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 def _share(run: ScanRun) -> dict[str, Any]:
     """Count each user's part of the logons of each host."""
-    with steady_days(run):
-        shares = resolution_of(run).count_shares()
+    shares = resolution_of(run).count_shares()
+    require_evidence(run)
     run.store("host_user_shares", shares)
     found = shares_metadata(shares)
     run.log.info(
@@ -251,41 +238,30 @@ def resolution_of(run: ScanRun) -> Resolution:
     )
 
 
-@contextmanager
-def steady_days(run: ScanRun) -> Generator[None]:
-    """Refuse what is counted of days that a run with other settings replaces meanwhile."""
-    require_evidence(run)
-    yield
-    with run.tables.changing():  # so that none is seen while a run with the same settings replaces it
-        days = run.days(run.window).filter(settings_fingerprint=extraction_fingerprint(run.instance))
-    if days.height < run.window.days:
-        again = command_line(run.instance, "run")
-        raise AssetOwnersError(f"A run with other settings replaced days of the window; run again: {again}")
-
-
 def require_evidence(run: ScanRun) -> None:
-    """Refuse a window that was not fetched or is torn, or whose documents never carry a field (rules 3.4)."""
+    """Fail if the days that were counted were not fetched as now, or lack a field (rules 3.4)."""
     instance, window = run.instance, run.window
     days, missing = _days_and_missing(run)
-    if missing:  # or another run is replacing them just now
+    if missing:  # or a run with the same settings is replacing them just now
         with run.tables.changing():
             days, missing = _days_and_missing(run)
     if missing:
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
-            f"settings, or are incomplete, the first {missing[0]}: materialize logon_counts over "
-            f"{window.first} to {window.last}, or choose a smaller lookback_days"
+            "settings, or are incomplete, or a run with other settings replaced days meanwhile, the first "
+            f"{missing[0]}: run again, or materialize logon_counts over {window.first} to {window.last}, "
+            "or choose a smaller lookback_days"
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
         _require_fields(run, window.first, window.last, **totals.row(0, named=True))
     elif instance.logon_type_field:
-        counts = run.counts(window)
-        if not counts.select(pl.col("document_logon_type").is_not_null().any()).collect().item():
+        carrying = run.counts(window).drop_nulls("document_logon_type").head(1).collect()
+        if carrying.is_empty():
             raise ConfigurationError(
                 f"logon_type_field: none of the {days['counted'].sum()} counted events from {window.first} "
                 f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
-                "does, or take logon_type_field and rules.logon_type_weights out"
+                "does, or remove logon_type_field and rules.logon_type_weights"
             )
 
 

@@ -1,4 +1,4 @@
-"""What Dagster says of a run: the days it names, the steps it executes, the tags by which one finds it."""
+"""What Dagster says of a run: the days it names, the steps it executes, the tags to find it by."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -31,10 +31,7 @@ def days_named(tags: Mapping[str, str], today: date) -> list[date]:
 
 
 def executed_steps(context: Any, instance: Instance) -> set[str]:
-    """Return the steps of `INPUTS`, and the sink, that a run executes itself.
-
-    A run that Dagster executes again from a failure has the whole job, and only some steps to execute.
-    """
+    """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job."""
     again = {key.partition(".")[0] for key in context.run.step_keys_to_execute or ()}
     steps = {step: named(instance, step) for step in (*INPUTS, SINK)}
     return {
@@ -45,10 +42,8 @@ def executed_steps(context: Any, instance: Instance) -> set[str]:
 
 
 def is_of_backfill(context: Any) -> bool:
-    """Whether a run is one of a backfill with a run for each day, or executes one of these again.
-
-    Once the backfill has ended, Dagster leaves its tag out of what executes its runs again.
-    """
+    """Return whether a run is one of a backfill with a run for each day, or executes one of these again."""
+    # Once the backfill has ended, only its own runs have Dagster's tag.
     first = context.run.root_run_id and context.instance.get_run_by_id(context.run.root_run_id)
     return any(BACKFILL in run.tags for run in (context.run, first) if run)
 
@@ -67,7 +62,7 @@ def window_of(instance: Instance, last: date, *, lookback_days: int | None = Non
 
 
 def scan_tags(instance: Instance, window: Window) -> dict[str, str]:
-    """Return the tags of a run over a window, by which an operator finds it."""
+    """Return the tags of a run over a window."""
     return {**run_tags(instance), WINDOW_TAG: f"{window.first}/{window.last}"}
 
 

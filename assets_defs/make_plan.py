@@ -20,29 +20,29 @@ def plan_of_run(run: ScanRun) -> Plan:
 
     A run that is started again under its own id has planned already.
     """
-    row = run.tables.appended("runs", run.run_id).row(0, named=True)
-    held = [table for table in SNAPSHOTS if run.tables.holds(table, run.run_id)]
-    checked = ["blocking_check"] if row["checked_at"] else []
-    missing = [step for step in (*SNAPSHOTS, "blocking_check") if step not in {*held, *checked}]
+    row, hosts = run.record.row(), run.read("inventory_hosts").collect()
+    missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
+    if not row["checked_at"]:
+        missing.append("blocking_check")
     strict = run.instance.scan.require_complete_window
     return Plan(
-        rows=_planned_rows(run, made_at=row["started_at"]),
+        rows=_planned_rows(run, hosts, made_at=row["started_at"]),
         command="run",
         of_run=run.run_id,
         settings=row["settings_fingerprint"],
         missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
         gaps=gaps(run.days(run.window), timezone=run.instance.scan.timezone) if strict else (),
-        hosts=run.read("inventory_hosts").collect(),
+        hosts=hosts,
     )
 
 
-def _planned_rows(run: ScanRun, *, made_at: datetime) -> pl.DataFrame:
+def _planned_rows(run: ScanRun, hosts: pl.DataFrame, *, made_at: datetime) -> pl.DataFrame:
     """Return the rows of owner_writes that a run plans."""
     if run.tables.holds("owner_writes", run.run_id):
         return run.tables.of_run("owner_writes", run.run_id)
     whole = plan_writes(
         run.read("owner_decisions").collect(),
-        run.read("inventory_hosts").collect(),
+        hosts,
         run.read("inventory_users").collect(),
         enrich=run.options.enrich,
         takes=run.inventory().takes,
@@ -84,10 +84,9 @@ def plan_to_apply(run: InstanceRun, plan_id: str, allow_writes: int | None) -> P
 
 
 def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, journal: Journal) -> Plan:
-    """Return the plan to undo what an earlier run wrote, also one that was cut off.
+    """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
 
-    What a run wrote is known once it has ended and its leftovers are settled; `undone_id` may be the first
-    characters of its id.
+    `undone_id` may be the first characters of its id.
     """
     undone_id = _followed_run(run, "undo", undone_id)
     short, name = short_run_id(undone_id), run.instance.name
@@ -107,9 +106,9 @@ def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, jou
     if planned.is_empty():
         _refuse_undo(run, undone_id, writes)
         said = f"Run {short} of {name} wrote nothing that could be undone"
-        if applied_by := run.tables.applied_by(undone_id):
-            undo = command_line(run.instance, "undo", short_run_id(applied_by))
-            said += f"; its plan was applied by run {short_run_id(applied_by)}. To undo that: {undo}"
+        if run_id := run.tables.applied_by(undone_id):
+            undo = command_line(run.instance, "undo", short_run_id(run_id))
+            said += f"; its plan was applied by run {short_run_id(run_id)}. To undo that: {undo}"
         raise ConfigurationError(said)
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     rows = planned.with_columns(target=written_to)
@@ -119,7 +118,7 @@ def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, jou
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:
     """Return the whole id of the run that another one follows, and record it.
 
-    A person's explicit word goes beyond what runs do (rules 7.7), which is said first.
+    A person's explicit word overrides writes.dry_run (rules 7.7), which is logged.
     """
     run_id = run.tables.run_id(given)
     run.record.add(of_run=run_id)

@@ -23,7 +23,7 @@ MAX_ROWS = 200
 
 
 def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
-    """Return the first rows as a table under a name; nothing where there are none."""
+    """Return the first rows as a table under a name; nothing if there are none."""
     return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts())}
 
 
@@ -77,7 +77,7 @@ def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: st
 
 
 def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
-    """The first hosts as a table, and where all of them are; nothing where there are none."""
+    """Return the first hosts as a table, and how to list all; nothing if there are none."""
     later = (pl.col("action") != action for action in _SHOWN_FIRST)
     first = hosts.sort(*later, "hostname", "host_id", nulls_last=True).head(MAX_ROWS)
     rows = shown_owners(first, users)
@@ -94,8 +94,7 @@ def outcomes_metadata(
 ) -> dict[str, Any]:
     """Return the outcome of a plan, rows of owner_writes: hosts by outcome, and the first ones.
 
-    `decisions` are those that it rests on, where they are known; `users` are inventory_users. `see_all` is
-    the command that lists all hosts.
+    `decisions` are those that it rests on, if known; `users` are inventory_users; `see_all` lists all hosts.
     """
     counts = rows["outcome"].value_counts().sort("count", "outcome", descending=[True, False]).iter_rows()
     outcome = pl.when(pl.n_unique("outcome") > 1).then("outcome")  # one that all share stands above
@@ -116,12 +115,11 @@ def writes_metadata(
     counts = dict(rows["outcome"].value_counts().iter_rows())
     done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
-    failures = unsent.select("host_id", "outcome", "message")
     return {
         "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
         **outcomes_metadata(rows, decisions, users, see_all=see_all),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),
-        **examples("first_failures", failures),
+        **examples("first_failures", unsent.select("host_id", "outcome", "message")),
     }

@@ -20,8 +20,8 @@ class Mode:
     """What a scan is, and what follows for it.
 
     `why_no_writes` says why it sends nothing to the inventory and publishes no table; None: it may do both.
-    `missing_steps` are those that it does not execute although its plan rests on them. `plans` is false where
-    the sink was not chosen: such a run only fills tables.
+    `missing_steps` are those that its plan rests on and it does not execute. Without the sink it only fills
+    tables (`plans`).
     """
 
     kind: Kind
@@ -31,7 +31,7 @@ class Mode:
 
     @property
     def decides_nothing(self) -> bool:
-        """Whether the run only fetches days, or looks at tables: it lacks no step then."""
+        """Whether the run only fetches days, or checks tables: it lacks no step then."""
         return not self.plans and not self.missing_steps
 
 
@@ -47,21 +47,13 @@ def mode_of(
     late_days: int,
     whole_run: str,
 ) -> Mode:
-    """Return what a run of these steps may do (rules 4.2, 4.3, 7.6, 7.11).
+    """Return what a run may do that executes these steps itself (rules 4.2, 4.3, 7.6, 7.11).
 
-    Args:
-        steps: The steps that this run executes itself.
-        dry_run: Whether an operator, or the instance file, asks for a plan only.
-        is_always_dry: Whether the instance file does (`writes.dry_run`).
-        force: Whether an operator wants writes although the run names several days, or old ones.
-        days_named: How many days the run names.
-        is_of_backfill: Whether it is one of the runs of a backfill with a run for each day.
-        ended: The last day of the window, where that is more than `late_days` ago.
-        late_days: The setting `scan.late_days`.
-        whole_run: The command that starts a run of all steps.
+    `dry_run` is an operator's option, or `writes.dry_run` of the instance file (`is_always_dry`). `force`
+    allows to write for several days (`days_named`, `is_of_backfill`: one run for each), or for a window that
+    `ended` more than `late_days` ago. `whole_run` is the command that executes all steps.
     """
     plans = SINK in steps
-    # A run that only fetches days, or looks at tables, lacks nothing.
     decides = not {*SNAPSHOTS, SINK}.isdisjoint(steps)
     missing = tuple(step for step in (*INPUTS, SINK) if decides and step not in steps)
     kind: Kind = "dry_run"
@@ -72,7 +64,7 @@ def mode_of(
     elif missing:
         why = (
             "Nothing is sent to the inventory, and no table is published: this run does not execute "
-            f"{', '.join(missing)}, and what other runs made may be out of date. A run that may write "
+            f"{', '.join(missing)}, and tables of other runs may be out of date. A run that may write "
             f"executes all steps: {whole_run}"
         )
     elif not force and (days_named > 1 or is_of_backfill):

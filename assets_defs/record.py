@@ -1,7 +1,7 @@
 """The row of a run in the table `runs`, and the tags by which an operator finds the run.
 
-The row is stored when the first step begins, and again whenever a step knows more: a run that was killed
-stays `started`, until a later one has settled the writes that it left open.
+The row is stored when the first step begins, and again when a step knows more; steps may work in several
+processes. A run that was killed stays `started` until a later one has settled its pending writes.
 """
 
 import json
@@ -43,7 +43,7 @@ ENDING = {
 KIND_TAG = "asset_owners/kind"
 BY_TAG = "asset_owners/by"
 NAMED_TAG = ".asset_owners/named"
-"""The run for which a proxy named the user in `BY_TAG`: whoever executes it again inherits both tags."""
+"""The run for which a proxy named the user in `BY_TAG`: a run that executes it again inherits both tags."""
 
 RESULT_TAG = "asset_owners/result"
 
@@ -60,9 +60,9 @@ class RunRecord:
         self._log = log
         self._answered_at = -math.inf
 
-    def get(self, column: str) -> Any:
-        """What the row holds in a column; None before the run has begun."""
-        return next(iter(self._row()[column]), None)
+    def row(self) -> dict[str, Any]:
+        """Return the row by column, as it is stored now; empty before the run has begun."""
+        return _row(self._tables, self._run_id)
 
     def require_running(self) -> None:
         """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12).
@@ -73,7 +73,7 @@ class RunRecord:
             return
         try:
             run = self.recorded.get_run_by_id(self._run_id)
-        except Exception:  # of whichever database; a restart of it ends no run
+        except Exception:  # of any database; its restart does not end a run
             if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
                 raise
             return
@@ -99,11 +99,11 @@ class RunRecord:
     ) -> bool:
         """Store that the run has begun, and what is known of it, by column; return whether it is new."""
         with self._tables.changing():
-            if not self._row().is_empty():
+            if self.row():
                 return False
             run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
             by = _started_by(run)
-            row = {
+            row = dict.fromkeys(polars_schema(Runs)) | {
                 "run_id": self._run_id,
                 "kind": kind,
                 "status": "started",
@@ -114,27 +114,25 @@ class RunRecord:
                 "options": json.dumps(options or {}),
                 "by": by,
             }
-            schema = polars_schema(Runs)
-            frame = pl.DataFrame([dict.fromkeys(schema.names()) | row | known], schema=schema)
-            self._tables.append("runs", frame, run_id=self._run_id)
+            _store(self._tables, row | known)
         inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
         self._tag({KIND_TAG: kind, **NO_RETRIES, **inherited})
         return True
 
     def add(self, **found: Any) -> None:
-        """Store what is known of the run by now, by column of `runs`."""
+        """Store more of the row, by column of `runs`."""
         with self._tables.changing():
-            row = self._row()
-            if not row.is_empty():
-                _store(self._tables, row, found)
+            if row := self.row():
+                _store(self._tables, row | found)
 
     def require_none_failed(self) -> None:
-        """End a step that needs no other one with the message of one that failed: all would be in vain."""
+        """Fail a step that needs no other one with the message of one that failed: all would be in vain."""
         if "FAILURE" in _states(self._steps()):
-            raise AssetOwnersError(self.get("message") or "Not begun: another step of the run has failed")
+            message = self.row().get("message")
+            raise AssetOwnersError(message or "Not begun: another step of the run has failed")
 
     def succeed(self) -> None:
-        """Store that the run has done what it was for; if another step has failed, only what came of it."""
+        """Store that the run succeeded; if another step has failed, only what came of it."""
         self._end("succeeded", None)
 
     def fail(self, message: str, *, transient: bool = False) -> None:
@@ -153,32 +151,32 @@ class RunRecord:
     def _end(self, status: str, message: str | None) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
         steps = self._steps()
-        with self._tables.changing():  # steps may work in several processes
-            row = self._row()
-            if row.is_empty():
+        with self._tables.changing():
+            row = self.row()
+            if not row:
                 return
-            before = json.loads(row["seconds_by_step"].item() or "{}")
-            found = {
+            before = json.loads(row["seconds_by_step"] or "{}")
+            if row["status"] != "failed":
+                row |= {"status": status, "message": message or row["message"]}
+            elif status == "succeeded" and _all_done_again(steps):
+                row |= {"status": status, "message": None}
+            row |= {
                 "ended_at": datetime.now(UTC),
                 "seconds_by_step": json.dumps(before | self._seconds_of(steps)),
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
-            if row["status"].item() != "failed":
-                found |= {"status": status, "message": message or row["message"].item()}
-            elif status == "succeeded" and _all_done_again(steps):
-                found |= {"status": status, "message": None}
-            ended = _store(self._tables, row, found).row(0, named=True)
+            _store(self._tables, row)
         # Short: the list of runs cuts long tags off.
-        self._tag({RESULT_TAG: ", ".join(counts_in_words(ended))})
-        if self.recorded and ended["kind"] == "undo" and ended["written"]:
-            _tag_undone(self._tables, ended["of_run"], self.recorded)
+        self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
+        if self.recorded and row["kind"] == "undo" and row["written"]:
+            _tag_undone(self._tables, row["of_run"], self.recorded)
 
     def _steps(self) -> Sequence[Any]:
-        """What Dagster has recorded of the steps of the run."""
+        """Return what Dagster has recorded of the steps of the run."""
         return self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
 
     def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
-        """How long each step has taken, by its name without the instance's."""
+        """Return how long each step has taken, by its name without the instance's."""
         now = datetime.now(UTC).timestamp()
         prefix = f"{self._tables.slug}__"
         return {
@@ -191,24 +189,21 @@ class RunRecord:
         if self.recorded:
             self.recorded.add_run_tags(self._run_id, tags)
 
-    def _row(self) -> pl.DataFrame:
-        return self._tables.appended("runs", self._run_id)
-
 
 def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> None:
-    """Add to the result of a run how much of it was put back, where Dagster still has the run."""
+    """Add to the result of a run how much of it was undone, where Dagster still has the run."""
     undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
-    back, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
-    for row in tables.appended("runs", run_id).filter(pl.col("written") > 0).iter_rows(named=True):
-        undone = undone_in_words(row["written"], undone=back, in_part=in_part)
-        if recorded.has_run(run_id):
-            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), undone])})
+    undone, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
+    row = _row(tables, run_id)
+    if row.get("written") and recorded.has_run(run_id):
+        said = undone_in_words(row["written"], undone=undone, in_part=in_part)
+        recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
 
 
 def _started_by(run: dg.DagsterRun | None) -> str:
-    """Who started a run: whom a proxy names, the schedule, or the user whose process this is."""
+    """Return who started a run: whom a proxy names, the schedule, or the user whose process this is."""
     tags = run.tags if run else {}
-    # Who executes a run again inherits its tags; only what Dagster does so by itself bears a number.
+    # A run executed again inherits tags; where Dagster did that by itself, it has a number.
     by_hand = run and run.parent_run_id and "dagster/retry_number" not in tags
     if by_hand and tags.get(NAMED_TAG) != run.run_id:
         tags = {}
@@ -217,10 +212,7 @@ def _started_by(run: dg.DagsterRun | None) -> str:
 
 
 def _all_done_again(steps: Sequence[Any]) -> bool:
-    """Whether whatever step had failed a run was started again under the run's id, and went well.
-
-    The step that asks is at work; another one that is may have failed the run, too.
-    """
+    """Whether every step that had failed was started again and went well; only the caller's is at work."""
     states = _states(steps)
     return states.count("IN_PROGRESS") == 1 and "FAILURE" not in states
 
@@ -232,53 +224,44 @@ def _states(steps: Sequence[Any]) -> list[str]:
 def recount(tables: Tables, run_id: str) -> None:
     """Count again what came of a run that was cut off, when a later one has settled its writes."""
     with tables.changing():
-        row = tables.appended("runs", run_id)
-        if row.is_empty():
+        row = _row(tables, run_id)
+        if not row:
             return
-        found = _counts(row, tables.run_writes(run_id))
-        if row["status"].item() == "started":
-            found |= {
-                "status": "failed",
-                "ended_at": datetime.now(UTC),
-                "message": "cut off while writing; a later run has settled its writes",
-            }
-        _store(tables, row, found)
+        if row["status"] == "started":
+            message = "cut off while writing; a later run has settled its writes"
+            row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
+        _store(tables, row | _counts(row, tables.run_writes(run_id)))
 
 
-def _store(tables: Tables, row: pl.DataFrame, found: Mapping[str, Any]) -> pl.DataFrame:
-    """Store the row of a run with what was found, by column, and return it."""
-    schema = polars_schema(Runs)
-    row = row.with_columns(pl.lit(value, schema[name]).alias(name) for name, value in found.items())
-    tables.append("runs", row, run_id=row["run_id"].item())
-    return row
+def _row(tables: Tables, run_id: str) -> dict[str, Any]:
+    return next(iter(tables.appended("runs", run_id).to_dicts()), {})
 
 
-def _counts(row: pl.DataFrame, writes: pl.DataFrame) -> dict[str, Any]:
-    """What became of the writes of a run, as columns of `runs`."""
-    if row["kind"].item() == "backfill" and row["hosts"].item() is None:
+def _store(tables: Tables, row: Mapping[str, Any]) -> None:
+    tables.append("runs", pl.DataFrame([row], schema=polars_schema(Runs)), run_id=row["run_id"])
+
+
+def _counts(row: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
+    """Return what became of the writes of a run, as columns of `runs`."""
+    if row["kind"] == "backfill" and row["hosts"] is None:
         return {}
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
     done = sum(by_outcome.get(outcome, 0) for outcome in SUCCESSES)
     failed = by_outcome.get("failed", 0)
-    before, planned, of_run = row.select("owned_before", "to_write", "of_run").row(0)
+    before = row["owned_before"]
     return {
-        # What follows a run plans fewer than it has rows: hosts that changed are left alone.
-        "to_write": writes.height if planned is None or of_run is None else planned,
+        # A run that follows another one plans fewer than it has rows: hosts that changed are skipped.
+        "to_write": writes.height if None in (row["to_write"], row["of_run"]) else row["to_write"],
         "written": done,
-        "in_part": put_back_in_part(writes),
+        "in_part": writes.filter(pl.col("kept").list.len() > 0, outcome="undone").height,
         "failed": failed,
         "left_alone": writes.height - done - failed - by_outcome.get("planned", 0),
         "owned_after": None if before is None else before + _owners_gained(writes),
     }
 
 
-def put_back_in_part(writes: pl.DataFrame) -> int:
-    """How many hosts keep something that somebody has changed since the write."""
-    return writes.filter(pl.col("kept").list.len() > 0, outcome="undone").height
-
-
 def _owners_gained(writes: pl.DataFrame) -> int:
-    """How many more hosts have an owner after these writes than before."""
+    """Return how many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
     before, after = (
         (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))

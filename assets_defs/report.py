@@ -1,7 +1,4 @@
-"""The report on a run, from its stored tables: gathers what `reports` puts into words.
-
-Runs that may write leave it in the home.
-"""
+"""The report on a run, from its stored tables; runs that may write leave it in the home."""
 
 import hashlib
 from collections.abc import Generator
@@ -29,14 +26,25 @@ from resources.store.files import replacing
 from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
+_SNAPSHOTS = {
+    "shares": "host_user_shares",
+    "matches": "username_matches",
+    "users": "inventory_users",
+    "acknowledged": "acknowledged_conflicts",
+    "unmatched": "unmatched_users",
+    "closest": "closest_users",
+    "drift": "ownership_drift",
+}
+"""The tables that the page shows, by its arguments."""
+
 
 def report_file(instance: Instance, home: Path) -> Path:
-    """The report of the instance that a home keeps: the last one that was made."""
+    """Return the file of the last report of the instance in a home."""
     return home / "reports" / f"{instance.slug}.html"
 
 
 def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
-    """The file of the report on a run; for one that leaves none, the command that makes it."""
+    """Return the file of the report on a run; for a run that leaves none, the command that makes it."""
     if run.may_write:
         return dg.MetadataValue.path(report_file(run.instance, run.tables.home))
     return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
@@ -44,10 +52,7 @@ def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
 
 @contextmanager
 def reporting(run: InstanceRun) -> Generator[None]:
-    """Write the report when a run that may write has done its work or has failed at it.
-
-    A run that is interrupted ends at once, without.
-    """
+    """Write the report when a run that may write has succeeded or failed, but not if it is interrupted."""
     try:
         yield
     except Exception:
@@ -57,10 +62,7 @@ def reporting(run: InstanceRun) -> Generator[None]:
 
 
 def _write_report(run: InstanceRun) -> None:
-    """Write the report on what is published, unless the file shows all of it already.
-
-    That the report fails is no reason for the run to fail.
-    """
+    """Write the report on what is published, unless the file shows it already; never fails the run."""
     if not run.may_write:
         return
     file = report_file(run.instance, run.tables.home)
@@ -72,7 +74,7 @@ def _write_report(run: InstanceRun) -> None:
         if page_fingerprint(file) != report.fingerprint:
             with replacing(file) as temporary:
                 temporary.write_text(report.html(), encoding="utf-8", newline="")
-    except Exception as error:  # noqa: BLE001  (the run has done its work, whatever is wrong with the page)
+    except Exception as error:  # noqa: BLE001  (the run has done its work)
         again = command_line(run.instance, "report")
         run.log.warning(
             f"The report could not be written: {printable(str(error))}. To write it later: {again}"
@@ -81,36 +83,27 @@ def _write_report(run: InstanceRun) -> None:
         run.log.info(f"Report: {file}")
 
 
-def report_html(instance: Instance, tables: Tables) -> str:
-    """Return the page on the run that made the decisions among the tables."""
-    return Report(instance, tables).html()
-
-
 class Report:
     """The report on the run that made the decisions among the tables."""
 
     def __init__(self, instance: Instance, tables: Tables) -> None:
         self._instance = instance
         self._tables = tables
-        decisions = tables.read("owner_decisions").collect()
+        decisions, writes, hosts_now = _hosts_now(tables)
         run_id = decisions["run_id"].item(0) if decisions.height else "none"
         rules = instance.rules.as_rules()
         window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
         days = days_of(window) if window else []
-        fetched, writes = tables.logon_days(days, run_id=run_id), _writes(tables, run_id)
-        all_writes = pl.concat([tables.writes(), writes.lazy()])
+        fetched = tables.logon_days(days, run_id=run_id)
         self._shown: dict[str, Any] = {
             "instance": instance.name,
             "decisions": decisions,
-            "hosts_now": hosts_by_now(decisions, tables.read("current_owners").collect(), all_writes),
+            "hosts_now": hosts_now,
             "window": window,
             "rules": decided_by,
             "days": events_by_day(days, fetched, timezone=instance.scan.timezone),
             "writes": writes,
-            **_snapshots(tables, shares="host_user_shares", matches="username_matches"),
-            **_snapshots(tables, users="inventory_users", acknowledged="acknowledged_conflicts"),
-            **_snapshots(tables, unmatched="unmatched_users"),
-            **_snapshots(tables, closest="closest_users", drift="ownership_drift"),
+            **{argument: tables.read(table).collect() for argument, table in _SNAPSHOTS.items()},
         }
 
     def html(self) -> str:
@@ -127,9 +120,9 @@ class Report:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of all that the page rests on, but for what each run has anew: its id, and its times."""
+        """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
-        # Claims on owners to write rest on more than can be hashed in no time: such a page is always made.
+        # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
         claims_of = self._shown["decisions"].filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
         for rows_or_value in self._shown.values():
@@ -137,23 +130,20 @@ class Report:
         return digest.hexdigest()
 
 
-def _content(rows_or_value: Any) -> bytes:
-    if not isinstance(rows_or_value, pl.DataFrame):
-        return repr(rows_or_value).encode()
-    rows = rows_or_value
-    if "source" in rows.columns:  # of an owner that is not ours it is when this run listed the host
+def _content(rows: Any) -> bytes:
+    if not isinstance(rows, pl.DataFrame):
+        return repr(rows).encode()
+    if "source" in rows.columns:  # otherwise `since` is when this run listed the host
         rows = rows.with_columns(since=pl.when(source="asset-owners").then("since"))
     stable = rows.drop("decided_at", "listed_at", "run_id", strict=False)
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
 def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
-    """The hosts of that run as a table for people; what would change each, by the rules of now."""
-    decisions = tables.read("owner_decisions").collect()
-    run_id = decisions["run_id"].item(0) if decisions.height else "none"
-    writes = pl.concat([tables.writes(), _writes(tables, run_id).lazy()])
+    """Return the hosts of that run as a table for people; what would change each, by the rules of now."""
+    _, _, hosts_now = _hosts_now(tables)
     return hosts_sheet(
-        hosts_by_now(decisions, tables.read("current_owners").collect(), writes),
+        hosts_now,
         tables.read("inventory_users").collect(),
         rules=instance.rules.as_rules(),
         fields=instance.field_names,
@@ -161,9 +151,9 @@ def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided to write would be wrong; nothing where there are none.
+    """Say how many of the owners that a run decided to write are likely wrong; `done`: it may write.
 
-    `done` says whether the run was allowed to write.
+    Nothing where there are none to write.
     """
     if tables.read("owner_decisions").filter(action="write").collect().is_empty():
         return []
@@ -177,9 +167,10 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
 
 
-def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    return tables.run_writes(tables.applied_by(run_id) or run_id)
-
-
-def _snapshots(tables: Tables, **names: str) -> dict[str, Any]:
-    return {argument: tables.read(name).collect() for argument, name in names.items()}
+def _hosts_now(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return decisions, the writes that followed, and each host's decision with its owner now."""
+    decisions = tables.read("owner_decisions").collect()
+    run_id = decisions["run_id"].item(0) if decisions.height else "none"
+    writes = tables.run_writes(tables.applied_by(run_id) or run_id)
+    all_writes = pl.concat([tables.writes(), writes.lazy()])
+    return decisions, writes, hosts_by_now(decisions, tables.read("current_owners").collect(), all_writes)

@@ -1,13 +1,14 @@
 """A run of one instance, as its steps see it.
 
-How a run goes: the step that comes first reads the run off Dagster's context (`scan_run`), finds out whether
-it may write (`mode`), and begins its row in `runs` (`record`). Then each step makes its table: `evidence`
-fetches days and adds up shares, `inventory` lists hosts and users, `owners` matches names and decides,
-`checks` looks for faults, `sink` plans and writes through the one gate in `writing`, and `report` leaves the
-page. Every step works within `step_failures.as_dagster_failure`, which turns an error into its message and
-ends the row.
+The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write (`mode`), and
+begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches days and shares,
+`inventory` lists hosts and users, `owners` decides, `checks` finds faults, `sink` writes through the one gate
+in `writing`, and `report` leaves the page. All work within `step_failures.as_dagster_failure`, which turns an
+error into its message and ends the row.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,23 +18,15 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.launch import (
-    days_named,
-    executed_steps,
-    is_of_backfill,
-    scan_tags,
-    today_of,
-    window_of,
-)
+from assets_defs.launch import days_named, executed_steps, is_of_backfill, scan_tags, today_of, window_of
 from assets_defs.mode import SINK, Mode, mode_of
 from assets_defs.record import RunRecord
 from assets_defs.scan_resources import ScanOptions, default_options, resource_keys
-from assets_defs.settings_now import began_with, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
-from resources.search.source import EvidenceSource
+from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import Instance, command_line, journal_url
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
@@ -46,7 +39,7 @@ MISSING_STEPS = "missing_steps"
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
-    """A run of one instance, whatever it does; `writer` makes what writes its plan.
+    """A run of one instance; `writer` makes what writes its plan.
 
     `why_no_writes` says why the run sends nothing to the inventory and publishes no table (None: it may).
     """
@@ -78,11 +71,7 @@ class ScanRun(InstanceRun):
 
     @property
     def private_days_of(self) -> str | None:
-        """The id under which a dry run keeps the days that it fetches; None: analysts see them.
-
-        They are what the index holds, whatever the run may write, but a dry run changes no table that
-        analysts look at (rules 4.2, 7.6).
-        """
+        """The id under which a dry run keeps the days it fetches; None: analysts see them (rules 4.2)."""
         return self.run_id if self.options.dry_run else None
 
     def read(self, table: str) -> pl.LazyFrame:
@@ -122,8 +111,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         journal_url()  # a wrong one would end the run when all but the writing is done
         tables.require_own()
         # All steps agree on the running day: midnight may pass while the run works.
-        started_at = record.get("started_at")
-        today = today_of(instance, started_at)
+        begun = record.row()
+        today = today_of(instance, begun.get("started_at"))
         days = days_named(context.run.tags, today)
         window = window_of(instance, days[-1], lookback_days=options.lookback_days)
     late_days, steps = instance.scan.late_days, executed_steps(context, instance)
@@ -153,11 +142,13 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         search=search,
     )
     with as_dagster_failure(record):
-        if started_at is None:
+        if not begun:
             _begin(context, run, steps)
         else:
             record.require_running()
-            if not began_with(record, instance, mode.kind, window):
+            now = [mode.kind, window.first, window.last, settings_fingerprint(instance)]
+            before = [begun[name] for name in ("kind", "window_from", "window_to", "settings_fingerprint")]
+            if before[-1] is not None and before != now:
                 raise AssetOwnersError(
                     f"The instance file of {instance.name} was changed while this run worked; nothing more "
                     f"is done. Run again: {command_line(instance, 'run')}"
@@ -165,11 +156,16 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     return run
 
 
-def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
-    """Begin the record of a run, say in its first line whether it writes, and try what it needs.
+def settings_fingerprint(instance: Instance) -> str:
+    """Return a hash of the settings that decide what a run concludes about the same inventory."""
+    fields = instance.platform_user_value_field, instance.platform_hostname_field
+    rules = instance.rules.model_dump_json()
+    parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
-    Before the first step has begun, so that none works in vain for minutes.
-    """
+
+def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
+    """Begin the record of a run, log whether it writes, and try what it needs before the first step works."""
     mode = run.mode
     context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
     if mode.decides_nothing:

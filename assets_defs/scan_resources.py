@@ -1,4 +1,4 @@
-"""The Dagster resources of an instance: what an operator chooses for a run, its tables, and both services."""
+"""The Dagster resources of an instance: the options of a run, its tables, and both services."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
@@ -32,7 +32,7 @@ class ScanOptions:
     limit: int | None = None
 
     def require_within_bounds(self) -> None:
-        """Refuse numbers of days or hosts that the command line refuses, and that the launchpad accepts."""
+        """Fail for numbers that the launchpad accepts and the command line does not."""
         if not 1 <= self.lookback_days <= MAX_LOOKBACK_DAYS:
             raise ConfigurationError(
                 f"lookback_days: {self.lookback_days} is not valid; give 1 to {MAX_LOOKBACK_DAYS:,} days"
@@ -94,10 +94,7 @@ def default_options(instance: Instance) -> ScanOptions:
 
 
 def _options_resource(instance: Instance) -> dg.ResourceDefinition:
-    """Return the options of a run as a resource; what is not chosen is as the instance file has it.
-
-    A `ConfigurableResource` has no defaults of an instance field by field, only of its class.
-    """
+    """Return the options of a run as a resource, whose defaults are the instance's (not of a class)."""
     defaults = asdict(default_options(instance))
     fields = {
         name: dg.Field(
@@ -113,11 +110,10 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 def opened_once(
     instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
-    """Return a function that opens a client at its first call and gives the same one afterwards.
+    """Return a function that opens a client at its first call, probes the service, and returns the client.
 
-    The assets of a run share the client, and with it one log-in. It is opened by the asset that needs it
-    first, so that a secret that is not set fails a step with a message, which names all that are missing. A
-    service that hangs is noticed then, before anything long is asked of it.
+    The assets of a run share it, and with it one log-in. A secret that is not set fails the first step that
+    needs it with a message.
     """
 
     @dg.resource

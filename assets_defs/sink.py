@@ -127,7 +127,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
-    tables, row = run.tables, run.tables.appended("runs", run.run_id).row(0, named=True)
+    tables, row = run.tables, run.record.row()
     decided_by = tables.decided_by(run.run_id)
     decisions = tables.of_run("owner_decisions", decided_by)
     users = tables.read("inventory_users", run_id=decided_by).collect()

@@ -1,7 +1,7 @@
 """The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -22,7 +22,7 @@ OWNERS = ["team:asset-management"]
 
 
 def asset_key(instance: Instance, table: str) -> dg.AssetKey:
-    """Key of a table's asset: the instance's slug and the table's name, as in the catalogue."""
+    """Return the key of a table's asset: the instance's slug and the table's name."""
     return dg.AssetKey([instance.slug, table])
 
 
@@ -34,10 +34,7 @@ def table_asset(
     kind: str = "polars",
     further: tuple[str, ...] = (),
 ) -> dg.AssetsDefinition:
-    """Define the asset of a table: `make` stores what a run makes of it, and gives what the UI shows.
-
-    It depends on the tables that its declaration names, and on `further` ones.
-    """
+    """Define the asset of a table: `make` stores it and returns what the UI shows; `further` are read."""
 
     @dg.asset(
         **asset_arguments(instance, table, kind=kind),
@@ -53,7 +50,7 @@ def table_asset(
 
 
 def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
-    """Key, group, owners, description, kinds and metadata of a table's asset, for Dagster's decorators."""
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
     return {
         "key": asset_key(instance, table),
         "group_name": group or instance.slug,
@@ -69,18 +66,12 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
 
 @cache
 def _column_schema(table: str) -> dg.TableSchema:
-    """The columns, made once for all instances."""
-    return dg.TableSchema(columns=list(_columns(table)))
-
-
-def _columns(table: str) -> Iterator[dg.TableColumn]:
+    """Return the columns, made once for all instances."""
     columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
+    shown = []
     for name, kind in polars_schema(TABLES[table]).items():
-        yield dg.TableColumn(
-            name,
-            duckdb_type(kind).split("(")[0],  # the UI cuts what follows off for the fields of a struct
-            description=descriptions[name],
-            constraints=dg.TableColumnConstraints(
-                nullable=columns[name].nullable, unique=columns[name].checks.get("unique", False)
-            ),
-        )
+        unique = columns[name].checks.get("unique", False)
+        constraints = dg.TableColumnConstraints(nullable=columns[name].nullable, unique=unique)
+        type_name = duckdb_type(kind).split("(")[0]  # the UI cuts off a struct's fields
+        shown.append(dg.TableColumn(name, type_name, description=descriptions[name], constraints=constraints))
+    return dg.TableSchema(columns=shown)

@@ -17,9 +17,8 @@ from resources.failures import operator_message
 def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -> Generator[None]:
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
-    Names in it come from outside: none acts on a terminal, or makes a line of its own in a log.
-
-    `record` gets the reason; where the step is the `last` of its run, also that all went well.
+    Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
+    also that it succeeded.
 
     Raises:
         dagster.DagsterUserCodeExecutionError: with the message.
@@ -51,10 +50,9 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
 
 
 def failure(message: str) -> dg.DagsterUserCodeExecutionError:
-    """Make what fails a step with a message; raise it from an error that was not raised itself.
+    """Return what fails a step with a message; raise it from an error that was not raised itself.
 
-    Of such an error Dagster's UI shows the cause's stack trace alone, and that one has none. With a
-    `dagster.Failure` it shows the framework's stack.
+    Dagster's UI then shows the cause's stack trace, which is empty; of a `dagster.Failure` it shows its own.
     """
     cause = AssetOwnersError(message)
     return dg.DagsterUserCodeExecutionError(

@@ -1,6 +1,6 @@
-"""How often the rules are wrong, and what other settings would have led to: from stored tables alone.
+"""How often the rules are wrong, and what other settings would have led to, from stored tables.
 
-Nothing of it decides or writes; it is a job of its own, so that the daily run is no slower for it.
+It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
 from collections.abc import Iterator
@@ -33,11 +33,7 @@ TABLES_OF_TUNING = (
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Declare the tables of tuning, which `tuning_op` stores.
-
-    What they rest on stands in their descriptions: with seven more arrows from each table, nobody could read
-    the lineage of the daily run.
-    """
+    """Declare the tables of tuning, which `tuning_op` stores; their lineage would hide the daily run's."""
     group = named(instance, "tuning")
     return [
         dg.AssetSpec(**asset_arguments(instance, table, kind="polars", group=group))
@@ -46,7 +42,7 @@ def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
 
 
 def tuning_op(instance: Instance) -> dg.OpDefinition:
-    """Define the op that makes the tables of tuning: all of them rest on one reading of the evidence."""
+    """Define the op that makes the tables of tuning, all from one reading of the evidence."""
     resource = resource_keys(instance).tables
 
     @dg.op(name=named(instance, "try_settings"), required_resource_keys={resource})
@@ -68,7 +64,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 
 
 def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
-    """Make the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
+    """Return the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
     tables = tables.visible()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
@@ -76,7 +72,7 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
 
 
 def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
-    """Gather what tuning rests on, from the tables as they are published, or as a run saw them."""
+    """Return what tuning rests on, from the tables as they are published, or as a run saw them."""
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
@@ -91,7 +87,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         counts=tables.logon_counts(window, run_id=tables.viewed),
         read_inventory=tables.read,
         more_counts=tables.logon_counts(looked_at, run_id=tables.viewed),
-        # What other instances of this home write to the same inventory is not set by hand, either.
+        # Owners that other instances of this home wrote were not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
         rules=instance.rules.as_rules(),
@@ -104,7 +100,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
 
 
 def _audit(tables: Tables) -> pl.DataFrame:
-    """The plan that the last audit was drawn from with the answers; empty where it is no longer kept."""
+    """Return the plan that the last audit was drawn from, with the answers; empty if it is not kept."""
     sample = tables.read("audit_sample").collect()
     drawn_from = sample["run_id"].unique().to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
@@ -112,7 +108,7 @@ def _audit(tables: Tables) -> pl.DataFrame:
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:
-    """The last day that was settled when it was fetched; where none was, the last one at all."""
+    """Return the last day that was settled when it was fetched; if none was, the last one."""
     timezone, late_days = instance.scan.timezone, instance.scan.late_days
     days, now = stored.select("day", "fetched_at").rows(), datetime.now(UTC)
     settled = [day for day, at in days if is_settled(day, at, now, timezone=timezone, late_days=late_days)]
@@ -120,7 +116,7 @@ def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:
 
 
 def _days_to(last: date, stored: pl.DataFrame) -> int:
-    """How many days are stored without a gap, up to the last one."""
+    """Return how many days are stored without a gap, up to the last one."""
     days, number = set(stored["day"]), 0
     while last - timedelta(days=number) in days:
         number += 1

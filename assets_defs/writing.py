@@ -1,11 +1,10 @@
 """What the ops of `sink` do, without Dagster: write what a run planned, apply a stored plan, undo a run.
 
-Each makes a plan (`make_plan`) and gives it to the one executor, `execute_plan`. Exactly one process writes
-for a target and an instance at a time, and first settles what a run that was cut off left pending.
+Each makes a plan (`make_plan`) for the one executor, `execute_plan`. One process at a time writes for a
+target and an instance, and first settles what a run that was cut off left pending.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,17 +13,14 @@ import polars as pl
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo
 from assets_defs.progress import Progress
 from assets_defs.record import recount
-from assets_defs.run import InstanceRun, ScanRun
-from assets_defs.settings_now import has_unchanged_file, settings_fingerprint
+from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
-from resources.settings import command_line, journal_url
+from resources.settings import command_line, load_instance
 from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.leftovers import runs_on_target, settle_leftovers, without_changed_hosts
-from resources.writeback.open_journal import has_shared_journal, import_file_journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.leftovers import settled_journal, without_changed_hosts
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -42,7 +38,7 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
     plan = plan_of_run(run)
     if run.may_write:
         return execute_plan(run, lambda _: plan)
-    if not run.mode.missing_steps:  # a plan that nobody can apply is shown nevertheless
+    if not run.mode.missing_steps:  # otherwise nobody can apply the plan, and it is only shown
         _require_safe(run, replace(plan, gaps=(), hosts=None))
     return plan.rows
 
@@ -62,7 +58,10 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
 
     The only way to the writer: of a run, also one that is resumed, of apply and of undo.
     """
-    with _settled_journal(run) as journal:
+    inventory = run.inventory if run.may_write else None
+    with settled_journal(run.tables, run.instance, run.run_id, inventory, run.log) as (journal, cut_off):
+        for run_id in set(cut_off) - {run.run_id}:
+            recount(run.tables, run_id)
         if (written := _written_before(run)) is not None:
             return written
         plan = make_plan(journal)
@@ -80,56 +79,17 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.D
         return _write(run, journal, plan, writer)
 
 
-@contextmanager
-def _settled_journal(run: InstanceRun) -> Generator[Journal]:
-    """Open the journal while nobody else writes, with nothing pending of earlier runs on the target.
-
-    A dry run settles nothing: it changes no table that analysts look at.
-    """
-    with locked_journal(run.tables, run.instance.platform, run.run_id) as journal:
-        if not journal_url() and has_shared_journal(run.tables):
-            run.log.warning(
-                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
-                "database: writes that are pending there are not settled, and other machines are not kept "
-                "from writing at the same time"
-            )
-        if run.may_write:
-            import_file_journal(journal, run.tables)
-            _settle(run, journal)
-        yield journal
-
-
-def _settle(run: InstanceRun, journal: Journal) -> None:
-    """Find out what became of the writes of runs that were cut off on this target."""
-    cut_off = runs_on_target(journal, run.instance.target)
-    if elsewhere := journal.targets().keys() - cut_off:
-        run.log.warning(
-            f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
-            f"stay pending until {run.instance.name} points there again"
-        )
-    if not cut_off:
-        return
-    inventory = run.inventory()
-    settled = settle_leftovers(journal, run.tables, inventory.hosts(), run.instance.target, inventory)
-    for run_id in set(cut_off) - {run.run_id}:
-        recount(run.tables, run_id)
-    if settled:
-        run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
-
-
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:
     """Return what this very run wrote when it was started before; fail if it failed then.
 
-    A run may be resumed under its own id, and a queue may deliver a step twice; hosts with a row are not
-    planned again under it.
+    A run may be resumed under its own id, and a queue may deliver a step twice.
     """
     if not run.tables.has_written(run.run_id):
         return None
-    if run.record.get("status") == "failed":
-        raise AssetOwnersError(run.record.get("message"))
-    run.log.warning(
-        "This run was started before: its writes have their rows, and the next run writes the rest"
-    )
+    row = run.record.row()
+    if row["status"] == "failed":
+        raise AssetOwnersError(row["message"])
+    run.log.warning("This run was started before: its writes are stored, and the next run writes the rest")
     return run.tables.appended("owner_writes", run.run_id)
 
 
@@ -158,7 +118,7 @@ def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] =
         target=instance.target,
         settings=settings_fingerprint(instance),
         limits=instance.writes,
-        is_file_unchanged=has_unchanged_file(instance),
+        is_file_unchanged=instance.file is None or load_instance(instance.file) == instance,
         hidden_owners=hidden_owners,
     )
     if not (found := list(refusals(plan, circumstances))):
@@ -180,10 +140,7 @@ def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] =
 
 
 def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tuple[str, ...]:
-    """Return hosts with an owner in the list, where reading one by itself shows none; () if it shows one.
-
-    A list of some time ago may be out of date, so that one made now has the last word.
-    """
+    """Return listed hosts with an owner if reading them one by one shows none, also by a list made now."""
     inventory = run.inventory()
     if not inventory.reads_single_hosts:
         return ()  # the list is all that is read

@@ -1,4 +1,4 @@
-"""Locks between processes. The waiter is told who holds the lock and times out."""
+"""Locks between processes. A process that waits logs who holds the lock, and times out."""
 
 import fcntl
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
-    """Hold the lock of a file, which says who holds it; a process that dies lets go."""
+    """Hold the lock of a file, which says who holds it; a process that dies frees it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assets_defs.report import report_file, report_html, report_sheet
+from assets_defs.report import Report, report_file, report_sheet
 from ownership.names import printable
 from pipelines.cli.exit_status import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option, flag
@@ -45,7 +45,7 @@ def report(
     instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "html":
-        content = report_html(instance, tables)
+        content = Report(instance, tables).html()
     else:
         table = raw_decisions(decisions) if raw else report_sheet(instance, tables)
         # What is raw is for programs, of which few know the mark.

@@ -1,8 +1,7 @@
 """A backup of a home as one tar file, and a home made from it.
 
-What goes into it is chosen by name, so that a secret that lies in the home does not: everything below
-`tables` but locks and what is being written, instance files, and Dagster's records of runs and schedules.
-The catalogue is not among it: it names files by their whole path, and is made anew.
+Files go into it by name, so that no secret in the home does: everything below `tables` except locks and
+unfinished files, instance files, and Dagster's records of runs and schedules. The catalogue is made anew.
 """
 
 import hashlib
@@ -25,9 +24,9 @@ from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 
 _CONTENTS = "contents.json"
-"""The last file of a backup: what has it is whole."""
+"""The last file of a whole backup."""
 _HASH = "ASSET_OWNERS.sha256"
-"""Header of each other file, by which a damaged one is noticed."""
+"""Header of each other file, which shows damage."""
 
 _NAMES = re.compile(
     r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
@@ -42,9 +41,9 @@ _LOCKED_SECONDS = 60
 
 
 def back_up(home: Path, out: Path) -> int:
-    """Write what the home holds into a new file, for its owner alone; return how many files went in.
+    """Write a backup of the home into a new file that only its owner can read; return the number of files.
 
-    Waits for runs that are writing and keeps others from it meanwhile; runs may go on otherwise.
+    Waits for runs that are writing, and keeps others from writing meanwhile.
     """
     _refuse_existing(out)
     if not any(_chosen(home)):
@@ -80,16 +79,13 @@ def back_up(home: Path, out: Path) -> int:
 def restore(
     archive: Path, home: Path, location: UPath, *, analysts: int | None = None
 ) -> tuple[int, str | None]:
-    """Make a home, in an empty folder or a new one, from a backup.
-
-    Returns how many files it has, and the version of the program that made the backup.
-    """
+    """Make a home from a backup; return the number of files, and the version that made the backup."""
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise ConfigurationError(
             f"ASSET_OWNERS_HOME: {home} is not empty; a backup is restored into an empty folder or a new one"
         )
     if not archive.is_file():
-        raise ConfigurationError(f"{archive}: there is no such file")
+        raise ConfigurationError(f"{archive}: the file does not exist")
     try:
         with tarfile.open(archive, "r:") as stored:
             members, program = _expected(stored)
@@ -99,14 +95,14 @@ def restore(
                 for path in Path(folder).iterdir():
                     path.rename(home / path.name)
     except (tarfile.TarError, ValueError) as error:
-        raise ConfigurationError(f"{archive} is no whole backup of asset-owners: {error}") from error
+        raise ConfigurationError(f"{archive} is not a whole backup of asset-owners: {error}") from error
     for slug in _slugs(home):
         Tables(home, slug, location=location, analysts=analysts).prepare()
     return len(members), program
 
 
 def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | None]:
-    """The files of a backup, and which version made it; a ValueError says what should be otherwise."""
+    """Return the files of a backup, and the version that made it; a ValueError says what is wrong."""
     *members, last = stored.getmembers() or [tarfile.TarInfo()]
     content = stored.extractfile(last) if last.name == _CONTENTS and last.isreg() else None
     contents = json.load(content) if content else None
@@ -135,7 +131,7 @@ def _slugs(home: Path) -> list[str]:
 
 
 def _chosen(home: Path) -> Iterator[Path]:
-    """The files that go into a backup; those of `logon_counts` go with their days."""
+    """Yield the files that go into a backup, except those of `logon_counts`, which go with their days."""
     for pattern in ("tables/**/*", "instances/*.yaml", "instances/*.yml", "dagster/**/*.db"):
         for path in sorted(home.glob(pattern)):
             name = path.relative_to(home).as_posix()
@@ -145,7 +141,7 @@ def _chosen(home: Path) -> Iterator[Path]:
 
 
 def _add_database(archive: tarfile.TarFile, name: Path, path: Path, copy: Path) -> None:
-    """Add a copy that SQLite makes of a file of its own, with what lies beside it and is not in it yet."""
+    """Add a copy that SQLite makes of a database, with what its log holds."""
     try:
         with closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS, isolation_level=None)) as source:
             source.execute("VACUUM INTO ?", [str(copy)])

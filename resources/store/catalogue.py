@@ -36,10 +36,7 @@ def catalogue_path(home: Path) -> Path:
 
 
 def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | None = None) -> None:
-    """Bring the views of these instances up to date; those of others go where their tables are gone.
-
-    Open sessions keep their file.
-    """
+    """Update the views of these instances, and delete those whose tables are gone; open sessions go on."""
     catalogue = catalogue_path(home)
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         shown = _versions(catalogue)
@@ -49,11 +46,11 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
         if not gone and not outdated:
             return
         with replacing(catalogue, analysts) as path:
-            if shown:  # with many instances, to make it anew takes longer than a run
+            if shown:  # with many instances, making all views takes longer than a run
                 shutil.copyfile(catalogue, path)
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
                 register_file_system(connection, location)
-                connection.begin()  # one for all: each would be flushed to the disk by itself
+                connection.begin()  # otherwise each statement is flushed to the disk
                 for slug in shown.keys() & {*gone, *outdated}:
                     connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
                 for slug in outdated:
@@ -64,16 +61,15 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
 
 
 def _versions(catalogue: Path) -> Mapping[str, str]:
-    """The version of each instance's views; none where the catalogue is missing, damaged, in use or older."""
+    """Return the version of each instance's views; none if the file is missing, damaged, in use or older."""
     if not catalogue.exists():
         return {}
     file = catalogue.stat()
     return _versions_in(catalogue, file.st_ino, file.st_mtime_ns)
 
 
-@lru_cache(maxsize=1)  # each step of a run asks, and to open the catalogue takes longer than most of them
+@lru_cache(maxsize=1)  # each step of a run asks; opening the catalogue takes longer than most of them
 def _versions_in(catalogue: Path, *_: int) -> Mapping[str, str]:
-    """The same of a file, which is replaced and never changed."""
     try:
         with duckdb.connect(catalogue, read_only=True) as connection:
             query = "SELECT schema_name, macro_definition FROM duckdb_functions() WHERE function_name = ?"
@@ -84,38 +80,34 @@ def _versions_in(catalogue: Path, *_: int) -> Mapping[str, str]:
 
 
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
-    """Let a connection read tables that lie in an object store, without an extension of DuckDB's."""
+    """Let a connection read tables in an object store, without DuckDB's extension."""
     if not isinstance(location, Path):
         connection.register_filesystem(location.fs)
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:
-    """Yield what makes the schema of an instance."""
-    rows = {table: _rows(model, _pattern(folder, table)) for table, model in TABLES.items()}
+    """Yield the statements that make the schema of an instance."""
+    rows = {}
+    for table, model in TABLES.items():
+        files = f"{table}.parquet" if model.__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
+        rows[table] = _rows(model, f"{escape(str(folder))}/{files}")
     return _schema(catalogue_path(home).stem, folder.name, rows)
 
 
 def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
-    """Yield what makes a schema: in it a view for the rows of each table, and further views."""
+    """Yield the statements that make a schema: a view for the rows of each table, and further views."""
     schema = f"{identifier(database)}.{identifier(name)}"
     yield f"CREATE SCHEMA {schema}"
-    # The views beside the tables name them without a schema: it is the one that they are made in.
-    yield f"USE {schema}"
+    yield f"USE {schema}"  # further views name the tables without a schema
     for view, query in {**rows, **{name: view.sql for name, view in VIEWS.items()}}.items():
         yield f"CREATE VIEW {view} AS {query}"
         yield from _comments(view)
 
 
-def _pattern(folder: UPath, table: str) -> str:
-    """The files of an instance's published table."""
-    files = f"{table}.parquet" if TABLES[table].__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
-    return f"{escape(str(folder))}/{files}"
-
-
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
-    """Yield what shows the tables as a run saw them, in a schema of a database in memory.
+    """Yield the statements that show the tables as a run saw them, in a schema of a database in memory.
 
-    The published tables, attached as `warehouse`, stand in for what the run did not make itself.
+    What the run did not make itself comes from the published tables, attached as `warehouse`.
     """
     run, published = folder / "runs" / run_id, f"warehouse.{identifier(folder.name)}"
     appended = folder / "owner_writes" / f"{run_id}.parquet"
@@ -137,7 +129,7 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
 
 
 def _files(folder: UPath, table: str) -> str | None:
-    """A pattern for the files of a table; None where there are none yet."""
+    """Return a pattern for the files of a table; None if there are none."""
     for pattern in (f"{table}/*.parquet", f"{table}.parquet"):
         if any(folder.glob(pattern)):
             return f"{escape(str(folder))}/{pattern}"
@@ -145,9 +137,9 @@ def _files(folder: UPath, table: str) -> str | None:
 
 
 def _rows(model: type[Table], files: str) -> str:
-    """The query of a table's rows; columns that files of older versions lack are null in their rows."""
+    """Return the query of a table's rows; columns that files of older versions lack are null."""
     kinds, later = polars_schema(model), later_columns(model)
-    # Without the option a folder named a=b on the way would become a column.
+    # With hive_partitioning a folder named a=b in the path would become a column.
     rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
     if later:
         lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
@@ -157,7 +149,7 @@ def _rows(model: type[Table], files: str) -> str:
 
 @cache
 def _comments(view: str) -> Sequence[str]:
-    """What describes a view and its columns; kept, as it is the same for each instance."""
+    """Return the statements that describe a view and its columns, the same for each instance."""
     if model := TABLES.get(view):
         comment, columns = description(model), column_descriptions(model)
     else:
@@ -169,7 +161,7 @@ def _comments(view: str) -> Sequence[str]:
 
 
 def duckdb_type(kind: Any) -> str:
-    """Name a column's type as DuckDB does, which is what analysts see."""
+    """Return the name that DuckDB has for a column's type."""
     if isinstance(kind, pl.List):
         return f"{duckdb_type(kind.inner)}[]"
     if isinstance(kind, pl.Struct):
@@ -182,10 +174,10 @@ def duckdb_type(kind: Any) -> str:
 
 
 def identifier(name: str) -> str:
-    """Write a name as SQL does."""
+    """Quote a name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted(text: str) -> str:
-    """Write a text as SQL does."""
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"

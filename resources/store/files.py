@@ -1,8 +1,4 @@
-"""Files that appear all at once.
-
-On a disk they are written under a temporary name, flushed and renamed; an object store shows an object when
-the last byte of its upload has arrived.
-"""
+"""Files that appear whole: on a disk flushed and renamed, in an object store when the upload is complete."""
 
 import os
 import shutil
@@ -22,7 +18,7 @@ LEFTOVER_SECONDS = 24 * 3600
 def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]:
     """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing.
 
-    A file is for its owner alone, and for the group `readers` to read; of objects their store says who may.
+    Only the owner and the group `readers` can read the file; an object store has rights of its own.
     """
     if not isinstance(path, Path):
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
@@ -47,7 +43,7 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
 def create(path: UPath, content: bytes) -> None:
     """Store an object unless there is one; exactly one of several concurrent callers succeeds.
 
-    In a store that cannot do that the last one wins: read the object again afterwards.
+    Read it again afterwards: a store without conditional writes keeps the last caller's.
     """
     try:
         path.fs.pipe_file(path.path, content, mode="create")
@@ -60,7 +56,7 @@ def create(path: UPath, content: bytes) -> None:
 
 
 def allow(path: Path, readers: int | None) -> None:
-    """Let only the owner use a file or a folder, and the group `readers` read it where there is one."""
+    """Let only the owner use a file or a folder, and the group `readers`, if any, read it."""
     if readers is None:
         path.chmod(0o700 if path.is_dir() else 0o600)
     else:
@@ -77,7 +73,7 @@ def parquet_files(below: Path | UPath) -> list[UPath]:
 
 
 def remove_leftovers(*, beside: Path, below: Path) -> None:
-    """Delete what killed writers left in one folder, and anywhere below another; no write takes a day."""
+    """Delete what killed writers left in one folder, and anywhere below another, after a day."""
     with suppress(FileNotFoundError):  # another run's writer may end meanwhile
         for path in [*beside.glob(f"{TEMPORARY}*"), *below.rglob(f"{TEMPORARY}*")]:
             if path.stat().st_mtime < time.time() - LEFTOVER_SECONDS:

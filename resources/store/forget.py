@@ -1,7 +1,4 @@
-"""Forget a person: in the stored tables a hash replaces their names and ids.
-
-Counts and keys stay as they are, so that days need not be fetched again and the ledger of writes stays whole.
-"""
+"""Forget a person: in the stored tables a hash replaces their names and ids; counts and keys stay."""
 
 import hashlib
 import os
@@ -39,7 +36,7 @@ class Person:
 
     @classmethod
     def known(cls, slug: str, usernames: Collection[str], users: pl.DataFrame) -> "Person":
-        """Return the person with these user assets, known by each of their names except the surname."""
+        """Return the person with these user assets, by each of their names except the surname."""
         columns = [name for name in ("user_value", *FIELDS) if name != "directory_user_surname"]
         named = pl.concat([users.select(pl.col(name).explode().alias("name")) for name in columns])
         folded = named.select(normalise_username(pl.col("name")))["name"].drop_nulls()
@@ -51,7 +48,7 @@ class Person:
 
     @cached_property
     def _in_texts(self) -> str:
-        # A number is the id of some and the number of others.
+        # A number may be an id, or count something.
         words = [pl.escape_regex(one) for one in {*self.usernames, *self.user_ids} if not one.isdecimal()]
         return rf"(?i)\b(?:{'|'.join(words)})\b" if words else "$^"
 
@@ -96,11 +93,9 @@ def forget(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
             continue
         found[table] = found.get(table, 0) + rows
         if really:
-            if table == "logon_counts":  # two spellings may be one by now
-                others = [name for name in after.columns if name != "events"]
-                after = (
-                    after.group_by(others, maintain_order=True).agg(pl.sum("events")).select(before.columns)
-                )
+            if table == "logon_counts":  # two spellings may now be one
+                keys = pl.exclude("events")
+                after = after.group_by(keys, maintain_order=True).agg(pl.sum("events")).select(before.columns)
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)

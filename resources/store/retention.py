@@ -18,13 +18,12 @@ from resources.store.files import TEMPORARY, parquet_files
 from resources.store.tables import CARRIED_OVER, EMPTY, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
-WRITES = "owner_writes"
 
 
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided, and who is unmatched; where published, also what differs from before.
+    """Store what a run decided, and who is unmatched; where published, also what changed.
 
     Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
@@ -44,32 +43,32 @@ def store_decisions(
 
 
 def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:
-    """Return the look-back window and the rules that a run decided with; `rules` where it stored none."""
-    row = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
-    if not row:
+    """Return the look-back window and the rules that a run decided with; `rules` if it stored none."""
+    rows = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
+    if not rows:
         raise AssetOwnersError(
             f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
             "(keep.history_days); run it again"
         )
-    first, last, stored = row[0]
+    [(first, last, stored)] = rows
     return Window(first, last), rules if stored is None else Rules.from_json(stored)
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
-    """Delete what is older than the instance keeps it; return how many files and folders that were.
+    """Delete what is older than the instance keeps it; return the number of files and folders.
 
-    The last decision about each host stays: it held until the next one. So do writes of an owner whom the
-    inventory still shows: he would count as set by hand otherwise (rules 9.1).
+    The last decision about each host stays: it held until the next one. So do writes of an owner that the
+    inventory still shows, which would count as set by hand otherwise (rules 9.1).
     """
 
-    def given(writes: pl.LazyFrame) -> pl.DataFrame:
+    def still_held(writes: pl.LazyFrame) -> pl.DataFrame:
         hosts = tables.read("inventory_hosts").collect()
         held = last_writes(hosts, writes).filter("holds", outcome="written")
         return held.drop("holds", "owner_ids").collect()
 
     with tables.changing():
         deleted = _carry_over(tables, HISTORY, history_before, latest)
-        deleted += _carry_over(tables, WRITES, history_before, given)
+        deleted += _carry_over(tables, "owner_writes", history_before, still_held)
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
@@ -89,29 +88,30 @@ def _carry_over(
     tables: Tables, table: str, instant: datetime, kept: Callable[[pl.LazyFrame], pl.DataFrame]
 ) -> int:
     """Delete files of runs that are older than an instant; the rows that `kept` returns go into one file."""
-    folder = tables.folder / table
-    files = [file for file in sorted(folder.glob("*.parquet")) if file.name not in (EMPTY, CARRIED_OVER)]
-    outdated = [file for file in files if _is_older(file, instant)]
+    files = sorted((tables.folder / table).glob("*.parquet"))
+    carried = [file for file in files if file.name == CARRIED_OVER]
+    own = [file for file in files if file.name not in (EMPTY, CARRIED_OVER)]
+    outdated = [file for file in own if _is_older(file, instant)]
     if outdated:
-        carried = folder / CARRIED_OVER
-        before = [carried] if carried.exists() else []
-        rows = kept(read_files(table, [*before, *outdated]))
-        write_file(validated(TABLES[table], rows), carried, tables.analysts)
+        rows = kept(read_files(table, [*carried, *outdated]))
+        carried_over = tables.folder / table / CARRIED_OVER
+        write_file(validated(TABLES[table], rows), carried_over, tables.analysts)
         for file in outdated:
             file.unlink()
     return len(outdated)
 
 
 def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime | None = None) -> None:
-    """Delete the inputs of one run, or those of all runs before an instant; decisions and plans stay."""
+    """Delete the inputs of one run, or of all runs before an instant; decisions and plans stay."""
     inputs = set(of_layout(Layout.SNAPSHOT, Layout.BY_DAY)) - {"owner_decisions"}
     runs = tables.folder / "runs"
     for file in parquet_files(runs):
         run, *below = file.relative_to(runs).parts
-        if below and Path(below[0]).stem in inputs:
+        if not below or Path(below[0]).stem not in inputs:
+            continue
+        if run == of_run or (before and _is_older(file, before)):
             with suppress(FileNotFoundError):  # another run deletes as well
-                if run == of_run or (before and _is_older(file, before)):
-                    file.unlink()
+                file.unlink()
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:

@@ -1,7 +1,4 @@
-"""Which instance the tables in a folder belong to, and their format: the first one that claims them.
-
-The record lies with the tables, so that another machine finds it, and this one after it was rebuilt.
-"""
+"""Which instance the tables in a folder belong to, and their format; the first run records it there."""
 
 import json
 from pathlib import Path
@@ -17,10 +14,7 @@ CLAIM = ".instance"
 
 
 def claim(folder: UPath, *, name: str | None, target: str | None, readers: int | None = None) -> None:
-    """Record that these tables are the named instance's; fails where `require_own` does.
-
-    A target that is not known yet is recorded by a later call.
-    """
+    """Record that these tables are the named instance's, and its target if known; fails as `require_own`."""
     recorded = require_own(folder, name=name, target=target)
     target = recorded.get("target") or target
     number, version = own_format()
@@ -42,7 +36,7 @@ def require_own(folder: UPath, *, name: str | None, target: str | None) -> dict[
         recorded = json.loads(place.read_bytes())
         owner, other = recorded["name"], recorded["target"]
         require_known_format(recorded["format"], recorded["version"], str(folder))
-    except (FileNotFoundError, PermissionError):  # the first run has yet to come; an analyst looks
+    except (FileNotFoundError, PermissionError):  # before the first run; an analyst reads
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(

@@ -1,8 +1,7 @@
-"""The stored tables of one instance: Parquet by day and by run.
+"""The stored tables of one instance: Parquet by day and by run (docs/architecture.md shows the files).
 
-docs/architecture.md shows which files there are. ASSET_OWNERS_TABLES moves the tables elsewhere, such as to
-an object store; the journal of writes and the locks need a disk and stay in the home. A reader sees the old
-or the new file and never a part (`resources.store.files`). What the columns mean is in `ownership.tables`.
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes and the
+locks need a disk and stay in the home. A reader sees the old or the new file, never a part.
 """
 
 import logging
@@ -49,11 +48,11 @@ ROW_GROUP = 128 * 1024
 class Tables:
     """The tables of one instance, which `location` (`tables` in the home) holds beside those of others.
 
-    Whatever is to be stored is validated: an `InvalidTableError` says what is wrong, and nothing is stored.
+    Rows are validated before they are stored: an `InvalidTableError` says what is wrong.
 
     Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
-    and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run that sees
-    them: its own snapshots and writes, where they are still kept.
+    and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run whose own
+    snapshots and writes are read, where they are still kept.
     """
 
     home: Path
@@ -70,12 +69,12 @@ class Tables:
         self.disk = self.home / "tables" / self.slug
 
     def claim(self) -> None:
-        """Record whose tables these are; refuse, as `require_own` does, those of another instance."""
+        """Record whose tables these are; fails where `require_own` does."""
         with self.changing():
             claim(self.folder, name=self.name, target=self.target, readers=self.analysts)
 
     def require_own(self) -> None:
-        """Refuse tables of another instance, or of a newer program; nothing is recorded (`table_owner`)."""
+        """Fail for tables of another instance, or of a newer program; records nothing."""
         require_own(self.folder, name=self.name, target=self.target)
 
     def prepare(self) -> None:
@@ -112,8 +111,8 @@ class Tables:
     ) -> None:
         """Store days, each as a row of logon_days and its rows of logon_counts; for `run_id` alone if given.
 
-        A day has no settings_fingerprint while its counts are replaced, so a run that is killed in between
-        leaves a day that the next one fetches again. Who holds `changing` sees no day that is being replaced.
+        A day has no settings_fingerprint while its counts are replaced: if the run is killed in between, the
+        next one fetches it again. Nobody who holds `changing` sees a day that is being replaced.
         """
         validated(LogonDays, pl.concat(row for row, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
@@ -123,9 +122,8 @@ class Tables:
             marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
-                    write_file(
-                        row.with_columns(settings_fingerprint=pl.lit(None, pl.String)), marker, readers
-                    )
+                    unfinished = row.with_columns(settings_fingerprint=pl.lit(None, pl.String))
+                    write_file(unfinished, marker, readers)
                 write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(row, marker, readers)
 
@@ -153,26 +151,27 @@ class Tables:
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path)
         if publish:
-            _copy(path, self._snapshot(table), self.analysts)
+            with replacing(self._snapshot(table), self.analysts) as copied:
+                path.fs.get_file(path.path, str(copied))
 
     def replace(self, table: str, frame: pl.DataFrame) -> None:
         """Store a snapshot that belongs to no run."""
         write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
-        """A snapshot: the run's own where it has one, otherwise the published one.
+        """Return a snapshot: the run's own where it has one, otherwise the published one.
 
-        Where an older program stored neither, a table that follows from others is made of them.
+        `current_owners` follows from what the run listed and all runs wrote; what is stored is for analysts.
         """
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
         path = own if own and own.exists() else self._snapshot(table)
-        if table in ("current_owners", "unmatched_users") and not path.exists():
-            return self.derived(table, run_id).lazy()
+        if table == "current_owners" or (table == "unmatched_users" and not path.exists()):
+            return self.derived(table, run_id).lazy()  # older programs stored no unmatched users
         return read_files(table, _existing(path))
 
     def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
-        """Return the rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
+        """Return rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
 
         def read(*names: str) -> list[pl.DataFrame]:
             return [self.read(name, run_id=run_id).collect() for name in names]
@@ -182,7 +181,7 @@ class Tables:
         return current_owners(*read("inventory_hosts", "inventory_users"), self.all_runs("owner_writes"))
 
     def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:
-        """Store who owns what, from what was listed and written last; otherwise as `write`."""
+        """Store who owns what now, as `write` does; without a run it is what analysts see."""
         with self.changing():
             owners = self.derived("current_owners", run_id)
             if run_id is None:
@@ -191,7 +190,7 @@ class Tables:
                 self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
-        """A snapshot that the run itself stored; without rows when it did not come so far."""
+        """Return a snapshot that the run itself stored; without rows if it stored none."""
         return read_files(table, _existing(self._snapshot(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str) -> bool:
@@ -211,49 +210,49 @@ class Tables:
         write_file(validated(TABLES[table], rows), self._appended_file(table, run_id), self.analysts)
 
     def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
-        """Store a run's rows of owner_writes, and keep those of other hosts that it had stored before.
+        """Store a run's rows of owner_writes, by whom `runs` says; its rows of other hosts stay.
 
-        Who started the run is taken from its row in `runs`. Who owns what now is stored again, also for runs
-        that keep it to themselves: until one has published, the last dry run stands for what is published.
+        Who owns what now is stored again, also for this run, and for the dry run that stands for what is
+        published until a run has published.
         """
         rows = rows.with_columns(by=pl.lit(next(iter(self.appended("runs", run_id)["by"]), None), pl.String))
         before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
         self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
         if not rows.is_empty():
             self.store_current_owners()
-            for own in list((self.folder / "runs").glob("*/current_owners.parquet")):
-                with suppress(FileNotFoundError):  # another run deletes what is old
-                    self.store_current_owners(run_id=own.parent.name, publish=False)
+            for shown in {run_id, self.visible().viewed}:
+                if shown and self.holds("current_owners", shown):
+                    self.store_current_owners(run_id=shown, publish=False)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
-        """The rows that one run appended to a table; none, when it has not come so far."""
+        """Return the rows that one run appended to a table."""
         return read_files(table, _existing(self._appended_file(table, run_id))).collect()
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
-        """Rows that all runs appended to a table, but for those of one run."""
+        """Return rows that all runs appended to a table, except those of one run."""
         left_out = None if but is None else self._appended_file(table, but)
         files = sorted((self.folder / table).glob("*.parquet"))
         return read_files(table, [file for file in files if file != left_out])
 
     def has_written(self, run_id: str) -> bool:
-        """Return whether the writes of a run have their rows, also where there were none."""
+        """Return whether a run stored its rows of owner_writes, even if it had none."""
         return self._appended_file("owner_writes", run_id).exists()
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
-        """Rows of owner_writes of one run; of a run that may only plan, its plan."""
+        """Return rows of owner_writes of one run; of a run that only planned, its plan."""
         if self.has_written(run_id):
             return self.appended("owner_writes", run_id)
         return self.of_run("owner_writes", run_id)
 
     def writes(self) -> pl.LazyFrame:
-        """Rows of owner_writes of all runs, and the plan of the run that is viewed."""
+        """Return rows of owner_writes of all runs, and the plan of the run that is viewed."""
         rows = self.all_runs("owner_writes", but=self.viewed)
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def writes_to(self, target: str) -> pl.LazyFrame:
-        """Rows of owner_writes of all runs on the inventory of a target, whichever way they asked it.
+        """Return rows of owner_writes of all runs on the inventory of a target, by any contract.
 
-        Also those of other instances that lie beside this one, where they can be read.
+        Also those of other instances beside this one, where they can be read.
         """
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
         folders = sorted(set(self.folder.parent.glob("*/owner_writes")) - {self.folder / "owner_writes"})
@@ -265,29 +264,25 @@ class Tables:
     def _appended_file(self, table: str, run_id: str) -> UPath:
         return self.folder / table / f"{checked_run_id(run_id)}.parquet"
 
-    # Which run is meant
+    # Which run
 
-    def runs_meant(self, given: str) -> list[str]:
-        """The ids of the runs that are meant by an id or its first characters."""
+    def run_id(self, given: str) -> str:
+        """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
         files = (file for table in ("runs", "owner_writes") for file in (self.folder / table).glob("*"))
         known = {file.stem for file in files if RUN_ID.fullmatch(file.stem)} - NO_RUNS
-        if given in known or len(given) < SHORT_RUN_ID:
-            return [given] if given in known else []
-        return [run for run in known if run.startswith(given)]
-
-    def run_id(self, given: str) -> str:
-        """Return the id of the run that is meant by an id or its first characters."""
-        meant = self.runs_meant(given)
-        if len(meant) != 1:
+        if given in known:
+            return given
+        found = [run for run in known if run.startswith(given) and len(given) >= SHORT_RUN_ID]
+        if len(found) != 1:
             raise ConfigurationError(
-                f"RUN_ID: {self.name or self.slug} has {'several runs' if meant else 'no run'} {given}; name "
+                f"RUN_ID: {self.name or self.slug} has {'several runs' if found else 'no run'} {given}; name "
                 f"it by its id or at least its first {SHORT_RUN_ID} characters. asset-owners runs lists them"
             )
-        return meant[0]
+        return found[0]
 
     def view(self, run_id: str) -> "Tables":
-        """The tables as a run sees or saw them."""
+        """Return the tables as a run sees or saw them."""
         return replace(self, viewed=checked_run_id(run_id))
 
     def are_prepared(self) -> bool:
@@ -295,25 +290,25 @@ class Tables:
         return self._snapshot("owner_decisions").exists()
 
     def last_run_that_decided(self, *, but: str | None = None) -> str | None:
-        """The last run that decided, dry runs among them, but for one run."""
+        """Return the last run that decided, dry runs among them, except one run."""
         decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
     def decided_by(self, run_id: str) -> str:
-        """The run whose decisions a run rests on: itself, or the one that it follows, as far as is known."""
+        """Return the run whose decisions a run rests on: itself, or the one that it follows."""
         about = next(iter(self.appended("runs", run_id)["of_run"]), None)
         own = about is None or self.holds("owner_decisions", run_id)
         return run_id if own else self.decided_by(about)
 
     def visible(self) -> "Tables":
-        """The tables as they are published; before any are, as the last dry run saw them."""
+        """Return the tables as they are published; before any are, as the last dry run saw them."""
         published = not self.are_prepared() or self.read("owner_decisions").head(1).collect().height
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
     def applied_by(self, plan_id: str) -> str | None:
-        """The last run that wrote what another run had planned; None: none did."""
+        """Return the last run that applied a run's plan; None: none did."""
         runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
         run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]
         return run_ids[-1] if run_ids.len() else None
@@ -326,12 +321,12 @@ class Tables:
         return self.disk / "writes.sqlite"
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
-        """Let one run of the instance write at a time; entering fails where another one does not end."""
+        """Let one run of the instance write at a time; entering times out while another one does."""
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self) -> AbstractContextManager[None]:
-        """Let one process at a time read a table and store what follows from it; held for moments."""
+        """Let one process at a time read a table and store what follows from it, briefly."""
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in (self.disk, folder):
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -339,7 +334,7 @@ class Tables:
 
 
 def tables_of(instance: Instance) -> Tables:
-    """The instance's tables, where the environment says that they lie."""
+    """Return the instance's tables, in the place that the environment names."""
     return Tables(
         home(),
         instance.slug,
@@ -351,21 +346,21 @@ def tables_of(instance: Instance) -> Tables:
 
 
 def checked_run_id(run_id: str) -> str:
-    """Return the run id, which names files and folders; whatever could lead elsewhere is refused."""
+    """Return the run id, which names files and folders; fails for one that could lead elsewhere."""
     if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
         raise ConfigurationError(
-            f"RUN_ID: {run_id!r} is no run id (letters, digits, - and _); asset-owners runs lists them"
+            f"RUN_ID: {run_id!r} is not a run id (letters, digits, - and _); asset-owners runs lists them"
         )
     return run_id
 
 
 def short_run_id(run_id: str) -> str:
-    """As much of a run id as is enough to name the run."""
+    """Return as much of a run id as is enough to name the run."""
     return run_id[:SHORT_RUN_ID]
 
 
 def of_layout(*layouts: Layout) -> list[str]:
-    """The tables that are kept in such files."""
+    """Return the tables that are kept in such files."""
     return [table for table, model in TABLES.items() if model.__layout__ in layouts]
 
 
@@ -376,9 +371,9 @@ def _existing(path: UPath) -> list[UPath]:
 def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
     """Read files of a table; each is opened once, and an object is fetched in one request.
 
-    Without the schema Polars would open the first file twice, for its columns and for its rows; an object it
-    would fetch in several requests. Where it was replaced in between, the reading failed or gave rows that
-    no file ever held. Columns that a file of an older version lacks are null, those of a newer one left out.
+    Without the schema Polars would open the first file twice, and fetch an object in several requests: if it
+    was replaced in between, no file ever held those rows. Columns that an older version lacks are null, those
+    of a newer one are ignored.
     """
     if not paths:
         return empty(TABLES[table]).lazy()
@@ -397,7 +392,7 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
 
 
 def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.LazyFrame:
-    """Read the wanted rows of another instance's files; its damaged ones are reported, and stop nobody."""
+    """Read the wanted rows of another instance's files; damaged ones are logged and skipped."""
     try:
         return read_files(table, paths).filter(wanted).collect().lazy()
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -405,14 +400,9 @@ def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.La
             return pl.concat([_readable_rows(table, [path], wanted) for path in paths])
         log.warning(
             f"{paths[0]} of another instance cannot be read, and this run goes on without its rows: {error}. "
-            "Put the file back from a backup, or move it away"
+            "Restore the file from a backup, or move it away"
         )
         return empty(TABLES[table]).lazy()
-
-
-def _copy(file: UPath, path: UPath, readers: int | None = None) -> None:
-    with replacing(path, readers) as copied:
-        file.fs.get_file(file.path, str(copied))
 
 
 def write_file(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:

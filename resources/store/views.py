@@ -78,7 +78,7 @@ ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 
 WRITE_HISTORY = View(
-    comment="What runs wrote, or meant to write, with the values before and after side by side. The last "
+    comment="What runs wrote, or planned to write, with the values before and after side by side. The last "
     "comes first.",
     meanings=dict(
         [

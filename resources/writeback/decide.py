@@ -1,6 +1,6 @@
 """Decide about one host from what it holds: what to send, or why nothing, and whether a write was done."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -19,29 +19,27 @@ Decide = Callable[[Row, Row], Values | Result]
 def was_done(row: Row, host: Row) -> bool:
     """Return whether a host holds what a write was to set.
 
-    A write gives an owner; the service may spell other values in its own way. An undo resets, in one
-    request, each field that still holds what was written: after it none does, though somebody else may have
-    set some of them.
+    A write sets an owner; the service may spell other values in its own way. An undo resets, in one request,
+    each field that still holds what was written; somebody else may have set some of them.
     """
     if not is_undo(row):
         return row["new_values"]["owner"] in host["owner_ids"]
-    held = values_of(host)
-    changed = changed_fields(row)
-    put_back = [field for field in changed if held[field] == (row["new_values"][field] or None)]
-    return bool(put_back) and not any(held[field] == row["old_values"][field] for field in changed)
+    held, changed = values_of(host), changed_fields(row)
+    is_reset = any(held[field] == (row["new_values"][field] or None) for field in changed)
+    return is_reset and not any(held[field] == row["old_values"][field] for field in changed)
 
 
 def decide_write(row: Row, host: Row) -> Values | Result:
     """Return what to send to give a host its owner, unless it has one."""
     held = values_of(host)
     if (owner := held["owner"]) is not None:
-        message = f"has the owner {owner} by now"
+        message = f"has the owner {owner} now"
         return Result(row["host_id"], "owned_meanwhile", message, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 
 def decide_apply(row: Row, host: Row) -> Values | Result:
-    """Decide as `decide_write` about an earlier plan: a host whose other fields changed is skipped, too."""
+    """Decide as `decide_write`, and skip a host whose other fields changed since the plan was made."""
     held = values_of(host)
     changed = [
         field
@@ -56,10 +54,9 @@ def decide_apply(row: Row, host: Row) -> Values | Result:
 
 def decide_undo(row: Row, host: Row) -> Values | Result:
     """Return what to send to undo, field by field, what a host still holds of what was written."""
-    held = values_of(host)
-    changed = changed_fields(row)
+    held, changed = values_of(host), changed_fields(row)
     unchanged = {field for field in changed if held[field] == row["old_values"][field]}
-    if len(host["owner_ids"]) > 1:  # never what was written, also where one id reads like several
+    if len(host["owner_ids"]) > 1:  # never what was written, even if one id reads like several
         unchanged -= {"owner"}
     if not unchanged:
         message = "holds nothing any more of what was written"
@@ -68,18 +65,12 @@ def decide_undo(row: Row, host: Row) -> Values | Result:
 
 
 def kept_fields(row: Row, sent: Values) -> list[str] | None:
-    """Return the fields that an undo leaves as they are, by what it sends; None: there are none."""
+    """Return the fields that an undo leaves unchanged, by what it sends; None if there are none."""
     return [field for field in changed_fields(row) if is_undo(row) and sent[field] is None] or None
 
 
-def kept_message(kept: Sequence[str] | None, held: Values) -> str | None:
-    """Say what an undo left unchanged of a host that held this."""
-    named = ", ".join(f"{field} is {held[field] or 'none'} now" for field in kept or ())
-    return f"left unchanged: {named}" if named else None
-
-
 def is_undo(row: Row) -> bool:
-    """Return whether a row undoes a write: it clears the owner, or does not send one."""
+    """Return whether a row undoes a write: it clears the owner, or sends none."""
     return not row["new_values"]["owner"]
 
 
@@ -93,12 +84,9 @@ def changed_fields(row: Row) -> list[str]:
 
 
 def has_name(host: Row, hostname: str) -> bool:
-    """Return whether one of the host's names is the one that was planned.
-
-    Compared whole and shortened: hostname_match may have been changed since.
-    """
+    """Return whether one of the host's names is the planned one, whole or short: rules may have changed."""
     if any(name.isascii() and name.lower() == hostname for name in host["hostnames"]):
-        return True  # nearly always; Polars would take as long for one name as the request does
+        return True  # nearly always; Polars takes as long for one name as the request does
     names = pl.lit(pl.Series(host["hostnames"], dtype=pl.String))
     normalised = pl.select(normalise_hostname(names), short=normalise_hostname(names, short=True))
     return any(hostname in column for column in normalised)

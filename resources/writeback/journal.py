@@ -1,9 +1,9 @@
-"""The journal of writes: what a run intends stands here before its first request, each outcome as it comes.
+"""The journal of writes: a run stores all it intends before its first request, and each outcome as it comes.
 
 An SQLite file of the instance in the home, or a database that several machines share
-(`resources.writeback.postgres`). When a run ends, its rows move into owner_writes; what is still here then
-belongs to a run that was cut off, or to another target. Columns are those of `OwnerWrites`, beside them
-whether a request may have been sent, and since which start of the machine the row is here.
+(`resources.writeback.postgres`). When a run ends, its rows move into owner_writes; those that stay belong to
+a run that was cut off, or to another target. Columns are those of `OwnerWrites`, beside them whether a
+request may have been sent (`sent`), and the start of the machine that stored the row (`boot`).
 """
 
 import json
@@ -33,8 +33,8 @@ _COLUMNS = (
 class Result:
     """What became of one write.
 
-    `old_values` is what the host held just before, where it was read; `new_values` what was sent to it, where
-    anything was: of an undo only the fields that still held what was written. `kept` are its other fields.
+    `old_values` is what the host held when it was read; `new_values` what was sent to it: of an undo only the
+    fields that still held what was written. `kept` are its other fields.
     """
 
     host_id: str
@@ -46,10 +46,7 @@ class Result:
 
 
 class Journal:
-    """The journal file of one instance, a context manager; several threads may use it.
-
-    `place` says where it is. A subclass keeps the same rows elsewhere.
-    """
+    """The journal file of one instance, at `place`, a context manager; several threads may use it."""
 
     place: str
 
@@ -71,7 +68,7 @@ class Journal:
             self._execute("ALTER TABLE writes ADD COLUMN kept TEXT")
 
     def _require_known_format(self) -> None:
-        """Refuse the journal of a newer program before it is changed, and let older ones refuse this one."""
+        """Fail for the journal of a newer program before it is changed; record this one's format."""
         found = self._execute("SELECT number, version FROM format ORDER BY number DESC LIMIT 1")
         for number, version in found:
             format_version.require_known_format(number, version, f"The journal of writes ({self.place})")
@@ -88,17 +85,14 @@ class Journal:
         """Keep out other machines until the journal is closed; a file belongs to one machine."""
 
     def require_lock(self) -> None:
-        """Raise unless what was locked is surely still this run's."""
+        """Raise unless this run surely still holds the lock."""
 
     def intend(self, writes: pl.DataFrame, *, sent: bool = False) -> None:
-        """Store rows of owner_writes, all or none, on disk before this returns.
-
-        `sent`: requests may have gone out for them.
-        """
+        """Store rows of owner_writes, all or none, on disk before this returns; `sent`: they may be sent."""
         boot = self._boot()
         rows = [
-            [*(_as_text(row[name]) for name in _COLUMNS), int(sent), boot]
-            for row in writes.iter_rows(named=True)
+            [*(_as_text(value) for value in row), int(sent), boot]
+            for row in writes.select(_COLUMNS).iter_rows()
         ]
         marks = ", ".join("?" * (len(_COLUMNS) + 2))
         self._insert(f"INSERT INTO writes ({', '.join(_COLUMNS)}, sent, boot) VALUES ({marks})", rows)  # noqa: S608 (no values)
@@ -107,82 +101,57 @@ class Journal:
         """Store, before the host is read, that from here on a request may go out."""
         self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
 
-    def mark_sent(
-        self,
-        run_id: str,
-        host_id: str,
-        *,
-        old_values: Values,
-        new_values: Values,
-        kept: Sequence[str] | None = None,
-    ) -> None:
-        """Store what the host holds, what it is sent, and which fields an undo leaves unchanged."""
-        self._execute(
-            "UPDATE writes SET old_values = ?, new_values = ?, kept = ? WHERE run_id = ? AND host_id = ?",
-            json.dumps(old_values),
-            json.dumps(new_values),
-            _as_text(kept),
-            run_id,
-            host_id,
-        )
+    def mark_sent(self, pending: Result, *, run_id: str) -> None:
+        """Store, before a request goes out, what the host holds and what it is sent."""
+        self.complete(pending, run_id=run_id, completed_at=None)
 
     def never_sent(self, run_id: str) -> set[str]:
-        """Return the host ids of the run to which surely no request went out.
+        """Return the hosts of the run to which surely no request went out.
 
-        None from before the machine was restarted: a loss of power may take what `mark_attempted` stored.
+        None if the machine was restarted since: a loss of power may take what `mark_attempted` stored.
         """
         rows = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND sent = 0 AND boot = ?", run_id, self._boot()
         )
         return {host_id for (host_id,) in rows}
 
-    def complete(self, result: Result, *, run_id: str, completed_at: datetime) -> None:
-        """Store the outcome of one write; a pending one stays without completed_at."""
+    def complete(self, result: Result, *, run_id: str, completed_at: datetime | None) -> None:
+        """Store the outcome of one write; a pending one has no completed_at."""
         self._execute(
             "UPDATE writes SET outcome = ?, message = ?, completed_at = ?, kept = ?,"
             " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
             " WHERE run_id = ? AND host_id = ?",
-            result.outcome,
-            result.message,
-            None if result.outcome == "intended" else completed_at.isoformat(),
-            _as_text(result.kept),
-            json.dumps(result.old_values) if result.old_values else None,
-            json.dumps(result.new_values) if result.new_values else None,
-            run_id,
-            result.host_id,
+            *(result.outcome, result.message),
+            None if result.outcome == "intended" else _as_text(completed_at),
+            *map(_as_text, (result.kept, result.old_values, result.new_values)),
+            *(run_id, result.host_id),
         )
 
     def abandon_rest(self, run_id: str, message: str, *, completed_at: datetime) -> None:
-        """Store that no more hosts are tried: those to which no request went out are not written."""
+        """Store that the hosts that were not attempted are not written."""
         self._execute(
             "UPDATE writes SET outcome = 'not_written', message = ?, completed_at = ?"
             " WHERE run_id = ? AND outcome = 'intended' AND sent = 0",
-            message,
-            completed_at.isoformat(),
-            run_id,
+            *(message, _as_text(completed_at), run_id),
         )
 
     def targets(self) -> dict[str, str]:
-        """The target of each run with rows in the journal, the oldest run first."""
+        """Return the target of each run with rows in the journal, the oldest run first."""
         rows = self._execute(
             "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
         )
         return dict(rows)
 
     def rows(self, run_id: str) -> pl.DataFrame:
-        """The run's rows of owner_writes, by host id."""
-        rows = self._execute(
-            f"SELECT {', '.join(_COLUMNS)} FROM writes WHERE run_id = ? ORDER BY host_id",  # noqa: S608
-            run_id,
-        )
-        schema = polars_schema(OwnerWrites)
+        """Return the run's rows of owner_writes, by host id."""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM writes WHERE run_id = ? ORDER BY host_id"  # noqa: S608
         try:
-            stored = [_as_stored(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+            rows = [_from_text(dict(zip(_COLUMNS, row, strict=True))) for row in self._execute(query, run_id)]
         except (ValueError, TypeError) as error:
             raise AssetOwnersError(
-                f"The journal of writes ({self.place}) is damaged: {error}; put it back from a backup"
+                f"The journal of writes ({self.place}) is damaged: {error}; restore it from a backup"
             ) from error
-        return pl.DataFrame(stored, schema=schema)
+        return pl.DataFrame(rows, schema=polars_schema(OwnerWrites))
 
     def delete(self, run_id: str) -> None:
         """Delete the run's rows, once they are stored in owner_writes."""
@@ -193,7 +162,7 @@ class Journal:
             return self._connection.execute(statement, values).fetchall()
 
     def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        with self._lock, self._connection:  # commits, or rolls back whatever goes wrong
+        with self._lock, self._connection:  # commits, or rolls back
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(statement, rows)
@@ -202,7 +171,7 @@ class Journal:
         self._execute("PRAGMA synchronous = NORMAL")
 
     def _boot(self) -> str | None:
-        """Identifies this start of the machine; None where the system does not say."""
+        """Return what identifies this start of the machine; None where the system does not say."""
         path = Path("/proc/sys/kernel/random/boot_id")
         return path.read_text(encoding="ascii").strip() if path.exists() else None
 
@@ -213,10 +182,9 @@ def _as_text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 
-def _as_stored(row: dict[str, Any]) -> dict[str, Any]:
-    for name in ("old_values", "new_values"):
-        row[name] = json.loads(row[name])
-    row["kept"] = row["kept"] and json.loads(row["kept"])
+def _from_text(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("old_values", "new_values", "kept"):
+        row[name] = row[name] and json.loads(row[name])
     for name in ("intended_at", "completed_at"):
         row[name] = row[name] and datetime.fromisoformat(row[name])
     return row

@@ -20,7 +20,7 @@ KEY = ".journal"
 
 @contextmanager
 def open_journal(tables: Tables) -> Generator[Journal]:
-    """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, otherwise its file."""
+    """Open the journal of an instance: in the database of ASSET_OWNERS_JOURNAL, or else its file."""
     url = journal_url()
     try:
         with _shared(url, tables) if url else Journal(tables.journal) as journal:
@@ -42,34 +42,33 @@ def has_shared_journal(tables: Tables) -> bool:
 
 
 def try_journal(tables: Tables) -> None:
-    """Open the journal, where there is one, so that a run that may not use it fails at once."""
+    """Open the journal, if there is one, so that a run that cannot use it fails at once."""
     if has_journal(tables):
         with open_journal(tables):
             pass
 
 
 def import_file_journal(journal: Journal, tables: Tables) -> None:
-    """Move what runs left in the file of the home into the journal in use, where that is another one."""
+    """Move what runs left in the home's file into the journal in use, if that is another one."""
     if journal.place == str(tables.journal) or not tables.journal.exists():
         return
     with Journal(tables.journal) as left:
         taken = journal.targets()
         for run_id in left.targets():
             if run_id not in taken:  # otherwise this was interrupted before
-                journal.intend(left.rows(run_id), sent=True)  # for all that is known there
+                journal.intend(left.rows(run_id), sent=True)  # the database does not know otherwise
             left.delete(run_id)
 
 
 def journal_findings(url: str) -> Iterator[Finding]:
     """Yield what `check` finds in the database of ASSET_OWNERS_JOURNAL; only its empty tables stay there."""
-    what = "ASSET_OWNERS_JOURNAL"
 
     def try_all() -> None:
         with _postgres().PostgresJournal(url, lambda: "asset-owners check") as journal:
             journal.mark_attempted("", "")
             journal.delete("")
 
-    yield from tried(what, try_all, "answers, and the user may keep the journal there")
+    yield from tried("ASSET_OWNERS_JOURNAL", try_all, "answers, and the user may keep the journal there")
 
 
 def _shared(url: str, tables: Tables) -> Journal:

@@ -1,7 +1,7 @@
-"""How fast the writers of a run go: as fast as the inventory lets them.
+"""How fast the writers of a run go.
 
-The service may answer that it is asked too much (HTTP status 429, or any other with Retry-After). Then all
-writers of the run wait, go on more slowly, and speed up a little with each write that is accepted.
+If the service asks to wait (HTTP status 429, or any other with Retry-After), all writers of the run wait, go
+on more slowly, and speed up a little with each accepted write.
 """
 
 import time

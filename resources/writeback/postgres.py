@@ -1,8 +1,7 @@
-"""The journal of writes in PostgreSQL: one for all machines, and with it who may write.
+"""The journal of writes in PostgreSQL, which machines share, and with it the lock of who may write.
 
-The lock that keeps other machines from a target belongs to a session of the server and ends with it. The
-journal is kept in that same session: a run that has lost the lock cannot store that a request follows, and so
-sends none.
+Both belong to one session of the server: a run that has lost the lock cannot store that a request follows,
+and so sends none.
 """
 
 import os
@@ -42,14 +41,13 @@ _SESSION = {
     "statement_timeout": "0",
     "default_transaction_isolation": "read committed",
 }
-"""The server notices as soon that a machine is gone, and lets its lock go; nobody is cut off for waiting, and
-nothing fails for what other sessions do."""
+"""The server notices as soon that a machine is gone, and frees its lock; waiting has no limit."""
 
 ANSWER_SECONDS = 120
-"""The server may take this long to answer: one that is up but hangs would hold the run for ever."""
+"""The server may take this long to answer; a server that hangs would otherwise hold the run for ever."""
 
 _LAST_ANSWER_SECONDS = 5
-"""The same once the run is over, or was told to end."""
+"""The same when the journal is closed."""
 
 _TABLES: LiteralString = """\
 CREATE SCHEMA IF NOT EXISTS asset_owners;
@@ -71,14 +69,13 @@ SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, inte
 FROM asset_owners.all_writes
 WHERE journal = current_setting('asset_owners.journal');
 """
-"""All statements use the view, so that none can touch rows of another journal. An older one lacks `kept`."""
+"""All statements use the view, so that none touches rows of another journal. Older ones lack `kept`."""
 
 
 class PostgresJournal(Journal):
-    """The journal of one instance in a database that machines share.
+    """The journal of one instance in a shared database; `key` returns what marks its rows there.
 
-    `key` gives what marks its rows among those of others; nobody else who uses the database is asked for one
-    meanwhile.
+    One process at a time is asked for its key.
     """
 
     def __init__(self, url: str, key: Callable[[], str]) -> None:
@@ -91,7 +88,7 @@ class PostgresJournal(Journal):
             ) from None
         self._secrets = [str(given[name]) for name in ("password", "sslpassword") if given.get(name)]
         self._lost: str | None = None
-        # One thread does all that is asked, and nothing that interrupts another one leaves an answer unread.
+        # One thread talks to the server, so that interrupting another thread leaves no answer unread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
@@ -104,7 +101,7 @@ class PostgresJournal(Journal):
             raise
 
     def _begin(self, key: Callable[[], str]) -> None:
-        """Make the session one that a lock can rest on, and the tables where they are missing."""
+        """Set up the session, and make the tables where they are missing."""
         [(process,)] = self._execute("SELECT pg_backend_pid()")
         if self._connected.info.backend_pid != process:
             raise AssetOwnersError(
@@ -113,16 +110,16 @@ class PostgresJournal(Journal):
             )
         for name, value in _SESSION.items():
             self._execute("SELECT set_config(?, ?, false)", name, value)
-        # What is stored is on the server's disk when the call returns, whatever is usual there.
+        # What is stored is on the server's disk when the call returns, even if its default is otherwise.
         self._execute(
             "SELECT set_config('synchronous_commit', 'on', false)"
             " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
-        own = self._in_thread(lambda: self._made_by_one(key))
+        own = self._in_thread(lambda: self._make_tables(key))
         self._execute("SELECT set_config('asset_owners.journal', ?, false)", own)
         self._require_known_format()
 
-    def _made_by_one(self, key: Callable[[], str]) -> str:
+    def _make_tables(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; one of several callers does, others wait."""
         with self._connected.transaction():
             self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
@@ -152,7 +149,7 @@ class PostgresJournal(Journal):
         wait_until(is_taken, lambda: self._holder(name), what)
 
     def _holder(self, name: str) -> str | None:
-        """Who holds the lock, as far as the server knows."""
+        """Return who holds the lock, as far as the server knows."""
         rows = self._execute(
             "SELECT application_name || coalesce(' (' || host(client_addr) || ')', '') FROM pg_stat_activity"
             " JOIN pg_locks USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1"
@@ -166,23 +163,22 @@ class PostgresJournal(Journal):
         self._execute("SELECT 1")
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        def fetched() -> list[tuple[Any, ...]]:
-            cursor = self._connected.execute(_to_psycopg(statement), _stored(values))
-            return (
-                [tuple(map(_from_database, row)) for row in cursor.fetchall()] if cursor.description else []
-            )
+        def fetch() -> list[tuple[Any, ...]]:
+            cursor = self._connected.execute(_to_psycopg(statement), _escaped(values))
+            rows = cursor.fetchall() if cursor.description else []
+            return [tuple(map(_unescaped, row)) for row in rows]
 
-        return self._in_thread(fetched)
+        return self._in_thread(fetch)
 
     def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
         def insert() -> None:
             with self._connected.transaction(), self._connected.cursor() as cursor:
-                cursor.executemany(_to_psycopg(statement), list(map(_stored, rows)))
+                cursor.executemany(_to_psycopg(statement), list(map(_escaped, rows)))
 
         self._in_thread(insert)
 
     def _boot(self) -> str | None:
-        """The server's timeline: a new one begins where a standby takes over, which may lack something."""
+        """Return the server's timeline: a standby that takes over begins a new one, and may lack rows."""
         [(timeline,)] = self._execute("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
         return timeline
 
@@ -211,21 +207,14 @@ class PostgresJournal(Journal):
         """Say what happened to the database, and what to do."""
         said = " ".join(redacted(str(error), self._secrets).split())
         if self._connection is None:
-            remedy = (
-                "check that the server runs and lets this machine in, and address, user and password (there, "
-                "in PGPASSWORD or in ~/.pgpass)"
-            )
+            remedy = "check that the server runs and lets this machine in, and address, user and password "
+            remedy += "(there, in PGPASSWORD or in ~/.pgpass)"
         elif self._connection.closed:
             said = self._lost = self._lost or said
-            remedy = (
-                "the lock that keeps other writers away is lost with the connection, so nothing more is "
-                "sent; run again"
-            )
+            remedy = "the lock of this run is lost with the connection, so nothing more is sent; run again"
         else:
-            remedy = (
-                "the user must own the schema asset_owners, or may create it (GRANT CREATE ON DATABASE); the "
-                "server's log says more"
-            )
+            remedy = "the user must own the schema asset_owners, or be allowed to create it (GRANT CREATE ON "
+            remedy += "DATABASE); the server's log says more"
         return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
 
 
@@ -234,12 +223,12 @@ def _to_psycopg(statement: str) -> LiteralString:
     return cast("LiteralString", statement.replace("?", "%s"))
 
 
-def _stored(values: Sequence[object]) -> list[object]:
-    """Escape values as PostgreSQL can keep them: its texts hold any character but NUL."""
+def _escaped(values: Sequence[object]) -> list[object]:
+    """Escape texts, for PostgreSQL's cannot hold NUL."""
     return [value.encode("unicode_escape").decode() if isinstance(value, str) else value for value in values]
 
 
-def _from_database(value: object) -> object:
+def _unescaped(value: object) -> object:
     if not isinstance(value, str):
         return value
     return value.encode("ascii", "backslashreplace").decode("unicode_escape")

@@ -21,10 +21,7 @@ MOST_WAITING = 4096
 
 @contextmanager
 def locked_journal(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Journal]:
-    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine.
-
-    The waiter is told who holds the lock and times out. A process that dies lets go.
-    """
+    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine."""
     # Everybody takes the locks in this order, so that no two wait for each other.
     with tables.writing(run_id), open_journal(tables) as journal, target_lock(platform, journal):
         tables.require_own()  # again: another machine may have recorded its inventory meanwhile
@@ -35,8 +32,8 @@ def locked_journal(tables: Tables, platform: Platform, run_id: str | None = None
 def target_lock(platform: Platform, journal: Journal) -> Generator[None]:
     """Keep out other runs on the tenant: on this machine, and on those that share the journal.
 
-    Files cannot do it on Linux: a service has a /tmp of its own, and each user and home other rights. A
-    socket's name without a file is one for all of them, and the kernel frees it when the process ends.
+    On Linux a file cannot do it: a service has its own /tmp, and users have other rights. All see the name of
+    a socket without a file, and the kernel frees it when the process ends.
     """
     place = f"{platform.address} {platform.tenant_id}".lower()  # to many services a UUID or path has no case
     key = hashlib.sha256(place.encode()).hexdigest()[:32]
@@ -51,7 +48,7 @@ def target_lock(platform: Platform, journal: Journal) -> Generator[None]:
 
 
 def _is_bound(name: str, held: ExitStack) -> bool:
-    """Bind the name to this process, unless another one has it; who listens is known to those who ask."""
+    """Bind the name to this process, unless another one has it; it listens, so that `_holder` can ask."""
     bound = socket.socket(socket.AF_UNIX)
     try:
         bound.bind(f"\0{name}")
@@ -66,16 +63,13 @@ def _is_bound(name: str, held: ExitStack) -> bool:
 
 
 def _holder(name: str) -> str:
-    """Who has the name, by the kernel's records."""
+    """Return which process has the name, by the kernel's records."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(1)
         try:
             asking.connect(f"\0{name}")
         except OSError:
-            return (
-                "a process that is no run of this version of asset-owners, and may be none at all "
-                f"(`sudo ss -xap | grep {name}` shows it)"
-            )
+            return f"another program, or another version of this one (`sudo ss -xap | grep {name}` shows it)"
         credentials = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", credentials)
     return f"process {pid} of user {uid}"

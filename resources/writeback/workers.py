@@ -19,10 +19,10 @@ from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
 """How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
-What has no answer by then stays `intended`."""
+Later answers are lost, and their writes stay `intended`."""
 
 SECONDS_BETWEEN_QUESTIONS = 2
-"""So often the writing asks whether its run still counts as running; the progress is logged as often, too."""
+"""How often `require_running` and `on_progress` are called."""
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
@@ -39,15 +39,14 @@ def write_all(
     require_running: Callable[[], None],
     on_progress: Callable[[int, int], None],
 ) -> str | None:
-    """Write the hosts of a plan, several at a time; each row and each outcome goes into the journal.
+    """Write the hosts of a plan, several at a time; return why that ended early or had no effect, or None.
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
-    kept. `decide` says what is sent to each host. So many failures without a success between them end the
-    writing, and what was not tried by then is `not_written`. `on_progress` is called with how many of how
-    many hosts are done. Returns why the writing ended early, or was in vain; None when it came to its end.
+    kept. `decide` says what is sent to each host. After `max_failed_writes` failures in a row the others are
+    `not_written`. `on_progress` is called with how many of how many hosts are done.
 
-    `require_running` is asked before the first write and every few seconds; when it raises RunEndedError
-    nothing more is sent, and that is raised once the requests under way have an answer.
+    `require_running` is called before the first write and every few seconds; if it raises RunEndedError,
+    nothing more is sent, and it is raised again once the requests under way have an answer.
     """
     intended = plan.with_columns(pl.col("outcome").replace("planned", "intended"))
     journal.intend(intended)
@@ -64,7 +63,7 @@ def write_all(
     def complete(result: Result) -> None:
         journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
-    # Its threads end with the process: those of a ThreadPoolExecutor would keep it until the last answer.
+    # These threads end with the process; a ThreadPoolExecutor's would keep it until the last answer.
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
         results = threads.imap_unordered(workers.try_row, rows)
         try:
@@ -73,10 +72,10 @@ def write_all(
                 if time.monotonic() - asked_at >= SECONDS_BETWEEN_QUESTIONS:
                     require_running()
                     asked_at = time.monotonic()
-                with suppress(NoResultError):  # the log is not silent while a service hangs
+                with suppress(NoResultError):  # while a service hangs, progress is logged
                     result = results.next(SECONDS_BETWEEN_QUESTIONS)
                     if isinstance(result, BaseException):
-                        raise result  # noqa: TRY301  (a thread's, and interrupts as any other)
+                        raise result  # noqa: TRY301  (a thread's; it interrupts this one)
                     if result:
                         complete(result)
                         done += 1
@@ -92,7 +91,7 @@ def write_all(
                         result = results.next(max(deadline - time.monotonic(), 0))
                         if isinstance(result, Result):
                             complete(result)
-            finally:  # also where somebody is impatient and interrupts the waiting
+            finally:  # also if the waiting is interrupted
                 writer.abandon()
             raise
         finally:
@@ -103,9 +102,9 @@ def write_all(
 
 @dataclass
 class _Workers:
-    """What several threads do: try rows until something stops the writer.
+    """Several threads try rows until something stops the writer; one at a time until a write is confirmed.
 
-    One at a time until a write is confirmed: were owners hidden, each of them would be overwritten.
+    If owners were hidden, each of them would be overwritten.
     """
 
     writer: Writer
@@ -127,10 +126,10 @@ class _Workers:
         except WritingEndedError as error:
             self.writer.stop(str(error))
             return error.result
-        except BaseException as error:  # noqa: BLE001  (raised where the results are awaited)
+        except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
             self.writer.stop(INTERRUPTED)
             return error
-        # Counted here: by the time the journal hears of it, others have been tried.
+        # Counted here, for others are tried before the outcome is in the journal.
         with self._lock:
             if result.outcome in _FAILURES:
                 self._failures_in_a_row += 1

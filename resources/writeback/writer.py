@@ -26,7 +26,6 @@ from resources.writeback.decide import (
     has_name,
     is_undo,
     kept_fields,
-    kept_message,
     other_name_message,
     values_of,
     was_done,
@@ -52,7 +51,7 @@ def seconds_since_boot() -> float:
 
 
 class WritingEndedError(AssetOwnersError):
-    """No further write would go better; `result` is what became of the last one."""
+    """Further writes would fail, too; `result` is what became of the last one."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -67,7 +66,7 @@ class _ReadTooOldError(Exception):
 class _Attempt:
     """A write under way: what the host held when it was last read, and what was sent after that.
 
-    `sent` stays, whatever the service answers: it may have done what it refused.
+    `sent` stays after a refusal: the service may have done what it refused.
     """
 
     row: Row
@@ -88,19 +87,14 @@ class _Attempt:
         return self.result("undone" if is_undo(self.row) else "written", message)
 
     def result(self, outcome: str, message: str | None = None) -> Result:
-        if outcome == "undone" and self.held and self.sent:
-            left = kept_message(self.kept, self.held)
-            message = "; ".join(filter(None, [message, left])) or None
-        kept = self.kept if outcome in {"undone", "intended"} else None
+        kept = kept_fields(self.row, self.sent) if self.sent and outcome in {"undone", "intended"} else None
+        if outcome == "undone" and self.held and kept:
+            left = ", ".join(f"{field} is {self.held[field] or 'none'} now" for field in kept)
+            message = "; ".join(filter(None, [message, f"left unchanged: {left}"]))
         return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
 
-    @property
-    def kept(self) -> list[str] | None:
-        """The fields that an undo left unchanged."""
-        return kept_fields(self.row, self.sent) if self.sent else None
-
     def given_up(self, message: str, outcome: str = "failed") -> Result:
-        """Give up; where something was sent before, the write is pending: the inventory has the last word."""
+        """Give up; if something was sent before, the write is pending."""
         return self.result("intended" if self.sent else outcome, message)
 
 
@@ -108,14 +102,14 @@ class Writer:
     """Writes host assets of one instance; reads each right before its write.
 
     Only after 401 and 429 is a write sent again, and only after reading the host again. After any other
-    answer that does not clearly refuse, the host is read back; while it does not hold the new value the
-    outcome stays `intended`, and the next run settles it (rules 7.3). Without `contract.read` the hosts are
-    listed once before the writing instead, and the time between list and write is as long as the writing.
+    answer that does not clearly refuse, the host is read back; until it holds the new value the outcome is
+    `intended`, and the next run settles it (rules 7.3). Without `contract.read` the hosts are listed once
+    before the writing instead, and the time between list and write is as long as the writing.
 
     `read_back_seconds`: how long the service may take to show a write.
 
-    Every method raises WritingEndedError when logging in fails for good, when the service has refused all
-    writes for long, or when the first writes it accepted cannot be seen.
+    Methods raise WritingEndedError if logging in fails for good, if the service refuses all writes for long,
+    or if the first writes that it accepted are not confirmed.
     """
 
     def __init__(
@@ -186,23 +180,20 @@ class Writer:
                 return attempt.given_up(str(error))
 
     def stop(self, reason: str) -> None:
-        """Let no further request begin, not even for hosts that wait for their turn."""
+        """Stop: no further request begins, also for hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
         self.pace.stop()
 
     def not_reached_message(self) -> str:
-        """Return why nothing was sent to a host whose turn never came."""
+        """Return why nothing was sent to a host that was not attempted."""
         return f"the run ended before this host's turn: {self.stopped_by}"
 
     def abandon(self) -> None:
-        """Let nothing go out any more, not even to hosts that were just read: nobody waits for an answer."""
+        """Send nothing more, also to hosts that were just read: nobody waits for an answer."""
         self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
-        """Return whether reading these hosts, listed as owned, shows an owner on any of them.
-
-        True where none of them can be read, for then nothing is written to any host.
-        """
+        """Return whether reading these hosts, listed as owned, shows an owner; True if none is readable."""
         hosts = []
         for host_id in host_ids:
             try:
@@ -214,7 +205,7 @@ class Writer:
         return not hosts or any(host["owner_ids"] for host in hosts)
 
     def _once(self, attempt: _Attempt) -> Result:
-        """Read the host and send once; raises what may mean to read it and send again."""
+        """Read the host and send once; raises errors after which it may be read and sent again."""
         row = attempt.row
         asked_at = self._clock()
         host = self._read_planned(row, not_before=attempt.refused_at)
@@ -228,8 +219,8 @@ class Writer:
             return decided
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
-        kept = kept_fields(row, new)
-        self._journal.mark_sent(row["run_id"], row["host_id"], old_values=held, new_values=new, kept=kept)
+        pending = Result(row["host_id"], "intended", None, held, new, kept_fields(row, new))
+        self._journal.mark_sent(pending, run_id=row["run_id"])
 
         def right_before() -> None:
             if self._abandoned:
@@ -259,10 +250,10 @@ class Writer:
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
     def _after_refusal(self, attempt: _Attempt, error: ServiceError) -> Result:
-        """Return what became of a write that was not accepted; raises `error` where it may be sent again.
+        """Return what became of a write that was not accepted; raises `error` if it may be sent again.
 
-        Where the answer was lost the host is read back; if it holds something else, the request may still be
-        on its way, and the next run finds out.
+        If the answer was lost, the host is read back; if it holds something else, the request may still be on
+        its way, and the next run settles it.
         """
         sent_before = attempt.refused_at is not None
         attempt.refused_at = self._clock()
@@ -282,10 +273,7 @@ class Writer:
         return result
 
     def _after_success(self, attempt: _Attempt) -> Result:
-        """Read the first writes back: a service may accept a write and change nothing, or more than was sent.
-
-        Where it cannot read one asset, hosts are listed again for it, until one write is confirmed.
-        """
+        """Read the first writes back: a service may accept a write and change nothing, or too much."""
         if self.confirmed and (self._read_back >= READ_BACK or not self._readable):
             return attempt.success()
         try:
@@ -306,7 +294,7 @@ class Writer:
         return result
 
     def _why_unseen(self, attempt: _Attempt) -> str | None:
-        """Read a host back until it shows the write; return what it shows instead, None where it shows it."""
+        """Read a host back until it shows the write; return what it shows instead, None if it shows it."""
         deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -322,7 +310,7 @@ class Writer:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     def _difference(self, attempt: _Attempt, host: Row) -> str | None:
-        """Return how a host differs from what the write should have made of it; None where it does not."""
+        """Return how a host differs from what the write should have made of it; None if it does not."""
         held, sent, now = attempt.held or {}, attempt.sent or {}, values_of(host)
         if attempt.names != {*host["hostnames"]}:
             return "the host had other names than before"
@@ -335,7 +323,7 @@ class Writer:
         return f"its {' and '.join(lost)}, which was not sent, had changed" if lost else None
 
     def no_effect_reason(self) -> str | None:
-        """Return, at the end, why no accepted write was seen; None where one was, or none was read back."""
+        """Return, at the end, why no accepted write was confirmed; None if one was, or none was read back."""
         with self._lock:
             return self._no_effect_message()
 
@@ -356,10 +344,7 @@ class Writer:
         return host
 
     def _read(self, row: Row, *, not_before: float | None = None) -> Row:
-        """Read a host as it is now.
-
-        Where the service cannot read one asset, hosts are listed again if that was before `not_before`.
-        """
+        """Read a host; if only lists can be read, list again if that was before `not_before`."""
         host_id = row["host_id"]
         if self._readable:
             host = self._inventory.host(host_id)

@@ -245,8 +245,8 @@ def test_a_collector_that_sends_for_others(stored, events, severity):
     assert "hostname_field" in verdict.description
     assert "wec01" not in verdict.description, "descriptions stand in the log"
     blocked = severity is ERROR
-    assert bool(run.record.get("checked_at")) != blocked
-    assert run.record.get("status") == ("failed" if blocked else "started")
+    assert bool(run.record.row()["checked_at"]) != blocked
+    assert run.record.row()["status"] == ("failed" if blocked else "started")
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_torn_day_that_the_index_no_longer_has_fails_the_run_until_it_is_mende
         assert told.startswith("1 days are incomplete, and the index no longer has their events")
         assert "2025-06-02" in told
         assert "2025-06-04" not in told, "its counts are whole and kept"
-        assert "put them back from a backup" in told
+        assert "restore them from a backup" in told
 
     file.write_bytes(backup)
     assert fetch(search).success

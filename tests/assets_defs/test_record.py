@@ -58,7 +58,7 @@ def test_a_step_that_fails_while_another_one_ends_the_run_fails_it(tables):
     ending = RunRecord(tables, "run-1", recorded, LOG)
     ending.begin("run")
     ending.succeed()
-    assert (ending.get("status"), ending.get("message")) == ("failed", "disk full")
+    assert (ending.row()["status"], ending.row()["message"]) == ("failed", "disk full")
 
 
 @pytest.mark.parametrize(("other_step", "status"), [("SUCCESS", "succeeded"), ("FAILURE", "failed")])
@@ -68,8 +68,8 @@ def test_a_run_whose_failed_step_is_started_again_ends_as_dagster_says(tables, o
     record.begin("run")
     record.fail("the service did not answer")
     record.succeed()
-    assert record.get("status") == status
-    assert (record.get("message") is None) == (status == "succeeded")
+    assert record.row()["status"] == status
+    assert (record.row()["message"] is None) == (status == "succeeded")
 
 
 def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
@@ -78,8 +78,8 @@ def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
     first.begin("run")
     first.fail("disk full")
     RunRecord(tables, "run-1", None, LOG).fail("it ended early")
-    assert first.get("message") == "disk full"
-    assert json.loads(first.get("seconds_by_step")) == {"owner_writes": 1.5}
+    assert first.row()["message"] == "disk full"
+    assert json.loads(first.row()["seconds_by_step"]) == {"owner_writes": 1.5}
     assert recorded.tags["asset_owners/kind"] == "run"
     assert recorded.tags["asset_owners/result"].startswith("failed")
 
@@ -111,8 +111,8 @@ def test_a_run_that_was_cut_off_has_failed_once_its_writes_are_settled_and_keeps
         record.fail(reason)
     tables.append("owner_writes", plan("h-0", outcome="written"), run_id="run-1")
     recount(tables, "run-1")
-    assert (record.get("status"), record.get("written")) == ("failed", 1)
-    assert record.get("message").startswith(reason or "cut off")
+    assert (record.row()["status"], record.row()["written"]) == ("failed", 1)
+    assert record.row()["message"].startswith(reason or "cut off")
 
 
 def test_a_database_that_restarts_ends_no_run_that_writes_and_one_that_stays_away_does(tables, monkeypatch):

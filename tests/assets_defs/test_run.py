@@ -82,7 +82,7 @@ def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_ol
     caplog.set_level("INFO")
     run = begin(scan={"lookback_days": 3, "first_day": LONG_AGO - timedelta(days=9)}, **given)
     assert (run.mode.kind, run.may_write) == (kind, says is None)
-    assert run.record.get("message") == run.why_no_writes
+    assert run.record.row()["message"] == run.why_no_writes
     assert (says or "") in (run.why_no_writes or "")
     assert caplog.messages == [run.why_no_writes or f"Owners are written to {run.instance.platform.address}"]
 
@@ -166,8 +166,8 @@ def test_no_step_begins_of_a_run_that_dagster_has_ended_and_a_canceled_one_stays
     run = begin()
     with pytest.raises(error, match=f"has ended as {status.value}"):
         begin(status=status)
-    assert run.record.get("status") == "failed"
-    assert "sends nothing more" in run.record.get("message")
+    assert run.record.row()["status"] == "failed"
+    assert "sends nothing more" in run.record.row()["message"]
 
 
 def test_a_name_in_a_failure_makes_no_line_of_its_own():
@@ -196,7 +196,7 @@ def test_a_run_that_is_interrupted_has_failed(begin):
     run = begin()
     with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(run.record):
         raise dg.DagsterExecutionInterruptedError
-    assert (run.record.get("status"), run.record.get("message")[:11]) == ("failed", "interrupted")
+    assert (run.record.row()["status"], run.record.row()["message"][:11]) == ("failed", "interrupted")
 
 
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import MISSING_STEPS, InstanceRun
-from assets_defs.settings_now import settings_fingerprint
+from assets_defs.run import MISSING_STEPS, InstanceRun, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
@@ -311,6 +310,6 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
         run = decided(tmp_path, settings, inventory)
         with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run.record, last=True):
             write_planned(run)
-        assert run.record.get("status") == "failed"
-        assert "the rest is left for the next run" in run.record.get("message")
+        assert run.record.row()["status"] == "failed"
+        assert "the rest is left for the next run" in run.record.row()["message"]
     assert shelf.written == {}

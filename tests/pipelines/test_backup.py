@@ -214,7 +214,7 @@ def test_a_file_with_anything_that_no_backup_holds_is_refused(call, made, tmp_pa
     changed(made, lambda files: [files[0], (member, b""), *files[2:]])
     status, _, err = call("restore", made)
     assert status == 2
-    assert f"{made} is no whole backup of asset-owners: it holds {member.name[:200]!r}" in err
+    assert f"{made} is not a whole backup of asset-owners: it holds {member.name[:200]!r}" in err
     assert len(err) < 1_000
     assert not (tmp_path / "other").exists()
 

@@ -187,5 +187,5 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
         record = RunRecord(job.tables, "again", recorded, LOG)
         record.begin("run")
         (run,) = recorded.get_runs()
-    assert record.get("by") == by
+    assert record.row()["by"] == by
     assert run.tags.get(BY_TAG) == (by if BY_TAG in tags else None)

@@ -8,24 +8,20 @@ from resources.store.tables import Tables
 
 
 @pytest.fixture(scope="session")
-def put_back(tmp_path_factory):
-    """Makes a home what a copy of it was, whose name is given; the catalogue holds its path, so it stays."""
+def prepared(tmp_path_factory):
+    """Tables and a copy of their home; the catalogue holds whole paths, so the home stays in its place."""
     folder = tmp_path_factory.mktemp("prepared")
     tables = Tables(folder / "home", "corp")
     tables.prepare()
-    shutil.copytree(tables.home, folder / "prepared")
-
-    def put_back(copy):
-        shutil.rmtree(tables.home)
-        shutil.copytree(folder / copy, tables.home)
-        return Tables(tables.home, "corp")
-
-    return put_back
+    return tables, shutil.copytree(tables.home, folder / "copy")
 
 
 @pytest.fixture
-def tables(put_back):
-    return put_back("prepared")
+def tables(prepared):
+    tables, copy = prepared
+    shutil.rmtree(tables.home)
+    shutil.copytree(copy, tables.home)
+    return Tables(tables.home, "corp")
 
 
 @pytest.fixture

@@ -338,7 +338,7 @@ NO_RUN_IDS += ["-a", "é", "*", "run-?", "empty", "carried-over", "a\0", "a" * 1
 
 
 def test_what_is_no_run_id_names_no_file(tables):
-    odd = pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is no run id")
+    odd = pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is not a run id")
     for run_id in NO_RUN_IDS:
         with odd:
             module.checked_run_id(run_id)

@@ -110,7 +110,7 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     with Journal(IN_MEMORY) as journal:
         intend(journal, "h-0", **WRITTEN)
         kept = ["owner"] if sent is DEPARTMENT_UNDONE else None
-        journal.mark_sent("run-1", "h-0", old_values=sent["old"], new_values=sent["new"], kept=kept)
+        journal.mark_sent(Result("h-0", "intended", None, sent["old"], sent["new"], kept), run_id="run-1")
         number, rows = settled(journal, tables, held)
     stored = rows["h-0"]
     assert (number, stored["outcome"]) == (1, outcome)

@@ -45,15 +45,6 @@ def test_refusals_of_one_moment_count_once(pace, clock):
     assert held_back(pace) == pytest.approx(MIN_INTERVAL_SECONDS)
 
 
-def test_each_write_that_is_taken_shortens_the_interval(pace, clock):
-    pace.refused(turn=pace.wait(), retry_after=None)
-    for taken in range(3):
-        clock.now += MAX_WAIT_SECONDS
-        pace.wait()
-        assert held_back(pace) == pytest.approx(MIN_INTERVAL_SECONDS * FASTER**taken)
-        pace.taken()
-
-
 def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
     waits = []
     for _ in range(8):

@@ -157,5 +157,5 @@ def test_who_only_binds_the_name_is_no_run_of_ours():
         name = claimed.call_args.args[0]
     with socket.socket(socket.AF_UNIX) as squatter:
         squatter.bind(f"\0{name}")
-        with pytest.raises(AssetOwnersError, match="no run of this version"), writing():
+        with pytest.raises(AssetOwnersError, match="another version of this one"), writing():
             pass
