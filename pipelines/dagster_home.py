@@ -1,17 +1,21 @@
 """Dagster's own home under ASSET_OWNERS_HOME: runs, event log, schedules."""
 
 import os
-from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import dagster as dg
 import yaml
 
 from resources.errors import ConfigurationError
 from resources.locks import locked
 from resources.settings import plain_folder
 from resources.store.files import replacing
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import dagster as dg
 
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml").read_text(encoding="utf-8")
 
@@ -42,8 +46,10 @@ def dagster_home(home: Path) -> Path:
 
 
 @contextmanager
-def dagster_instance(home: Path) -> Generator[dg.DagsterInstance]:
+def dagster_instance(home: Path) -> "Generator[dg.DagsterInstance]":
     """Open the Dagster instance that the UI under the same home shows."""
+    import dagster as dg  # noqa: PLC0415  (takes a second, and other commands need no more than the folder)
+
     folder = dagster_home(home)
     try:
         # Dagster makes its files when it starts; of two that start at the same time, one fails.

@@ -14,7 +14,7 @@ def main() -> None:
     os.umask(0o077)
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    from pipelines.cli.app import app  # noqa: PLC0415  (what --help needs and no more)
+    from pipelines.cli.app import app
 
     try:
         try:
@@ -22,7 +22,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (printed with its trace where no operator can fix it)
-        from pipelines.cli.exit_status import message_and_status, print_error  # noqa: PLC0415
+        from pipelines.cli.exit_status import message_and_status, print_error
 
         message, status = message_and_status(error)
         try:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import dagster as dg
 import typer
 
 from pipelines.cli.exit_status import require_file
@@ -58,6 +57,8 @@ def restore(
     """
     files, version = restored(archive, home(), tables_location(), analysts=analysts_group())
     if (home() / "dagster").absolute() == dagster_folder(home()) and (home() / "dagster").is_dir():
+        import dagster as dg
+
         # What was at work then is not any more; on another machine it would hold its place for half a day.
         at_work = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
         with dagster_instance(home()) as recorded:

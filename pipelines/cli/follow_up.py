@@ -1,27 +1,10 @@
 """`asset-owners apply` and `asset-owners undo`: apply the plan of an earlier run, or undo what it wrote."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
-import polars as pl
 import typer
 
-from assets_defs.sink import FOLLOW_UPS
-from ownership.codes import OUTCOME, SUCCESSES
-from ownership.names import printable
-from pipelines.cli.describe_plan import describe_plan
 from pipelines.cli.options import DryRun, InstanceFile, Json, number
-from pipelines.cli.run import execute, outcomes_of, print_report, report_of, undo_command
-from pipelines.cli.stored import own_tables
-from reports.summary import writes_in_words
-from resources.errors import ConfigurationError
-from resources.settings import Instance, command_line, load_instance, named
-from resources.store.tables import short_run_id
-
-SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
-"""Hosts that were skipped, or undone in part."""
-SHOWN = 20
-"""How many of these hosts are printed."""
 
 
 def follow_up(
@@ -44,6 +27,14 @@ def follow_up(
 
     Example: --instance NAME 1a2b3c4d --dry-run
     """
+    from assets_defs.sink import FOLLOW_UPS
+    from pipelines.cli import execution
+    from pipelines.cli.describe_plan import describe_plan
+    from pipelines.cli.stored import own_tables
+    from resources.errors import ConfigurationError
+    from resources.settings import load_instance, named
+    from resources.store.tables import short_run_id
+
     job = context.info_name or "apply"
     instance = load_instance(path)
     instance.require_secrets()
@@ -53,32 +44,19 @@ def follow_up(
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
-    result = execute(instance, named(instance, job), {"ops": ops})
+    result = execution.execute(instance, named(instance, job), {"ops": ops})
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     again = (job, short_run_id(about), *allowed)
-    report = report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
+    report = execution.report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
     writes = tables.run_writes(result.run_id)
-    left_alone = writes.filter(SKIPPED).select("host_id", "outcome", "message").to_dicts()
+    left_alone = writes.filter(execution.SKIPPED).select("host_id", "outcome", "message").to_dicts()
     did_something = result.success or not writes.is_empty()
-    words = [*_in_words(writes, instance, result.run_id)] if did_something else []
+    words = [*execution.follow_up_in_words(writes, instance, result.run_id)] if did_something else []
     if "plan" in report:
         words.append(describe_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
-    return print_report(report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json)
+    return execution.print_report(
+        report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json
+    )
 
 
 apply = undo = follow_up
-
-
-def _in_words(writes: pl.DataFrame, instance: Instance, run_id: str) -> Iterator[str]:
-    """Yield the outcomes, which hosts were skipped and why, and how to undo the writes."""
-    outcomes = outcomes_of(writes)
-    yield f"{printable(instance.name)}: run {run_id}"
-    yield from writes_in_words(outcomes)
-    skipped = writes.filter(SKIPPED)
-    for row in skipped.head(SHOWN).iter_rows(named=True):
-        reason = row["message"] or OUTCOME[row["outcome"]]
-        yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
-    if skipped.height > SHOWN:
-        see_all = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-        yield f"  and {skipped.height - SHOWN:,} more: {see_all}"
-    yield from undo_command(instance, run_id, outcomes)

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from resources.settings import instance_path
-
 
 def number(text: str, *, least: float = 1, most: float | None = None, default: str | bool = True) -> Any:
     """Return an option that takes a number from `least` to `most`; `default` is the one that help shows."""
@@ -28,6 +26,8 @@ def instance_file(given: str | None = None) -> Path:
     """Return the instance file for a path, a name or a slug; the only one of the folder for None."""
     if "_ASSET_OWNERS_COMPLETE" in os.environ:  # a shell completes options where there is no file, too
         return Path()
+    from resources.settings import instance_path
+
     return instance_path(given if given is None else str(given))
 
 

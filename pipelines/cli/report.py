@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from assets_defs.report import Report, report_file, report_sheet
 from ownership.names import printable
 from pipelines.cli.exit_status import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option, flag
@@ -40,6 +39,8 @@ def report(
 
     Example: --instance NAME --out report.html
     """
+    from assets_defs.report import Report, report_file, report_sheet
+
     if raw and kind == "html":
         raise ConfigurationError("--raw goes with --format xlsx or csv")
     instance, tables = stored_tables(path, run)

@@ -15,7 +15,6 @@ import requests
 import typer
 import yaml
 
-from assets_defs.specs import LOCATION
 from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port
 from pipelines.dagster_home import dagster_home
@@ -53,6 +52,8 @@ def serve(
     listen_at("--port", host, port).close()
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
     # To start a process takes minutes on a busy machine; Dagster would wait for one.
+    from assets_defs.specs import LOCATION
+
     os.environ.setdefault("DAGSTER_GRPC_TIMEOUT_SECONDS", "300")
     os.environ["ASSET_OWNERS_UI_HOSTS"] = f"{os.environ.get('ASSET_OWNERS_UI_HOSTS', '')} {host}"
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -9,7 +9,6 @@ from ownership.windows import Window
 from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
-from pipelines.cli.run import errors, execute
 from pipelines.cli.stored import stored_tables
 from reports.sentences import names_of
 from reports.tuning import (
@@ -63,6 +62,8 @@ def tune(
     aim = Aim(target_precision, keep)
     answered = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
+    from pipelines.cli.execution import errors, execute
+
     result = execute(instance, named(instance, "tuning"), {})
     for error in errors(result):
         print_error(error)

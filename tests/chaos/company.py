@@ -41,5 +41,5 @@ def start(stand: Stand) -> RunningProcess:
 def _run(file: Path, environment: dict[str, str], log: Connection) -> None:
     settle_in(environment, os.devnull, log)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+        patch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
         app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])

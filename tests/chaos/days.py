@@ -22,7 +22,7 @@ def run_on_day(file: Path, report: Path, now: datetime, environment: dict[str, s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda _: None)
         set_clock(patch, now)
-        patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+        patch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
         app(["run", "--instance", str(file), "--json"])
 
 

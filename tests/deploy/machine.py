@@ -43,7 +43,7 @@ assert time.monotonic() - told < 10, time.monotonic() - told
 
 # Prints what of the program and its packages each process would have to compile.
 UNCOMPILED = """
-import importlib.util, pathlib, sys, sysconfig, pipelines.cli.run
+import importlib.util, pathlib, sys, sysconfig, pipelines.cli.execution
 files = [module.__file__ for module in sys.modules.values() if getattr(module, "__cached__", None)]
 assert pipelines.__file__ in files
 files += pathlib.Path(sysconfig.get_path("purelib")).rglob("*.py")

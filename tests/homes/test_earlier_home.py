@@ -46,8 +46,8 @@ class Home:
         words = [command, "--instance", str(EARLIER / "instance.yaml"), *arguments]
         with pytest.MonkeyPatch.context() as patch:
             services: Any = {"source": lambda _: LogFile(*LOGONS), "inventory": self.open_inventory}
-            patch.setattr("pipelines.cli.run.build_definitions", partial(build_definitions, **services))
-            patch.setattr("pipelines.cli.run.dagster_instance", in_memory)
+            patch.setattr("pipelines.cli.execution.build_definitions", partial(build_definitions, **services))
+            patch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
             ran = CliRunner().invoke(app, words, catch_exceptions=False)
         assert ran.exit_code == 0, ran.output
         return ran.stdout

@@ -10,7 +10,7 @@ import pytest
 
 from assets_defs.launch import RANGE_END, RANGE_START
 from ownership import quality, resolution
-from pipelines.cli.run import errors
+from pipelines.cli.execution import errors
 from resources.errors import TransientError
 from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host

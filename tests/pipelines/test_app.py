@@ -30,6 +30,11 @@ def imported(commands, *modules):
     return done.stderr.splitlines()[-1]
 
 
+def test_help_of_a_command_waits_for_no_import_of_dagster():
+    commands = [[name, "--help"] for name in _COMMANDS]
+    assert imported(commands, "dagster") == f"{[0] * len(commands)} []"
+
+
 def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need(catalogued):
     of_it = ["--instance", str(catalogued)]
     read = (["explain", "pc-2"], ["runs"], ["sql", "FROM conflicts"], ["conflicts"])

@@ -18,6 +18,7 @@ from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
 from assets_defs.writing import write_planned
 from ownership.windows import days_of
+from pipelines.cli.execution import errors
 from pipelines.dagster_home import dagster_instance
 from resources.errors import TransientError
 from resources.writeback import workers
@@ -122,9 +123,9 @@ def test_a_run_that_dagster_ends_while_it_writes_sends_nothing_more_and_stays_as
     settings = instance(scan={"lookback_days": 3}, writes={"concurrency": 1})
     job = Job(tmp_path, settings, LogFile(*((LAST, name, "ann") for name in names)), shelf)
     with dagster_instance(tmp_path) as recorded:
-        assert not job(recorded=recorded).success
+        ended = job(recorded=recorded)
         (run,) = recorded.get_runs()
-    assert run.status.value == status
+    assert (ended.success, run.status.value) == (False, status)
     assert 3 <= len(shelf.written) < 10
     rows = job.tables.run_writes(run.run_id)
     outcomes = dict(rows["outcome"].value_counts().iter_rows())
@@ -132,6 +133,7 @@ def test_a_run_that_dagster_ends_while_it_writes_sends_nothing_more_and_stays_as
     messages = {
         *rows.filter(outcome="not_written")["message"],
         *job.tables.all_runs("runs").collect()["message"],
+        *errors(ended),
     }
     assert all(says in message and "sends nothing more" in message for message in messages)
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 
-from pipelines.cli.run import errors
+from pipelines.cli.execution import errors
 from pipelines.definitions import build_repository, define
 from resources.settings import load_instance, load_instances, slug_of
 from tests.ownership.builders import RUN

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from pipelines.cli.run import errors
+from pipelines.cli.execution import errors
 from pipelines.definitions import define
 from resources.settings import Instance
 from tests.ownership.builders import RUN

@@ -6,8 +6,8 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
+from pipelines.cli.execution import chosen_window, undo_command
 from pipelines.cli.exit_status import failure_summary
-from pipelines.cli.run import chosen_window, undo_command
 from resources.errors import ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.open_journal import open_journal
