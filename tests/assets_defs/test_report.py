@@ -50,6 +50,7 @@ def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_pat
     assert page.read_text() != written
 
 
+@pytest.mark.slow  # a dozen runs
 def test_a_run_that_finds_what_the_page_shows_leaves_it_as_it_is(tmp_path, page):
     job = Job(tmp_path, instance(), LogFile((LAST, "pc-1", "ann"), (LAST, "pc-2", "bob")))
 
