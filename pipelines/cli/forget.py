@@ -1,7 +1,7 @@
 """`asset-owners forget`: a hash takes the place of a person in all that is stored of an instance."""
 
 from dataclasses import fields
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
@@ -46,9 +46,11 @@ def forget(
     names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
     with locked_journal(tables, instance.platform) as journal, tables.changing():
-        rows = _forget_in_journal(journal, person, really=False)
-        if yes:
-            _forget_in_journal(journal, person, really=True)
+        writes = _writes_for(journal, person)
+        for write in writes if yes else ():
+            result = Result(*(write[field.name] for field in fields(Result)))
+            journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
+        rows = {"the journal of writes": len(writes)} if writes else {}
         rows |= forget_in_tables(tables, person, really=yes)
     for table, number in rows.items():
         print(f"  {number:>9,} rows of {table}")
@@ -60,9 +62,9 @@ def forget(
     print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
 
 
-def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dict[str, int]:
-    """Count the rows of the journal with a person, and, `really`, store them with stand-ins."""
-    found = 0
+def _writes_for(journal: Journal, person: Person) -> list[dict[str, Any]]:
+    """Return the journal's rows with a person, as they are once this person is forgotten."""
+    found = []
     for run in journal.targets():
         stored = journal.rows(run)
         after = person.forgotten_in(stored)
@@ -71,8 +73,5 @@ def _forget_in_journal(journal: Journal, person: Person, *, really: bool) -> dic
             raise AssetOwnersError(
                 f"A write of run {run} for this person is still pending; run once, then retry"
             )
-        found += stored.filter(changed).height
-        for row in after.filter(changed & really).iter_rows(named=True):
-            result = Result(*(row[field.name] for field in fields(Result)))
-            journal.complete(result, run_id=run, completed_at=row["completed_at"])
-    return {"the journal of writes": found} if found else {}
+        found += after.filter(changed).to_dicts()
+    return found

@@ -100,14 +100,13 @@ def _serve(registry: CollectorRegistry, listen: str) -> None:
 
 def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
     """The rows of `runs`, in the order in which they began; None: they cannot be read."""
-    if isinstance(instance, BrokenInstance):
-        return None
     try:
-        return own_tables(instance).all_runs("runs").collect().sort("started_at")
+        if isinstance(instance, Instance):
+            return own_tables(instance).all_runs("runs").collect().sort("started_at")
     except Exception as error:
         if operator_message(error) is None:
             raise
-        return None
+    return None
 
 
 def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:

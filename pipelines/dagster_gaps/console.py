@@ -30,16 +30,10 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     """
     logger = logging.Logger(LOGGER, level=logging.getLogger(LOGGER).level or logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_has_text)
-    handler.setFormatter(_JsonLine() if logs_as_json() else _Line(datefmt="%H:%M:%S"))
+    handler.addFilter(lambda record: _text_of(vars(record)["dagster_meta"]) is not None)
+    handler.setFormatter(_Line(datefmt="%H:%M:%S"))
     logger.addHandler(handler)
     return logger
-
-
-def _has_text(record: logging.LogRecord) -> bool:
-    """Set `record.text`, which the formatters print; most of Dagster's records have none."""
-    text = record.text = _text_of(record.dagster_meta)  # ty: ignore[missing-attribute]  (Dagster adds it)
-    return text is not None
 
 
 def _text_of(meta: Mapping[str, Any]) -> str | None:
@@ -58,20 +52,11 @@ def _text_of(meta: Mapping[str, Any]) -> str | None:
 
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        start = f"{self.formatTime(record, self.datefmt)} {level}"
-        text = record.text  # ty: ignore[missing-attribute]  (`_has_text` adds it)
+        meta = vars(record)["dagster_meta"]  # Dagster adds it
+        text, level = _text_of(meta) or "", record.levelname.lower()
+        if logs_as_json():
+            facts = {"run_id": meta["run_id"], "job": meta["job_name"], "step": meta["step_key"]}
+            return json_line(text, level=level, at=record.created, **facts)
+        start = f"{self.formatTime(record, self.datefmt)} "
+        start += "" if record.levelno == logging.INFO else f"{level}: "
         return "\n".join(f"{start}{line}" for line in printable_lines(text).split("\n"))
-
-
-class _JsonLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        meta = record.dagster_meta  # ty: ignore[missing-attribute]  (Dagster adds it)
-        return json_line(
-            record.text,  # ty: ignore[missing-attribute]  (`_has_text` adds it)
-            level=record.levelname.lower(),
-            at=record.created,
-            run_id=meta["run_id"],
-            job=meta["job_name"],
-            step=meta["step_key"],
-        )
