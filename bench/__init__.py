@@ -1,1 +1,1 @@
-"""Benchmarks: how close the pipeline is to the limit, measured side by side, told in results.md."""
+"""Benchmarks: how close the pipeline is to the limit, measured side by side; see results.md."""

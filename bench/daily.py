@@ -18,7 +18,7 @@ SCHEDULED_HOUR = 5
 
 
 def measure(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experiment:
-    """Run over 30 days as if yesterday, then today; what the engine did is told by its own counters."""
+    """Run over 30 days as if yesterday, then today; the engine's own counters say what it did."""
     today = datetime.now(UTC).date()
     days = days_from(today - timedelta(days=30), 31)
     load(

@@ -25,7 +25,7 @@ _HEAD = """\
 
 Written by `make bench` and `make bench LONG=1`. The goals are for the full sizes; a short run tells whether
 something has become slower than at the last short run. Each figure compares tries made in turns, each in a
-process of its own; one that is no ratio depends on the machine. Noise makes a try slower, never faster, so
+process of its own; one that is not a ratio depends on the machine. Noise makes a try slower, never faster, so
 verdicts come from the fastest tries; the medians stand beside them.
 """
 

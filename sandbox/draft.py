@@ -50,7 +50,7 @@ class Expectation:
 
 
 class Draft:
-    """Collects host assets, their logons and their outcomes while the stories are told."""
+    """Collects host assets, their logons and their outcomes while the scenarios are drawn up."""
 
     def __init__(self, staff: Staff, clock: Clock, rng: random.Random) -> None:
         self.hosts: list[dict[str, Any]] = []
@@ -60,7 +60,7 @@ class Draft:
         self.clock = clock
         self.rng = rng
         self.machines: dict[str, str] = {}
-        self._leaders = {
+        self._people = {
             "regular": cycle(staff.regular),
             "unknown": cycle(staff.unknown),
             "ambiguous": cycle(staff.ambiguous),
@@ -70,7 +70,7 @@ class Draft:
 
     def person(self, kind: str = "regular") -> Account:
         """The next account of a kind; everybody has had a turn before anybody has a second."""
-        return next(self._leaders[kind])
+        return next(self._people[kind])
 
     def others(self, number: int, *, than: Iterable[Account]) -> list[Account]:
         """Some people with user assets, none of them among `than`."""
@@ -87,7 +87,7 @@ class Draft:
         hostname: str | None,
         evidence: Evidence,
         *,
-        leader: Account | None = None,
+        primary: Account | None = None,
         owned: Owned = "by nobody",
         owner: Any = None,
         field: Any = None,
@@ -95,14 +95,14 @@ class Draft:
     ) -> None:
         """Records an outcome and, unless there is none, the host asset that it is about.
 
-        `leader` has the most events, and counts where the evidence names somebody. `owner` and `field` are
+        `primary` is the primary user, who counts where the evidence names somebody. `owner` and `field` are
         what the asset's owner and hostname fields hold: by default what fits `owned`, and the host name.
-        `whose` is the owner in truth, where it is not the leader.
+        `whose` is the owner in truth, where it is not the primary user.
         """
         if evidence not in {"single_user", "majority"}:
-            leader = None
-        match = leader.match if leader else None
-        resolved = leader.user_id if leader else None
+            primary = None
+        match = primary.match if primary else None
+        resolved = primary.user_id if primary else None
         action: Any = (_DECIDED if resolved else _UNDECIDED)[owned]
         host_id = None
         if owned != "no asset":
@@ -130,7 +130,7 @@ class Draft:
         self.logons.extend(Logon(moment(), kind, machine, agent, user, domain) for _ in range(events))
 
     def seen(self, agent: str) -> str:
-        """Notes a machine that reports events, whoever logs on to it; returns its full name."""
+        """Notes a machine that reports events; returns its full name."""
         name = agent.strip().lower()
         return self.machines.setdefault(agent, name if "." in name else f"{name}.{DOMAIN}")
 

@@ -19,7 +19,7 @@ _SERVICE_ACCOUNTS = ("svc_backup", "SVC_Deploy", r"CORP\svc_sql", "adm-jkraus", 
 
 @dataclass(frozen=True)
 class Group:
-    """Hosts that share a story, by kind of machine, whose accounts lead the evidence, and who owns them.
+    """Hosts that share a story, by kind of machine, of their primary users' accounts, and of owner.
 
     Where it is `lent`, the logons name somebody else: as often with an owner set by hand as without one.
     """
@@ -27,7 +27,7 @@ class Group:
     scenario: str
     machine: str
     evidence: Evidence
-    leaders: Literal["regular", "unknown", "ambiguous"]
+    primaries: Literal["regular", "unknown", "ambiguous"]
     owned: Owned
     hosts: int
     lent: bool = False
@@ -87,18 +87,18 @@ def _everyday(draft: Draft, group: Group) -> None:
     rng = draft.rng
     name = draft.hostname(group.machine)
     agent = rng.choice((name, name.upper(), f"{name}.{DOMAIN}", f"{name.upper()}.{DOMAIN}"))
-    leader = draft.person(group.leaders)
-    for account, events in _cast(draft, group.evidence, leader):
+    primary = draft.person(group.primaries)
+    for account, events in _cast(draft, group.evidence, primary):
         draft.log(agent, draft.spelled(account), events)
     if group.evidence == "no_logons":
         for service in rng.sample(_SERVICE_ACCOUNTS, 3):
             draft.log(agent, service, rng.randint(8, 30), kind="batch")
-    lender = draft.others(1, than=[leader])[0].user_id if group.lent else None
+    lender = draft.others(1, than=[primary])[0].user_id if group.lent else None
     draft.expect(
         group.scenario,
         name,
         group.evidence,
-        leader=leader,
+        primary=primary,
         owned=group.owned,
         owner=lender if group.owned == "by another" else None,
         whose=lender,
@@ -106,24 +106,24 @@ def _everyday(draft: Draft, group: Group) -> None:
     )
 
 
-def _cast(draft: Draft, evidence: Evidence, leader: Account) -> list[tuple[Account, int]]:
+def _cast(draft: Draft, evidence: Evidence, primary: Account) -> list[tuple[Account, int]]:
     """Who logs on how often, so that the evidence comes out as asked."""
     rng = draft.rng
-    others = partial(draft.others, than=[leader])
+    others = partial(draft.others, than=[primary])
     match evidence:
         case "no_logons":
             return []
         case "too_few_events":
-            return [(leader, 1), *((other, 1) for other in others(rng.randint(0, 1)))]
+            return [(primary, 1), *((other, 1) for other in others(rng.randint(0, 1)))]
         case "single_user":
-            return [(leader, rng.randint(20, 110))]
+            return [(primary, rng.randint(20, 110))]
         case "majority":
             visits = [(other, rng.randint(1, 6)) for other in others(rng.randint(1, 3))]
-            # Twice the others is two thirds, the least that is told here; the close calls are in _thresholds.
-            return [(leader, rng.randint(2, 6) * sum(events for _, events in visits)), *visits]
+            # Twice the others is two thirds, the least here; the close calls are in _thresholds.
+            return [(primary, rng.randint(2, 6) * sum(events for _, events in visits)), *visits]
         case _:
             # Three with 12 to 20 each: the first of them has at most 20 of 44.
-            return [(account, rng.randint(12, 20)) for account in (leader, *others(rng.randint(2, 5)))]
+            return [(account, rng.randint(12, 20)) for account in (primary, *others(rng.randint(2, 5)))]
 
 
 def _thresholds(draft: Draft) -> None:
@@ -141,11 +141,11 @@ def _thresholds(draft: Draft) -> None:
         ((1, 1), "too_few_events"),
     ):
         name = draft.hostname("pc")
-        leader = draft.person()
-        for account, number in zip((leader, *draft.others(2, than=[leader])), events, strict=False):
+        primary = draft.person()
+        for account, number in zip((primary, *draft.others(2, than=[primary])), events, strict=False):
             draft.log(name, draft.spelled(account), number)
         story = f"{' and '.join(map(str, events))} of {sum(events)} events"
-        draft.expect(story, name, evidence, leader=leader)
+        draft.expect(story, name, evidence, primary=primary)
 
 
 def _window_edges(draft: Draft) -> None:
@@ -159,12 +159,12 @@ def _window_edges(draft: Draft) -> None:
         ((8, 2), (0, 30), "majority"),
     ):
         name = draft.hostname("pc")
-        accounts = [leader := draft.person(), *draft.others(1, than=[leader])]
+        accounts = [primary := draft.person(), *draft.others(1, than=[primary])]
         for account, events in zip(accounts, inside, strict=False):
             draft.log(name, account.name, events)
         for account, events in zip(accounts, earlier, strict=False):
             draft.log(name, account.name, events, when=clock.before)
-        draft.expect("busier before the window", name, evidence, leader=leader)
+        draft.expect("busier before the window", name, evidence, primary=primary)
 
     tick = timedelta(milliseconds=1)
     for story, instant, evidence in (
@@ -173,30 +173,30 @@ def _window_edges(draft: Draft) -> None:
         ("the third event at the last instant of the window", clock.closing - tick, "single_user"),
         ("the third event just after the window, by a clock that is ahead", clock.closing, "too_few_events"),
     ):
-        name, leader = draft.hostname("lt"), draft.person()
-        draft.log(name, leader.name, 2)
-        draft.log(name, leader.name, when=lambda instant=instant: instant)
-        draft.expect(story, name, evidence, leader=leader)
+        name, primary = draft.hostname("lt"), draft.person()
+        draft.log(name, primary.name, 2)
+        draft.log(name, primary.name, when=lambda instant=instant: instant)
+        draft.expect(story, name, evidence, primary=primary)
 
 
 def _queries(draft: Draft) -> None:
     """Events that the default query drops and excluded accounts, either of which would turn the outcome."""
     for kind in ("failed", "explicit", "desktop"):
         name = draft.hostname("pc")
-        leader, other = draft.person(), draft.person()
-        draft.log(name, leader.name, 9)
+        primary, other = draft.person(), draft.person()
+        draft.log(name, primary.name, 9)
         draft.log(name, other.name, 40, kind=kind)
-        draft.expect(f"many more events of another kind ({kind})", name, "single_user", leader=leader)
+        draft.expect(f"many more events of another kind ({kind})", name, "single_user", primary=primary)
 
         name = draft.hostname("pc")
         draft.log(name, other.name, 15, kind=kind)
         draft.expect(f"no events but of another kind ({kind})", name, "no_logons")
 
-    name, leader = draft.hostname("pc"), draft.person()
-    draft.log(name, leader.name, 4)
+    name, primary = draft.hostname("pc"), draft.person()
+    draft.log(name, primary.name, 4)
     for service in (*_SERVICE_ACCOUNTS, f"{name.upper()}$"):
         draft.log(name, service, 12, kind="batch")
-    draft.expect("one person among busy service accounts", name, "single_user", leader=leader)
+    draft.expect("one person among busy service accounts", name, "single_user", primary=primary)
 
     name = draft.hostname("pc")
     draft.log(name, draft.person().name, 2)
@@ -214,7 +214,7 @@ def _people(draft: Draft) -> None:
     for story, account in draft.staff.curious.items():
         name = draft.hostname("lt")
         draft.log(name.upper(), account.name, draft.rng.randint(15, 60))
-        draft.expect(story, name, "single_user", leader=account)
+        draft.expect(story, name, "single_user", primary=account)
 
 
 def _owner_fields(draft: Draft) -> None:
@@ -229,41 +229,43 @@ def _owner_fields(draft: Draft) -> None:
     ):
         name = draft.hostname("lt")
         draft.log(name, tester.name, 30)
-        draft.expect(story, name, "single_user", leader=tester, owned=owned, owner=owner)
+        draft.expect(story, name, "single_user", primary=tester, owned=owned, owner=owner)
 
 
 def _spellings(draft: Draft) -> None:
     """One account in all its forms, a majority only together; one name in two domains; odd host names."""
-    name, leader = draft.hostname("lt"), draft.person()
-    for spelling in spellings(leader):
+    name, primary = draft.hostname("lt"), draft.person()
+    for spelling in spellings(primary):
         draft.log(name, spelling, 5)
     draft.log(name, draft.person().name, 8)
-    draft.expect("one account in all its spellings", name, "majority", leader=leader)
+    draft.expect("one account in all its spellings", name, "majority", primary=primary)
 
-    name, leader = draft.hostname("pc"), draft.person()
+    name, primary = draft.hostname("pc"), draft.person()
     for domain in ("CORP", "LAB"):
-        draft.log(name, rf"{domain}\{leader.name}", 12, domain=domain)
-    draft.expect("one account name in two domains", name, "single_user", leader=leader)
+        draft.log(name, rf"{domain}\{primary.name}", 12, domain=domain)
+    draft.expect("one account name in two domains", name, "single_user", primary=primary)
 
-    name, leader = "pc-münchen", draft.person()
-    draft.log(normalize("NFD", name), leader.name, 9)
-    draft.log(name.upper(), leader.name, 9)
-    draft.expect("a host name beyond ASCII, composed and decomposed", name, "single_user", leader=leader)
+    name, primary = "pc-münchen", draft.person()
+    draft.log(normalize("NFD", name), primary.name, 9)
+    draft.log(name.upper(), primary.name, 9)
+    draft.expect("a host name beyond ASCII, composed and decomposed", name, "single_user", primary=primary)
 
-    name, leader = draft.hostname("lt"), draft.person()
-    draft.log(f" {name} ", leader.name, 14)
-    draft.expect("blanks around the host name", name, "single_user", leader=leader, field=f"{name.upper()} ")
+    name, primary = draft.hostname("lt"), draft.person()
+    draft.log(f" {name} ", primary.name, 14)
+    draft.expect(
+        "blanks around the host name", name, "single_user", primary=primary, field=f"{name.upper()} "
+    )
 
 
 def _documents_of_several_users(draft: Draft) -> None:
     """A document counts once for each of its users, and the total is the sum of the pairs (rules 1.1)."""
     for alone, together, evidence in ((3, 6, "no_majority"), (5, 5, "majority")):
         name = draft.hostname("pc")
-        leader, other = draft.person(), draft.person()
-        draft.log(name, leader.name, alone)
-        draft.log(name, [leader.name, other.name], together)
+        primary, other = draft.person(), draft.person()
+        draft.log(name, primary.name, alone)
+        draft.log(name, [primary.name, other.name], together)
         story = f"{alone} documents of one user, {together} of two"
-        draft.expect(story, name, evidence, leader=leader)
+        draft.expect(story, name, evidence, primary=primary)
 
 
 def _renamed_hosts(draft: Draft) -> None:
@@ -276,12 +278,12 @@ def _renamed_hosts(draft: Draft) -> None:
         ("renamed, enough events only over both names", "single_user", ((2, 0), (2, 0))),
     ):
         old, new = draft.hostname("lt"), draft.hostname("lt")
-        accounts = [leader := draft.person(), *draft.others(1, than=[leader])]
+        accounts = [primary := draft.person(), *draft.others(1, than=[primary])]
         for name, when, numbers in zip((old, new), (clock.early, clock.late), events, strict=True):
             for account, number in zip(accounts, numbers, strict=True):
                 draft.log(name, account.name, number, when=when)
         names = [old.upper(), f"{new.upper()}.{DOMAIN}"]
-        draft.expect(story, old, evidence, leader=leader, field=names)
+        draft.expect(story, old, evidence, primary=primary, field=names)
 
     name, kiosk = draft.hostname("pc"), draft.hostname("kiosk")
     for each in (name, kiosk):
@@ -290,13 +292,13 @@ def _renamed_hosts(draft: Draft) -> None:
 
 
 def _duplicate_assets(draft: Draft) -> None:
-    """Two assets with one name are both matched (rules 1.5), whoever owns them."""
+    """Two assets with one name are both matched (rules 1.5), whatever their owners."""
     for owners, same_spelling in ((("by nobody", "by the same"), True), (("by nobody", "by another"), False)):
-        name, leader = draft.hostname("lt"), draft.person()
-        draft.log(name, leader.name, 24)
+        name, primary = draft.hostname("lt"), draft.person()
+        draft.log(name, primary.name, 24)
         for owned, field in zip(owners, (name.upper(), name.upper() if same_spelling else name), strict=True):
             draft.expect(
-                "two assets of one name", name, "single_user", leader=leader, owned=owned, field=field
+                "two assets of one name", name, "single_user", primary=primary, owned=owned, field=field
             )
 
 
@@ -328,10 +330,10 @@ def _collisions(draft: Draft) -> None:
         "two unrecorded machines of one short name", "file01", "hostname_collision", owned="no asset"
     )
 
-    name, leader = draft.hostname("lt"), draft.person()
+    name, primary = draft.hostname("lt"), draft.person()
     for agent in (name, f"{name}.{corp}", f"{name.upper()}.{corp.upper()}"):
-        draft.log(agent, leader.name, 8)
-    draft.expect("one machine with and without its domain", name, "single_user", leader=leader)
+        draft.log(agent, primary.name, 8)
+    draft.expect("one machine with and without its domain", name, "single_user", primary=primary)
 
 
 def _names_without_a_host(draft: Draft) -> None:
@@ -345,12 +347,12 @@ def _names_without_a_host(draft: Draft) -> None:
     ):
         draft.expect("an asset without a host name", None, "no_hostname", owned=owned, field=field)
 
-    name, leader = draft.hostname("pc"), draft.person()
-    draft.log(name, leader.name, 20)
+    name, primary = draft.hostname("pc"), draft.person()
+    draft.log(name, primary.name, 20)
     for lacking in (None, "-", ""):
         draft.log(name, lacking, 25)
-        draft.log(lacking, leader.name, 12, machine=f"{name}.{DOMAIN}")
-    draft.expect("many documents that lack the user or the host", name, "single_user", leader=leader)
+        draft.log(lacking, primary.name, 12, machine=f"{name}.{DOMAIN}")
+    draft.expect("many documents that lack the user or the host", name, "single_user", primary=primary)
 
 
 def _collector(draft: Draft) -> None:

@@ -34,10 +34,10 @@ while True:
         break
     except OSError:
         time.sleep(0.5)
-told = time.monotonic()
+asked = time.monotonic()
 service.send_signal(signal.SIGTERM)
 service.wait()
-assert time.monotonic() - told < 10, time.monotonic() - told
+assert time.monotonic() - asked < 10, time.monotonic() - asked
 """
 
 

@@ -36,8 +36,8 @@ def test_alerts_are_raised_when_they_should_and_not_before():
 
 
 def test_a_chat_is_told_once_why_a_run_failed(monkeypatch):
-    told, alerts = [], runpy.run_path(str(DEPLOY / "dagster" / "alerts.py"))
-    monkeypatch.setattr("requests.post", lambda *_, json, **__: told.append(json["text"]))
+    sent, alerts = [], runpy.run_path(str(DEPLOY / "dagster" / "alerts.py"))
+    monkeypatch.setattr("requests.post", lambda *_, json, **__: sent.append(json["text"]))
 
     @dg.op
     def step():
@@ -55,4 +55,4 @@ def test_a_chat_is_told_once_why_a_run_failed(monkeypatch):
             "failed_runs", ran.get_run_failure_event(), recorded, ran.dagster_run
         )
         alerts["failed_runs"](context.for_run_failure())
-    assert told == [f"Small: run {ran.run_id}: the service is away"]
+    assert sent == [f"Small: run {ran.run_id}: the service is away"]

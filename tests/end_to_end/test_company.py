@@ -83,8 +83,8 @@ def test_the_report_counts_decisions_writes_and_conflicts_which_the_log_names(co
         for row in company.truth
         if row.action == "conflict"
     ]
-    told = re.findall("warning: (Conflict: .*)", first.stderr)
-    assert sorted(told) == sorted(lines)
+    warned = re.findall("warning: (Conflict: .*)", first.stderr)
+    assert sorted(warned) == sorted(lines)
 
 
 def test_the_caption_of_the_picture_of_the_decisions_has_their_numbers(stand, first):

@@ -114,8 +114,8 @@ def test_hostile_names_and_ids_go_through_whole_runs_as_they_are_and_act_on_noth
     }
     file = hostile.instance_file(settings)
     calls = [hostile.call("explain", "--instance", file, "--", name) for name in NAMES.values()]
-    for number, told in enumerate(calls):
-        assert f"h-{number}" in told.stdout
+    for number, explained in enumerate(calls):
+        assert f"h-{number}" in explained.stdout
     calls += [
         hostile.call("sql", "FROM owner_decisions"),
         hostile.call("sql", "FROM owner_writes", "--format", "json"),

@@ -1,4 +1,4 @@
-"""What befalls a run on its machine: a full disk, other commands at once, and that it is told to end."""
+"""What befalls a run on its machine: a full disk, other commands at the same time, and a signal to end."""
 
 import json
 import os
@@ -69,11 +69,11 @@ def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engi
 
 def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_write(engine_stand):
     """As a container's runtime does: SIGTERM, and ten seconds later the process is killed."""
-    stand, told, answer = engine_stand, [], threading.Event()
+    stand, asked, answer = engine_stand, [], threading.Event()
 
     def hang_once_it_is_applied(request, _):
-        if request.url.path == UPDATE and not told:
-            told.append(time.monotonic())
+        if request.url.path == UPDATE and not asked:
+            asked.append(time.monotonic())
             process.terminate()
             answer.wait(HELD_SECONDS)
 
@@ -81,7 +81,7 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
     file = stand.instance_file({"writes": {"concurrency": 1}})
     with Program("run", "--instance", file) as process:
         _, said = process.communicate()
-        seconds = time.monotonic() - told[0]
+        seconds = time.monotonic() - asked[0]
     answer.set()
     assert process.exit_status == 1
     assert "the run was interrupted\nRun " in said

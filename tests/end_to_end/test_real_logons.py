@@ -17,7 +17,7 @@ from tests.ownership import builders
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGONS = DATA / "windows_logons_ecs.jsonl.gz"
-LEADERS = {
+PRIMARY_USERS = {
     "workstation6.theshire.local": ("pgustavo", 4, 6),
     "testcomputer": ("user", 8, 10),
     "fs03.offsec.lan": ("hack1", 2, 3),
@@ -56,15 +56,15 @@ def event_of(document):
 
 
 def expected(events):
-    """Evidence, leader, its events and all events of each host, by plain counting."""
+    """Evidence, primary user, their events and all events of each host, by plain counting."""
     counts: dict[str, Counter] = {}
     for event in events:
         counts.setdefault(event.host, Counter())[event.user] += 1
     for host, users in counts.items():
-        leader, most = min(users.items(), key=lambda item: (-item[1], item[0]))
-        leads = 100 * most > 60 * users.total()
-        evidence = "single_user" if len(users) == 1 else "majority" if leads else "no_majority"
-        yield host, (evidence, leader, most, users.total(), len(users))
+        primary, most = min(users.items(), key=lambda item: (-item[1], item[0]))
+        is_majority = 100 * most > 60 * users.total()
+        evidence = "single_user" if len(users) == 1 else "majority" if is_majority else "no_majority"
+        yield host, (evidence, primary, most, users.total(), len(users))
 
 
 def test_counts_and_owners_are_those_of_the_file(engine_stand, documents):
@@ -78,14 +78,16 @@ def test_counts_and_owners_are_those_of_the_file(engine_stand, documents):
         counts = pl.concat([day_tables(fetched, "")[1] for fetched in search.logons(days)])
 
     hosts = builders.hosts(*(builders.host(name, name.upper()) for name in {event.host for event in events}))
-    people = [builders.user(f"person-{name}", f"{name}@corp.example") for name, _, _ in LEADERS.values()]
+    people = [
+        builders.user(f"person-{name}", f"{name}@corp.example") for name, _, _ in PRIMARY_USERS.values()
+    ]
     decisions = builders.decide(counts.lazy(), builders.users(*people), hosts)
     columns = ("hostname", "evidence", "username", "events", "total_events", "user_count")
-    told = decisions.filter(pl.col("evidence") != "no_logons").select(columns)
+    decided = decisions.filter(pl.col("evidence") != "no_logons").select(columns)
     by_default = [event for event in events if event.by_default]
-    assert {hostname: tuple(rest) for hostname, *rest in told.iter_rows()} == dict(expected(by_default))
+    assert {hostname: tuple(rest) for hostname, *rest in decided.iter_rows()} == dict(expected(by_default))
     to_write = decisions.filter(action="write")
     led = to_write.select("hostname", "resolved_owner", "events", "total_events").rows_by_key("hostname")
-    assert {host: led[host] for host in LEADERS} == {
-        host: [(f"person-{name}", *logons)] for host, (name, *logons) in LEADERS.items()
+    assert {host: led[host] for host in PRIMARY_USERS} == {
+        host: [(f"person-{name}", *logons)] for host, (name, *logons) in PRIMARY_USERS.items()
     }

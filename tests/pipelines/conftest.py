@@ -41,7 +41,7 @@ LOGONS = counts(
 
 @pytest.fixture
 def instance_file(tmp_path, monkeypatch):
-    """An instance that nobody has run; where it looks is told by the environment."""
+    """An instance that nobody has run; the environment says where it looks."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     password = {"env": "NOT_NEEDED_TO_LOOK"}

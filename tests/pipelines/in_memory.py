@@ -103,13 +103,11 @@ class Job:
         if asset_selection:
             chosen = None if checks is None else frozenset(checks)
             job = job.get_subset(asset_selection=frozenset(asset_selection), asset_check_selection=chosen)
-        window, chosen = window_of(self.instance, LAST), {"refetch": False, **(options or {})}
+        of_scan = run_config(self.instance, **{"refetch": False, **(options or {})})
         return job.execute_in_process(
             instance=recorded or (None if run_id else records()),
-            tags=tags or ({} if name else launch_tags(self.instance, window)),
-            run_config={"ops": ops}
-            if name
-            else run_config(self.instance, **{"refetch": False, **(options or {})}),
+            tags=tags or ({} if name else launch_tags(self.instance, window_of(self.instance, LAST))),
+            run_config={"ops": ops} if name else of_scan,
             raise_on_error=False,
             run_id=run_id,
         )

@@ -100,8 +100,8 @@ def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted
         return usual(*given, **named)
 
     monkeypatch.setattr(resolution, counting, meanwhile)
-    told = errors(job())
-    assert ["other settings replaced days" in one for one in told] == [True] * by_others
+    messages = errors(job())
+    assert ["other settings replaced days" in one for one in messages] == [True] * by_others
     assert bool(job.inventory.written) != by_others
 
 

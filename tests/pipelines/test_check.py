@@ -29,11 +29,11 @@ def test_what_is_wrong_decides_the_exit_status(call, services, instance_file, st
     assert f"query: {'x' * 300}" in out, "no line is folded in a pipe"
     assert "\x1b" not in out
     status, out, _ = call("check", "--instance", instance_file, "--json")
-    told = json.loads(out)
-    assert (status, told["wrong"]) == (state == "wrong", int(state == "wrong"))
-    own = [finding for finding in told["findings"] if finding["section"].startswith("Search")]
+    report = json.loads(out)
+    assert (status, report["wrong"]) == (state == "wrong", int(state == "wrong"))
+    own = [finding for finding in report["findings"] if finding["section"].startswith("Search")]
     assert {"state": state, "what": "query"}.items() <= own[-1].items()
-    assert told["warnings"] == [finding["state"] for finding in told["findings"]].count("warning")
+    assert report["warnings"] == [finding["state"] for finding in report["findings"]].count("warning")
 
 
 @pytest.mark.usefixtures("services")

@@ -1,4 +1,4 @@
-"""`asset-owners conflicts`: hosts whose owner is not whom the logons name, and those that may stay so."""
+"""`asset-owners conflicts`: hosts whose owner is not their primary user, and those that may stay so."""
 
 import json
 from datetime import timedelta
@@ -14,9 +14,9 @@ from tests.ownership.builders import NOW
 @pytest.fixture
 def listed(call, catalogued):
     def listed():
-        status, told, error = call("conflicts", "--instance", catalogued, "--format", "json")
+        status, printed, error = call("conflicts", "--instance", catalogued, "--format", "json")
         assert status == 0, error
-        return json.loads(told)
+        return json.loads(printed)
 
     return listed
 

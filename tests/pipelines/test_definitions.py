@@ -141,8 +141,8 @@ def test_a_broken_file_and_two_of_one_name_fail_with_their_message_in_a_run_too(
     repository = build_repository()
     for name, words in {"broken": "broken.yaml", "same": "'customer_2'"}.items():
         result = repository.get_job(slug_of(name)).execute_in_process(raise_on_error=False)
-        (told,) = errors(result)
-        assert words in told
+        (message,) = errors(result)
+        assert words in message
     with pytest.raises(
         dg.DagsterInvariantViolationError, match=r"no job customer_2;.*reload the code location"
     ):

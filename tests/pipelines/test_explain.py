@@ -9,29 +9,29 @@ from tests.ownership.builders import NOW
 
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
-    told = call("explain", "--instance", stored, "pc-one")[1]
+    printed = call("explain", "--instance", stored, "pc-one")[1]
     for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "owner u1"):
-        assert said in told
-    told = call("explain", "--instance", stored, "pc-2")[1]
-    assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in told
+        assert said in printed
+    printed = call("explain", "--instance", stored, "pc-2")[1]
+    assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in printed
     found = {"PC-ONE": "h1", "pc-1.corp.example": "h1", "h1": "h1", "=CMD()": "h4", "pc-5": None}
     for name, host_id in found.items():
-        status, told, _ = call("explain", "--instance", stored, name, "--json")
-        (line,) = told.splitlines()
+        status, printed, _ = call("explain", "--instance", stored, name, "--json")
+        (line,) = printed.splitlines()
         decisions = json.loads(line)["decisions"]
         assert (status, [decision["host_id"] for decision in decisions]) == (0, [host_id]), name
 
 
 def test_an_unknown_host_has_no_decisions(call, stored):
-    status, told, _ = call("explain", "--instance", stored, "nowhere", "--json")
+    status, printed, _ = call("explain", "--instance", stored, "nowhere", "--json")
     assert status == 1
-    assert json.loads(told) == {"hostname": "nowhere", "similar": [], "near": [], "decisions": []}
+    assert json.loads(printed) == {"hostname": "nowhere", "similar": [], "near": [], "decisions": []}
 
 
 @pytest.mark.parametrize("named", ["CORP\\Ann", "U1"])
 def test_a_person_is_found_with_the_hosts_of_the_logons_and_of_the_inventory(call, stored, named):
-    told = call("explain", "--instance", stored, named)[1]
-    assert told.startswith("ann@corp.example (u1), ")
+    printed = call("explain", "--instance", stored, named)[1]
+    assert printed.startswith("ann@corp.example (u1), ")
     status, out, _ = call("explain", "--instance", stored, named, "--json")
     assert status == 0
     person = json.loads(out)["person"]
@@ -59,8 +59,8 @@ def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_dec
     assert status == 2
     assert said.startswith("asset-owners: RUN_ID: run undo-run decided nothing, such as an undo, or its")
     assert len(said.splitlines()) == 1
-    _, told, said = call(
+    _, printed, said = call(
         "sql", "--instance", catalogued, "--run", "undo-run", "SELECT run_id FROM write_history"
     )
-    assert "undo-run" in told
+    assert "undo-run" in printed
     assert "owner_decisions" in said, "what is not kept of it is named"

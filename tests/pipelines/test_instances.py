@@ -47,17 +47,17 @@ def test_the_only_file_of_the_folder_is_meant_or_one_by_name_slug_or_file(call, 
 def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(call, folder):
     add(folder, "branch.yaml", "Branch")
     (folder / "broken.yaml").write_text("name: [", encoding="utf-8")
-    status, out, told = call("explain", "pc-2")
+    status, out, err = call("explain", "pc-2")
     assert (status, out) == (2, "")
     known = f"{folder} has branch.yaml, broken.yaml, hq.yaml\n"
-    assert told.endswith(f"--instance: name the instance. {known}")
-    status, _, told = call("explain", "--instance", "brunch", "pc-2")
+    assert err.endswith(f"--instance: name the instance. {known}")
+    status, _, err = call("explain", "--instance", "brunch", "pc-2")
     assert status == 2
-    assert told.endswith(f"--instance: there is no instance 'brunch'. {known}")
+    assert err.endswith(f"--instance: there is no instance 'brunch'. {known}")
     add(folder, "head-office.yaml", "Elsewhere")
-    status, _, told = call("explain", "--instance", "head_office", "pc-2")
+    status, _, err = call("explain", "--instance", "head_office", "pc-2")
     assert status == 2
-    assert f"name its file. {folder} has head-office.yaml, hq.yaml\n" in told
+    assert f"name its file. {folder} has head-office.yaml, hq.yaml\n" in err
     assert "invalid YAML" in call("explain", "--instance", "broken", "pc-2")[2]
 
 
@@ -104,9 +104,9 @@ def store_plan(tables, run_id, logons, assets):
 @pytest.mark.usefixtures("planned")
 def test_a_plan_is_shown_as_a_run_is(call):
     for run_id in (PLANNED, PLANNED[:8], PLANNED[:20]):
-        status, told, noted = call("explain", "--run", run_id, "pc-3")
-        assert (status, noted, "(u1)" in told) == (0, "", True)
-    file, _, told = call("report", "--run", PLANNED)[1].partition(" is written")
+        status, printed, noted = call("explain", "--run", run_id, "pc-3")
+        assert (status, noted, "(u1)" in printed) == (0, "", True)
+    file, _, printed = call("report", "--run", PLANNED)[1].partition(" is written")
     page = Path(file).read_text(encoding="utf-8")
     assert (Path(file).stem, "pc-3" in page, "pc-2" in page) == (f"head_office.{PLANNED[:8]}", True, False)
 
@@ -116,8 +116,8 @@ def test_a_plan_is_shown_as_a_run_is(call):
 def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(call, command, monkeypatch):
     monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
     for run_id in ("aaaaaaaa", PLANNED[:7], "ffffffff", "../x"):
-        status, out, told = call(*command.format(run_id).split())
-        assert (status, out, "RUN_ID: " in told) == (2, "", True)
+        status, out, err = call(*command.format(run_id).split())
+        assert (status, out, "RUN_ID: " in err) == (2, "", True)
 
 
 def test_of_a_published_run_it_says_what_is_no_longer_kept(call, stored, tmp_path):
@@ -125,9 +125,9 @@ def test_of_a_published_run_it_says_what_is_no_longer_kept(call, stored, tmp_pat
     decisions = tables.of_run("owner_decisions", RUN).with_columns(run_id=pl.lit(PLANNED))
     tables.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
     delete_inputs(tables, of_run=RUN)
-    status, told, noted = call("explain", "--instance", stored, "--run", RUN, "pc-2")
+    status, printed, noted = call("explain", "--instance", stored, "--run", RUN, "pc-2")
     assert status == 0
-    assert "(u2)" in told
+    assert "(u2)" in printed
     assert "inventory_hosts, inventory_users, host_user_shares, username_matches" in noted
 
 
@@ -137,15 +137,15 @@ def test_on_a_fresh_home_the_last_dry_run_is_shown_and_said_to_be_one(call, inst
     store_plan(tables, PLANNED, LOGONS, ASSETS)
     of_it = ("--instance", instance_file)
     for command in (["explain", *of_it, "pc-3"], ["sql", *of_it, "FROM owner_decisions"]):
-        status, told, noted = call(*command)
-        assert (status, "pc-3" in told, "run 0123abcd of" in noted) == (0, True, True)
-        assert call(*command, "-q") == (status, told, "")
+        status, printed, noted = call(*command)
+        assert (status, "pc-3" in printed, "run 0123abcd of" in noted) == (0, True, True)
+        assert call(*command, "-q") == (status, printed, "")
 
 
 def asked(call, *arguments):
-    status, told, noted = call("sql", "--format", "json", *arguments)
+    status, printed, noted = call("sql", "--format", "json", *arguments)
     assert status == 0, noted
-    return json.loads(told)
+    return json.loads(printed)
 
 
 @pytest.mark.usefixtures("planned")

@@ -16,10 +16,10 @@ def folder(instance_file, tmp_path, monkeypatch):
 
 def test_the_number_of_instance_files_is_told_the_broken_ones_too(call, folder):
     (folder / "broken.yaml").write_text("name: [")
-    status, told, _ = call("metrics")
+    status, printed, _ = call("metrics")
     assert status == 0
-    assert "\nasset_owners_instances 2.0\n" in told
-    assert 'asset_owners_instance_readable{slug="broken"} 0.0' in told
+    assert "\nasset_owners_instances 2.0\n" in printed
+    assert 'asset_owners_instance_readable{slug="broken"} 0.0' in printed
 
 
 def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):

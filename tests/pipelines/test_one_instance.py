@@ -32,11 +32,11 @@ def everything(home):
 )
 def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, command):
     before = everything(tmp_path / "home")
-    status, out, told = call(command[0], "--instance", other, *command[1:])
+    status, out, err = call(command[0], "--instance", other, *command[1:])
     assert status == 2
-    assert "'HEAD OFFICE!', which writes to" in told
-    assert "belong to the instance 'Head office'" in told
-    assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in told
+    assert "'HEAD OFFICE!', which writes to" in err
+    assert "belong to the instance 'Head office'" in err
+    assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in err
     if "--json" in command:
         assert "'HEAD OFFICE!'" in json.loads(out)["error"]
     assert everything(tmp_path / "home") == before
@@ -47,6 +47,6 @@ def test_a_job_in_dagster_fails_with_the_same_message(other):
     job = define(instance).resolve_job_def("head_office__undo")
     config = {"ops": {"head_office__undo_run": {"config": {"run_id": RUN}}}}
     result = job.execute_in_process(raise_on_error=False, run_config=config)
-    told = list(errors(result))
-    assert told
-    assert all("belong to the instance 'Head office'" in message for message in told)
+    messages = list(errors(result))
+    assert messages
+    assert all("belong to the instance 'Head office'" in message for message in messages)

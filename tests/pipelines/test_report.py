@@ -9,10 +9,10 @@ import pytest
 
 
 def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored, tmp_path):
-    status, told, _ = call("report", "--instance", stored)
+    status, printed, _ = call("report", "--instance", stored)
     assert status == 0
     file = tmp_path / "home" / "reports" / "head_office.html"
-    assert told == f"{file} is written: 5 decisions of Head office\n"
+    assert printed == f"{file} is written: 5 decisions of Head office\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
@@ -23,11 +23,11 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
 
 
 def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
-    status, told, _ = call("report", "--instance", stored, "--format", "csv", "--out", "-")
+    status, printed, _ = call("report", "--instance", stored, "--format", "csv", "--out", "-")
     assert status == 0
-    assert told.startswith("\ufeff")
+    assert printed.startswith("\ufeff")
     assert list(Path.cwd().rglob("*report*")) == []
-    rows = list(csv.DictReader(io.StringIO(told.removeprefix("\ufeff"))))
+    rows = list(csv.DictReader(io.StringIO(printed.removeprefix("\ufeff"))))
     assert [row["Host"] for row in rows] == ["'=cmd()", "pc-1.corp.example", "pc-2", "pc-5", "pc-3"]
     assert rows[1]["E-mail"] == "ann@corp.example"
     assert call("report", "--instance", stored, "--format", "xlsx")[0] == 0
@@ -45,7 +45,7 @@ def test_without_a_run_there_is_nothing_to_tell(call, instance_file, command):
 
 
 def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, stored, tmp_path):
-    """A pipe was replaced, and whoever read from it waited for ever."""
+    """A pipe was replaced, and its reader waited for ever."""
     (tmp_path / "folder").mkdir()
     os.mkfifo(pipe := tmp_path / "pipe")
     for out in ("", "folder", "pipe", "new/page.html"):

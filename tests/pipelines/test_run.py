@@ -59,7 +59,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "again", "told"),
+    ("outcomes", "again", "summary"),
     [
         ([], ["run"], "Nothing was written. Next: asset-owners check --instance small"),
         (
@@ -76,7 +76,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 )
 @pytest.mark.parametrize("stored_in", ["the table", "the journal alone"])
 def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
-    tmp_path, outcomes, again, told, stored_in
+    tmp_path, outcomes, again, summary, stored_in
 ):
     """The table may be out of reach when the writing ends."""
     tables = Tables(tmp_path, "small")
@@ -90,7 +90,7 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     else:
         with open_journal(tables) as journal:
             journal.intend(rows)
-    assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {told}")
+    assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {summary}")
     named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
 

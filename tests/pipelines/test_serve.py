@@ -257,20 +257,11 @@ UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
     [
         ({}, WorkerStatus.RUNNING),
         (process_tag(), WorkerStatus.RUNNING),
-        (ENDED, WorkerStatus.FAILED),
+        (ENDED, WorkerStatus.FAILED),  # another process has its id
         ({PROCESS_TAG: json.dumps([OWN_PROCESS[0], 2**30, "1"])}, WorkerStatus.FAILED),
         ({PROCESS_TAG: json.dumps(["code.corp.example pid:[1]", 2**30, "1"])}, WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, 2**30, "1 after a boot"])}, WorkerStatus.RUNNING),
-        (ENDED | UNREACHABLE, WorkerStatus.RUNNING),
-    ],
-    ids=[
-        "no tag",
-        "command line",
-        "other process",
-        "ended",
-        "another machine",
-        "1.0",
-        "executed again there",
+        ({PROCESS_TAG: json.dumps([HERE, 2**30, "1 after a boot"])}, WorkerStatus.RUNNING),  # of 1.0
+        (ENDED | UNREACHABLE, WorkerStatus.RUNNING),  # executed again on another machine
     ],
 )
 def test_a_run_of_the_command_line_lives_as_long_as_its_process(tags, status):

@@ -128,8 +128,8 @@ def test_of_several_instances_one_is_named_or_chosen(sql, as_json, tmp_path, mon
 
 def test_the_rows_of_every_statement_are_printed(sql):
     query = 'SELECT 1 AS first; CREATE TABLE mine AS SELECT 2; UPDATE mine SET "2" = 3; SELECT 4 AS second;'
-    told = sql(stdin=query)
-    assert told.index("│ first │") < told.index("│ second │")
+    printed = sql(stdin=query)
+    assert printed.index("│ first │") < printed.index("│ second │")
     assert sql("--format", "csv", stdin=query) == '"first"\n1\n\n"second"\n4\n'
     assert json.loads(sql("--format", "json", stdin=query)) == [{"second": 4}], "JSON is one document"
 
@@ -151,7 +151,7 @@ def test_rows_come_as_a_box_as_csv_and_as_json(sql, as_json):
         }
     ]  # fmt: skip
     assert as_json("SELECT 1 AS n, 2 AS n, 3 AS N") == [{"n": 1, "n_1": 2, "N_2": 3}]
-    assert sql("SELECT 'whole' AS text FROM range(50)").count("whole") == 50, "this is no screen"
+    assert sql("SELECT 'whole' AS text FROM range(50)").count("whole") == 50, "not on a screen"
     empty = "SELECT host_id FROM inventory_hosts WHERE false"
     assert (sql(empty, "--format", "csv"), as_json(empty)) == ('"host_id"\n', [])
 
@@ -162,7 +162,7 @@ def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(s
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert sql(query, "--format", "csv") == '"name"\n"a\\x1b[2J\\u202e"\n'
     assert all(line.isprintable() for line in sql(query).splitlines())
-    # A query that fails on its way is no wrong argument.
+    # A query that fails on its way is not a wrong argument.
     refused = sql("SELECT 'a\x1b[2J\nasset-owners: all is well'::INT", status=1)
     assert all(line.isprintable() for line in refused.splitlines())
     assert not any(line.startswith("asset-owners: all") for line in refused.splitlines())

@@ -60,17 +60,17 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
 ):
     tables = home_with(assets(by_hand=36))
     before = tables.read("owner_decisions").collect()
-    status, told, _ = call("tune", "--instance", instance_file, "--json", "--keep", "20")
-    found = json.loads(told.splitlines()[-1])
+    status, printed, _ = call("tune", "--instance", instance_file, "--json", "--keep", "20")
+    found = json.loads(printed.splitlines()[-1])
     assert (status, found["instance"], found["window"]["days"]) == (0, "Head office", 30)
     now, best = found["now"], found["best"]
     assert (now["threshold_percent"], now["to_write"], now["no_claim"]) == (60, 8, None)
     assert now["wrong"]["estimate"] == pytest.approx(4 * 0.5 / 37 + 4 * 13.5 / 27)
     assert (best["evidence_metric"], best["to_write"], best["wrong"]["measure"]) == ("days", 4, "people")
     assert found["tried"] == tables.read("threshold_backtest").collect().height
-    told = call("tune", "--instance", instance_file, "--keep", "20")[1]
-    assert "8 owners would be written, about 2 of them wrong" in told
-    assert 'rules:\n  evidence_metric: "days"\n' in told
+    printed = call("tune", "--instance", instance_file, "--keep", "20")[1]
+    assert "8 owners would be written, about 2 of them wrong" in printed
+    assert 'rules:\n  evidence_metric: "days"\n' in printed
     assert tables.read("owner_decisions").collect().equals(before)
     assert tables.writes().collect().is_empty()
 
@@ -84,8 +84,8 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
     lines = [f"{row}{'no' if number < 4 else 'yes'}" for number, row in enumerate(rows)]
     sheet.write_text("\n".join([heading, *lines]), encoding="utf-8-sig")
-    status, told, _ = call(*of_it, "--audit-answers", sheet, "--json")
-    now = json.loads(told.splitlines()[-1])["now"]
+    status, printed, _ = call(*of_it, "--audit-answers", sheet, "--json")
+    now = json.loads(printed.splitlines()[-1])["now"]
     assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
     assert now["wrong"]["estimate"] == pytest.approx(4 + 30 * 4.5 / 41)
     stored = tables.read("audit_sample").collect()
@@ -123,9 +123,9 @@ def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand
     other = Tables(tmp_path / "home", "branch", name="Branch")
     other.prepare()
     owned = listed.filter(pl.col("owner_ids").list.len() > 0).head(36)
-    told = {"outcome": "written", "intended_at": NOW, "completed_at": NOW, "target": instance.target}
+    fields = {"outcome": "written", "intended_at": NOW, "completed_at": NOW, "target": instance.target}
     rows = [
-        plan(host_id, new=values(owners[0]), **told)
+        plan(host_id, new=values(owners[0]), **fields)
         for host_id, owners in owned.select("host_id", "owner_ids").iter_rows()
     ]
     other.append("owner_writes", pl.concat(rows), run_id=RUN)
