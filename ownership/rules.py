@@ -27,6 +27,9 @@ class Rules:
     logon_type_weights: Mapping[str, int] = field(default_factory=dict, hash=False)
     skip_account_kinds: tuple[AccountKind, ...] = ()
     skip_host_kinds: tuple[HostKind, ...] = ()
+    domains: tuple[str, ...] = ()
+    unite_accounts: bool = False
+    exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def short_hostnames(self) -> bool:

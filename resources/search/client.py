@@ -50,7 +50,9 @@ class _Part(Struct, gc=False):
 class _Pair(_Part):
     hostname: Name
     username: Name
-    logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET  # only where it is asked for; None: no value
+    # Only where they are asked for; None: no value.
+    logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
+    user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class _PairBucket(_Part):
@@ -135,8 +137,12 @@ class SearchClient(EvidenceSource):
         self._sources: list[dict[str, Any]] = [
             {name: {"terms": {"field": field}}} for name, field in fields.items()
         ]
-        if kind := instance.logon_type_field:
-            self._sources.append({"logon_type": {"terms": {"field": kind, "missing_bucket": True}}})
+        asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
+        self._further = {name: field for name, field in asked.items() if field}
+        self._sources += [
+            {name: {"terms": {"field": field, "missing_bucket": True}}}
+            for name, field in self._further.items()
+        ]
         # What `_totals` reads, and the latest time: a field without times is refused there, and by no query.
         self._carried: dict[str, Any] = {
             name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
@@ -281,11 +287,9 @@ class SearchClient(EvidenceSource):
             "document_username": _texts([bucket.key.username for bucket in buckets]),
             "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
         }
-        if self.instance.logon_type_field:
-            kinds = (bucket.key.logon_type for bucket in buckets)
-            columns["document_logon_type"] = _texts(
-                [None if kind is msgspec.UNSET else kind for kind in kinds]
-            )
+        for name in self._further:
+            values = (getattr(bucket.key, name) for bucket in buckets)
+            columns[f"document_{name}"] = _texts([None if each is msgspec.UNSET else each for each in values])
         lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
         return pl.DataFrame(columns).filter(~pl.any_horizontal(lacking))
 
@@ -362,7 +366,7 @@ class SearchClient(EvidenceSource):
                 f"use a pattern such as logs-* ({reason})"
             )
         if "text fields" in reason.lower() or "fielddata" in reason.lower():
-            for setting in ("hostname_field", "user_field", "logon_type_field"):
+            for setting in ("hostname_field", "user_field", "logon_type_field", "user_domain_field"):
                 if (field := getattr(instance, setting)) and f"[{field}]" in reason:
                     raise ConfigurationError(
                         f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
@@ -376,7 +380,8 @@ class SearchClient(EvidenceSource):
             raise self._not_a_search_service(answer)
         raise ConfigurationError(
             f"The search is refused by {where}{in_index} with HTTP status {answer.status}; check index, "
-            f"query, time_field, hostname_field, user_field and logon_type_field ({reason})"
+            f"query, time_field, hostname_field, user_field, user_domain_field and logon_type_field "
+            f"({reason})"
         )
 
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:

@@ -18,10 +18,10 @@ class DayOfLogons:
     """What the source holds for one day.
 
     `counts`: document_hostname, document_username, events; one row a pair, events >= 1. Where the instance
-    has a `logon_type_field`, also document_logon_type (null: the document has none), and a row for each kind
-    of a pair's logons. A document with several users, or kinds, counts once for each. The totals count
-    documents: `matching` the query, of them `lacking_user` and `lacking_host`; empty and `-` count as lacking
-    (rules 1.3).
+    has a `logon_type_field` or a `user_domain_field`, also document_logon_type or document_user_domain (null:
+    the document has none), and a row for each kind, or domain, of a pair's logons. A document with several
+    users, or kinds, counts once for each. The totals count documents: `matching` the query, of them
+    `lacking_user` and `lacking_host`; empty and `-` count as lacking (rules 1.3).
     """
 
     day: date
@@ -94,5 +94,6 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         instance.scan.timezone,
         # Days that were fetched before there was this setting stay good where it is off.
         *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
+        *(["domain", instance.user_domain_field] if instance.user_domain_field else []),
     )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]

@@ -171,6 +171,14 @@ class RuleSettings(Section):
     """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
     skip_host_kinds: tuple[HostKind, ...] = Rules.skip_host_kinds
     """kinds of hosts that get no owner; such as `[kiosk, server]`"""
+    domains: tuple[Text, ...] = Rules.domains
+    """domains and UPN suffixes whose accounts may stand for user assets; empty = all; such as
+    `[CORP, corp.example]`"""
+    unite_accounts: bool = Rules.unite_accounts
+    """count accounts of a host that stand for the same user asset as one user"""
+    exclude_assets: dict[Text, tuple[Text, ...]] = Field({})
+    """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
+    `{group: [kiosks, lab*]}`"""
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""
@@ -228,6 +236,9 @@ class Instance(Section):
     `event.code:4624 AND winlog.event_data.LogonType:(2 OR 10 OR 11)`"""
     user_field: Text = "user.name"
     """document field holding the username"""
+    user_domain_field: Text | None = None
+    """document field holding the domain of the username, where names carry none; null = off; such as
+    `user.domain`"""
     hostname_field: Text = "agent.name"
     """document field holding the hostname"""
     time_field: Text = "@timestamp"
