@@ -233,7 +233,7 @@ def resolution_of(run: ScanRun) -> Resolution:
         counts=run.counts(run.window),
         read_inventory=run.read,
         rules=run.instance.rules.as_rules(),
-        user_value_field=run.instance.platform_user_value_field,
+        user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
 

@@ -40,8 +40,8 @@ BUILT_IN: Mapping[str, str] = {
 AUTHORITIES: tuple[str, ...] = (
     *("microsoftaccount", "nt authority", "nt service", "iis apppool", "nt virtual machine", "nt task"),
     *("window manager", "font driver host", "user manager", "builtin"),
-    # NT AUTHORITY in German, French, Spanish, Portuguese, Italian, Romanian, Dutch, Swedish, Norwegian, Danish
-    # and Polish, with and without accents.
+    # NT AUTHORITY in German, French, Spanish, Portuguese, Italian, Romanian, Dutch, Swedish, Norwegian,
+    # Danish and Polish, with and without accents.
     *("nt-autorität", "nt-autoritaet", "nt-autoritat", "autorité nt", "autorite nt", "autoridad nt"),
     *("autoridade nt", "autorità nt", "autoritate nt", "nt-autoriteit", "nt instans", "nt-instans"),
     *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),

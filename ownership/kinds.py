@@ -66,14 +66,17 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     with_adm = ~of_person & pl.col("administrator_of")
     assets_text = pl.format("The name is that of {}.", _counted(user_assets, "user asset"))
     rules: list[_Rule] = [
-        *((kind, holds & ~of_person, reason) for kind, holds, reason in _name_rules(name)),
+        *(
+            (kind, holds & ~of_person, reason)
+            for kind, holds, reason in _name_rules(normalise_username(name))
+        ),
         ("administrator", with_adm, "The name is a user asset's with adm before or after it."),
         ("service", ~of_person & roams, pl.format("No user asset has the name, and {}", roaming)),
         ("administrator", roams, pl.format("A user asset has the name, and {}", roaming)),
         ("person", user_assets > 0, assets_text),
         ("person", pl.col("surname"), "The surname of a user asset is part of the name."),
     ]
-    text = name.cast(pl.String)
+    text = normalise_username(name.cast(pl.String))
     of_machines = text.str.ends_with("$") | _fits(text, _BUILT_IN)
     led = (
         evidence.days.filter(~of_machines)

@@ -99,7 +99,7 @@ def resolution(
         counts=logons,
         read_inventory=inventory_reader(assets, people),
         rules=rules or Rules(),
-        user_value_field="user_email",
+        user_value_field=None,
         **run | changed,
     )
 

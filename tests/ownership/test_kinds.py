@@ -46,7 +46,7 @@ def kinds_of(names, people):
 
 def test_an_account_is_known_by_its_name():
     expected = {
-        name.rpartition("\\")[2].lower(): (kind, kind != "unknown")
+        name.lower().removeprefix("corp\\"): (kind, kind != "unknown")
         for kind, names in BY_NAME.items()
         for name in names.split(", ")
     }
