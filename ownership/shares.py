@@ -123,6 +123,19 @@ def _stands_for_nobody(domains: pl.Expr, rules: Rules) -> pl.Expr:
     return nobodys | (domains.list.len() > 0) & ~known
 
 
+def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
+    r"""Return the rows of both names, and how many events have no user name, and no host name, left.
+
+    What a source gives may be a domain alone, such as `CORP\`: that lacks the field (rules 1.3).
+    """
+    host, user = pl.col("document_hostname"), pl.col("document_username")
+    no_user, no_host = normalise_username(user).is_null(), normalise_name(host).is_null()
+    lacking_user, lacking_host = (
+        int(counts.filter(nameless)["events"].sum()) for nameless in (no_user, no_host)
+    )
+    return counts.filter(~no_user, ~no_host), lacking_user, lacking_host
+
+
 def logons_by_day(rows: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
     """Add up rows of `logon_counts`: day, `by`, events, and what they count for by each metric."""
     weights = {f"weight_by_{metric}": weight for metric, weight in day_weights(rules).items()}

@@ -103,7 +103,7 @@ def key_of(rules):
     return short if rules.hostname_match == "short" else plain
 
 
-def counted_by_host(logons, people, rules):
+def counted_by_host(logons, rules):
     """The logons that count, by host name: user, events, day and weight of the kind."""
     key, counted = key_of(rules), defaultdict(list)
     for name, account, events, day, kind in logons:
@@ -111,7 +111,7 @@ def counted_by_host(logons, people, rules):
         names = [plain_user(account), plain(account)]
         if key(name) and username and not fits(names, rules.exclude_users):
             counted[key(name)].append((username, events, day, rules.logon_type_weights.get(kind, 1)))
-    return {name: united(rows, people, rules) for name, rows in counted.items()}
+    return counted
 
 
 def united(rows, people, rules):
@@ -147,8 +147,8 @@ class Added:
 
 def expected_shares(logons, people, rules):
     """What must be counted for each host name and user."""
-    for name, counted in counted_by_host(logons, people, rules).items():
-        added = Added(counted, rules)
+    for name, counted in counted_by_host(logons, rules).items():
+        added = Added(united(counted, people, rules), rules)
         for rank, username in enumerate(added.ranking, 1):
             days, weight, total = added.days[username], added.weights[username], added.weights.total()
             yield {
@@ -161,7 +161,7 @@ def expected_shares(logons, people, rules):
 
 def expected(logons, people, assets, rules):
     """What must be decided, row by row."""
-    key, counted = key_of(rules), counted_by_host(logons, people, rules)
+    key, counted = key_of(rules), counted_by_host(logons, rules)
     # What each side calls its hosts in full.
     asset_names = {plain(name) for _, names, *_ in assets for name in names}
     document_names = {plain(name) for name, *_ in logons if key(name) in counted}
@@ -172,7 +172,8 @@ def expected(logons, people, assets, rules):
     listed = {name for _, names, *_ in subjects for name in names}
     subjects += [(None, [name], (), None) for name in counted if name not in listed]
     for host_id, names, owned, problem in subjects:
-        added = Added([row for name in set(names) for row in counted.get(name, ())], rules)
+        rows = [row for name in set(names) for row in counted.get(name, ())]
+        added = Added(united(rows, people, rules), rules)
         events, weights, (primary, second, *_) = added.events, added.weights, [*added.ranking, None, None]
         total, seen = events.total(), added.days.get(primary, [])
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
