@@ -29,6 +29,7 @@ class Rules:
     skip_host_kinds: tuple[HostKind, ...] = ()
     domains: tuple[str, ...] = ()
     unite_accounts: bool = False
+    max_idle_days: int | None = None
     exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
@@ -75,6 +76,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "too_few_events": (pl.col("total_events") < rules.min_events) | (days_needed(rules) > 0),
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
         "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
+        "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
         "single_user": ~several,
         "majority": several,
     }
