@@ -42,6 +42,11 @@ class Rules:
         """The settings as the table `runs` keeps them."""
         return json.dumps(asdict(self))
 
+    @property
+    def of_evidence(self) -> Self:
+        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8)."""
+        return replace(self, min_confidence=None)
+
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The settings that `as_json` wrote."""

@@ -425,6 +425,13 @@ class AuditSample(Table):
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
     run_id: pl.String = _text("Id of the run whose plan it was drawn from.")
+    rules: pl.String = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
+    active_days: pl.Int64 = column("As in owner_decisions; so are the next five.", since="1.0.0")
+    host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
+    user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
+    events: pl.Int64 = column("Logon events of username.", since="1.0.0")
+    total_events: pl.Int64 = column("Logon events of all users.", since="1.0.0")
+    idle_days: pl.Int64 = column("Days from the last logon to the end of the window.", since="1.0.0")
 
 
 class ConfidenceBands(Table):

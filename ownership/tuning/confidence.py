@@ -5,7 +5,7 @@ that plan only. The order of what is least certain needs no answers (rules 9.9).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import polars as pl
@@ -26,6 +26,7 @@ BANDS = (0.95, 0.9, 0.8, 0.7, 0.5, 0.0)
 _DRAWS = 4_000
 _SEED = 20260330
 _STEPS = 50
+_TOGETHER = 1_000
 
 
 def exclusiveness() -> pl.Expr:
@@ -44,6 +45,12 @@ def certainty() -> pl.Expr:
     return exclusiveness() * share * pl.when(is_idle).then(IDLE_FACTOR).otherwise(1.0)
 
 
+def least_certain_first(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows of `owner_decisions` by how sure they are, then by host (rules 9.9); unknown last."""
+    order = pl.coalesce("confidence", certainty())
+    return decisions.sort(order, "hostname", "host_id", nulls_last=True, maintain_order=True)
+
+
 def _log_odds(part: pl.Expr) -> pl.Expr:
     return (part / (1 - part)).log()
 
@@ -51,7 +58,17 @@ def _log_odds(part: pl.Expr) -> pl.Expr:
 def _features() -> Sequence[pl.Expr]:
     # Half an event on either side keeps the odds of an only user finite.
     share = (pl.col("events") + 0.5) / (pl.col("total_events") + 1)
-    return _log_odds(exclusiveness()), _log_odds(share), (1 + pl.col("idle_days")).log()
+    return _log_odds(exclusiveness()), _log_odds(share), (1 + pl.col("idle_days").clip(0)).log()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many of so many owners are expected to be right, with a 95% interval."""
+
+    owners: int
+    right: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -76,27 +93,31 @@ class Model:
         )
         return 1 / (1 + (-(constant + pl.sum_horizontal(terms))).exp())
 
-    def bands(self, planned: pl.DataFrame) -> pl.DataFrame:
-        """Predict how many of the planned owners are right in each band: rows of `confidence_bands`.
+    def expected_right(self, owners: pl.DataFrame) -> Expected:
+        """Predict how many of these owners are right: rows with the columns `FEATURES`.
 
-        `planned` has the columns `FEATURES`. Low and high are a 95% interval of the count: coefficients drawn
-        from their uncertainty, then each owner right or wrong by its own chance.
+        Low and high are a 95% interval of the count: coefficients drawn from their uncertainty, then each
+        owner right or wrong by its own chance.
         """
-        values = _design(planned, self.mean, self.scale)
-        confidence = _sigmoid(values @ self.coefficients)
+        values = _design(owners, self.mean, self.scale)
         draw = np.random.default_rng(_SEED)
         drawn = draw.multivariate_normal(self.coefficients, self.covariance, _DRAWS)
-        rows, above = [], np.inf
-        for band in BANDS:
-            inside = (confidence >= band) & (confidence < above)
-            above, counts = band, np.zeros(_DRAWS)
-            for part in np.array_split(values[inside], max(1, int(inside.sum()) // 1_000)):
-                chances = _sigmoid(part @ drawn.T)
-                counts += (draw.random(chances.shape) < chances).sum(axis=0)
-            low, high = np.quantile(counts, [0.025, 0.975])
-            expected = float(confidence[inside].sum())
-            rows.append((band, int(inside.sum()), expected, float(low), float(high)))
-        return pl.DataFrame(rows, polars_schema(ConfidenceBands), orient="row")
+        counts = np.zeros(_DRAWS)
+        for part in np.array_split(values, 1 + len(values) // _TOGETHER):
+            chances = _sigmoid(part @ drawn.T)
+            counts += (draw.random(chances.shape) < chances).sum(axis=0)
+        low, high = np.quantile(counts, [0.025, 0.975])
+        expected = _sigmoid(values @ self.coefficients).sum()
+        return Expected(len(values), float(expected), float(low), float(high))
+
+
+def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
+    """Predict how many of the planned owners are right in each band: rows of `confidence_bands`."""
+    rows, owners = [], planned.with_columns(confidence=model.confidence())
+    for band, above in zip(BANDS, (2.0, *BANDS), strict=False):
+        inside = owners.filter(pl.col("confidence") >= band, pl.col("confidence") < above)
+        rows.append((band, *astuple(model.expected_right(inside))))
+    return pl.DataFrame(rows, polars_schema(ConfidenceBands), orient="row")
 
 
 def fit(answered: pl.DataFrame) -> Model | None:
