@@ -71,9 +71,10 @@ BUILT_IN_FORMS: Forms = {
     "^WORD$": r"defaultuser\d*, krbtgt_(\d+|azuread), dwm-\d+, umfd-\d+, sshd_\d+, kioskuser\d+, "
     r"(iusr|iwam|vusr)_.+, support_388945a0, s-1-\d+(-\d+)+, "
     r"\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?, migration\.[0-9a-f-]{36}, federatedemail\..*, "
-    r"healthmailbox.*, systemmailbox.*, discoverysearchmailbox.*, extest_[0-9a-f]+, sm_[0-9a-f]{15}[0-9a-f]*, "
-    r"\$[0-9a-z]{6}-[0-9a-z]{12}, msol_.*, aad_.*, (adsyncmsa|pgmsa_)[0-9a-z]+\$, \.netv\d.*, msdtsserver\d*, "
-    r"(mssql|sqlagent|sqltelemetry|ssastelemetry|mssqlfdlauncher|mssqllaunchpad|reportserver|msolap)\$.+",
+    r"healthmailbox.*, systemmailbox.*, discoverysearchmailbox.*, extest_[0-9a-f]+, "
+    r"sm_[0-9a-f]{15}[0-9a-f]*, \$[0-9a-z]{6}-[0-9a-z]{12}, msol_.*, aad_.*, (adsyncmsa|pgmsa_)[0-9a-z]+\$, "
+    r"\.netv\d.*, msdtsserver\d*, (mssql|sqlagent|sqltelemetry|ssastelemetry|mssqlfdlauncher|mssqllaunchpad|"
+    r"reportserver|msolap)\$.+",
 }
 """What such names look like where each machine has another one."""
 
