@@ -72,8 +72,9 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         ("person", user_assets > 0, assets_text),
         ("person", pl.col("surname"), "The surname of a user asset is part of the name."),
     ]
-    named = evidence.days.select(name).unique().with_columns(text=name.cast(pl.String))
-    people = named.filter(~(_local_part(pl.col("text")).str.ends_with("$") | _is_built_in(pl.col("text"))))
+    text = name.cast(pl.String)
+    of_machine = normalise_username(text).str.ends_with("$") | _is_built_in(text)
+    people = evidence.days.select(name).unique().filter(~of_machine)
     led = (
         evidence.days.join(people, on="username", how="semi")
         .group_by("subject", "username")
@@ -104,7 +105,7 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
 
 def _name_rules(name: pl.Expr) -> list[_Rule]:
     """Return the rules that read a name alone, without the domain that it may have."""
-    built_in, name = _is_built_in(name), _local_part(name)
+    built_in, name = _is_built_in(name), normalise_username(name)
     computer, services = name.str.ends_with("$"), _fits(name, kind_names.SERVICE)
     managed, administrators = _fits(name, kind_names.MANAGED_SERVICE), _fits(name, kind_names.ADMINISTRATOR)
     return [
@@ -117,15 +118,10 @@ def _name_rules(name: pl.Expr) -> list[_Rule]:
 
 def _is_built_in(username: pl.Expr) -> pl.Expr:
     """Whether Windows or a Microsoft product gives a name; a private Microsoft account is a person's."""
-    domain, name = username.str.extract(r"(?s)^(.*)\\"), _folded(_local_part(username))
+    domain, name = username.str.extract(r"(?s)^(.*)\\"), _folded(normalise_username(username))
     of_windows = domain.is_in(kind_names.AUTHORITIES) & (domain != kind_names.PRIVATE_ACCOUNTS)
     known = name.is_in(_folded(pl.lit(_BUILT_IN)).implode()) | _fits(name, kind_names.BUILT_IN_FORMS)
     return of_windows.fill_null(value=False) | known
-
-
-def _local_part(username: pl.Expr) -> pl.Expr:
-    r"""Return a name without a domain before it, which local accounts and those of Windows keep."""
-    return username.str.replace(r"(?s)^.*\\", "")
 
 
 def _user_asset_names(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:

@@ -63,7 +63,12 @@ class Resolution:
     def kinds(self) -> Kinds:
         """The kinds of all accounts and hosts of the window, those that the rules exclude included."""
         everybody = replace(
-            self.rules, exclude_users=(), exclude_hosts=(), skip_account_kinds=(), skip_host_kinds=()
+            self.rules,
+            exclude_users=(),
+            exclude_hosts=(),
+            exclude_assets={},
+            skip_account_kinds=(),
+            skip_host_kinds=(),
         )
         evidence = replace(self, rules=everybody).count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
