@@ -201,6 +201,17 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")
 
 
+@check("inventory_checks", "inventory_users")
+def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
+    """No name is the e-mail name of one user asset and the account name of another: it names neither."""
+    pairs = quality.ambiguous_accounts(run.read("inventory_users").collect())
+    if field := run.instance.decisive_user_field:
+        follows = f"platform_user_value_field ({field}) decides where it has the name"
+    else:
+        follows = "they get no host; write in platform_user_value_field which field is right"
+    return _none(pairs, f"{pairs.height} account names fit several user assets: {follows}")
+
+
 @check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""

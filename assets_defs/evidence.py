@@ -20,6 +20,7 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.resolution import Resolution
+from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -194,16 +195,17 @@ def _describe_days(
 
 def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Turn what the index holds for a day into its row of logon_days and its rows of logon_counts."""
+    counts, lacking_user, lacking_host = split_nameless(fetched.counts)
     row = {
         "day": fetched.day,
         "matching": fetched.matching,
-        "counted": fetched.counts["events"].sum(),
-        "lacking_user": fetched.lacking_user,
-        "lacking_host": fetched.lacking_host,
+        "counted": counts["events"].sum(),
+        "lacking_user": min(fetched.lacking_user + lacking_user, fetched.matching),
+        "lacking_host": min(fetched.lacking_host + lacking_host, fetched.matching),
         "fetched_at": fetched.fetched_at,
         "settings_fingerprint": settings_fingerprint,
     }
-    counts = fetched.counts.with_columns(day=pl.lit(fetched.day))
+    counts = counts.with_columns(day=pl.lit(fetched.day))
     whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # the kind of logon may not be known
     return pl.DataFrame([row], schema=polars_schema(LogonDays)), whole
 
@@ -233,7 +235,7 @@ def resolution_of(run: ScanRun) -> Resolution:
         counts=run.counts(run.window),
         read_inventory=run.read,
         rules=run.instance.rules.as_rules(),
-        user_value_field=run.instance.platform_user_value_field,
+        user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
 

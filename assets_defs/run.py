@@ -158,7 +158,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 
 def settings_fingerprint(instance: Instance) -> str:
     """Return a hash of the settings that decide what a run concludes about the same inventory."""
-    fields = instance.platform_user_value_field, instance.platform_hostname_field
+    fields = instance.decisive_user_field, instance.platform_hostname_field
     rules = instance.rules.model_dump_json()
     parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -91,7 +91,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
         rules=instance.rules.as_rules(),
-        user_value_field=instance.platform_user_value_field,
+        user_value_field=instance.decisive_user_field,
         window=window,
         stored_days=_days_to(window.last, days),
         last_settled=last_settled,

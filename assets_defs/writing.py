@@ -101,7 +101,7 @@ def _skip_changed_hosts(run: InstanceRun, plan: Plan, hosts: pl.DataFrame) -> Pl
             rows,
             run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run)),
             run.inventory().users(),
-            user_value_field=run.instance.platform_user_value_field,
+            user_value_field=run.instance.decisive_user_field,
             at=datetime.now(UTC),
         )
     plan = replace(plan, rows=without_changed_hosts(rows, hosts))

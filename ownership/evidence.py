@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.names import fits_any, normalise_hostname, normalise_name
 from ownership.rules import Rules
-from ownership.shares import CountedNames, logons_by_day, logons_by_user, normalised_names
+from ownership.shares import logons_by_day, logons_by_user, normalised_names, shown_names
 from ownership.windows import Window
 
 
@@ -23,6 +23,7 @@ class Evidence:
     day, host and user with a logon. `subjects` has subject, host_id (null where no asset has the name),
     owner_ids, problem, hostnames (as compared), hostname (the first), excluded_by (the setting and value that
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
+    `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `last_day` is the last day of the window.
     """
 
@@ -31,11 +32,13 @@ class Evidence:
     rules: Rules
     last_day: date
     skipped: pl.LazyFrame
+    shown: pl.LazyFrame
 
     def collect(self) -> "Evidence":
         """Return the same evidence, counted once for many questions."""
-        days, skipped = (rows.collect(engine="streaming").lazy() for rows in (self.days, self.skipped))
-        return replace(self, days=days, skipped=skipped)
+        counted = (self.days, self.skipped, self.shown)
+        days, skipped, shown = (rows.collect(engine="streaming").lazy() for rows in counted)
+        return replace(self, days=days, skipped=skipped, shown=shown)
 
     def restrict(self, window: Window) -> "Evidence":
         """Return the evidence of the days of a window."""
@@ -52,13 +55,15 @@ def evidence_by_day(
     last_day: date,
     skipped_users: pl.Series,
     skipped_hosts: pl.DataFrame,
+    people: pl.DataFrame,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
     `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
-    `skipped_hosts` rows of `host_profiles` that are excluded for their kind.
+    `skipped_hosts` rows of `host_profiles` that are excluded for their kind; `people` are the accounts of
+    `normalised_names`.
     """
-    names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
+    names = normalised_names(counts, rules=rules, skipped_users=skipped_users, people=people)
     # Host names on which only excluded users logged on are not evidence.
     with_logons = (
         names.hosts.lazy()
@@ -75,11 +80,14 @@ def evidence_by_day(
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
 
-    def count(names: CountedNames) -> pl.LazyFrame:
-        rows = names.add_to(counts).join(of_subjects.with_columns(known), on="hostname")
-        return logons_by_day(rows, "subject", "username", rules=rules)
+    def rows(*, skipped: bool) -> pl.LazyFrame:
+        return names.add_to(counts, skipped=skipped).join(of_subjects.with_columns(known), on="hostname")
 
-    return Evidence(count(names), subjects, rules, last_day, count(replace(names, users=names.skipped)))
+    days, skipped = (
+        logons_by_day(rows(skipped=skipped), "subject", "username", rules=rules) for skipped in (False, True)
+    )
+    shown = shown_names(names, rows(skipped=False), "subject", rules)
+    return Evidence(days, subjects, rules, last_day, skipped, shown)
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
@@ -103,11 +111,14 @@ def primary_users(
     devices = primary_devices(logons, evidence) if devices is None else devices
     of_subject = (
         logons.lazy()
-        .sort("subject", "weight", "username", descending=[False, True, False])
+        .join(evidence.shown, on=("subject", "username"), how="left")
+        .with_columns(pl.coalesce("shown", "username"))
+        .sort("subject", "weight", "shown", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
-            pl.first("username", "events", "weight", "active_days", "first_seen", "last_seen"),
-            pl.col("username", "events", "weight").get(1, null_on_oob=True).name.prefix("runner_up_"),
+            pl.first("username", "shown", "events", "weight", "active_days", "first_seen", "last_seen"),
+            pl.col("events", "weight").get(1, null_on_oob=True).name.prefix("runner_up_"),
+            runner_up_username=pl.col("shown").get(1, null_on_oob=True),
             total_events=pl.sum("events"),
             total_weight=pl.sum("weight"),
             user_count=pl.len().cast(pl.Int64),
@@ -128,13 +139,14 @@ def primary_users(
         .join(devices, on=("subject", "username"), how="left")
         .join(skipped, on="subject", how="left", maintain_order="left")
         .with_columns(
-            pl.col("username", "runner_up_username").cast(pl.String),
+            pl.col("runner_up_username").cast(pl.String),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
+            username=pl.col("shown").cast(pl.String),
             share=pl.col("weight") / pl.col("total_weight"),
             idle_days=(evidence.last_day - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
-        .drop("skipped_events", "most_events")
+        .drop("skipped_events", "most_events", "shown")
         .collect()
     )
 

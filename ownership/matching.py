@@ -6,8 +6,12 @@ import polars as pl
 
 from ownership.names import normalise_username
 
-FIELDS = ("user_email", "directory_user_sam_account_name", "directory_user_surname")
-"""The fields that are always compared, in the order in which they decide (rules 2.1)."""
+ACCOUNT_FIELDS = ("user_email", "directory_user_sam_account_name")
+"""The fields that hold account names, which are asked together (rules 2.1)."""
+SURNAME = "directory_user_surname"
+"""Asked where no account name fits."""
+FIELDS = (*ACCOUNT_FIELDS, SURNAME)
+"""The fields that are always compared."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class FieldNames:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Fields of user assets in the order in which they decide (rules 2.1)."""
+        """Fields of user assets in the order in which they are asked (rules 2.1)."""
         return tuple(dict.fromkeys((self.user_value, *FIELDS)))
 
 
@@ -46,20 +50,28 @@ def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
+def username_matches(
+    shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None
+) -> pl.DataFrame:
     """Look every user name of `shares` up in the user assets (rules 2.1, 2.7): rows of `username_matches`.
 
-    The instance's user value field is asked first, then `FIELDS`, each once; the first field that knows the
-    name decides, and what later fields say is kept beside it. A user asset that cannot be read whole matches
-    nobody: whatever field of it knows the name, the name is ambiguous.
+    The user value field that the instance file names is asked first, then the account fields together, then
+    the surname; the first that know the name decide, and what later ones say is kept beside it. A user asset
+    that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous.
     """
-    columns = {user_value_field: "user_value"} | {name: name for name in FIELDS if name != user_value_field}
+    order = dict.fromkeys(ACCOUNT_FIELDS, 1) | {SURNAME: 2}
+    columns = {name: name for name in FIELDS}
+    if user_value_field:
+        order = {user_value_field: 0} | {
+            name: turn for name, turn in order.items() if name != user_value_field
+        }
+        columns |= {user_value_field: "user_value"}
     known = pl.concat(
         users.lazy()
-        .select("user_id", "problem", username=column)
+        .select("user_id", "problem", username=columns[field])
         .explode("username")
-        .with_columns(normalise_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(order))
-        for order, (field, column) in enumerate(columns.items())
+        .with_columns(normalise_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(turn))
+        for field, turn in order.items()
     )
     # A candidate whom several fields know is found by the first of them.
     known = known.unique(["username", "user_id"], keep="first", maintain_order=True)
@@ -76,3 +88,13 @@ def username_matches(shares: pl.DataFrame, users: pl.DataFrame, *, user_value_fi
         .select("username", "user_id", "matched_by", "decisive", "problem")
         .collect(engine="streaming")
     )
+
+
+def people_by_account(users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:
+    """Return the names that stand for one user asset, but for surnames: username, user_id (rules 1.3)."""
+    columns = ("user_value", *ACCOUNT_FIELDS) if user_value_field else ACCOUNT_FIELDS
+    names = pl.concat(users.select(username=pl.col(name).explode()) for name in columns)
+    usernames = names.select(normalise_username(pl.col("username"))).drop_nulls()
+    matches = username_matches(usernames, users, user_value_field=user_value_field)
+    found = candidates(matches.lazy()).filter(pl.col("matched_by") != SURNAME)
+    return found.select("username", user_id="resolved_owner").drop_nulls().collect()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 _ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
+_ENTERPRISE = r"(?s)^(?:.*\\)?([^\\@]+)\\@([^@]*)@.*$"
+r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is no part of the name."""
 
 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
@@ -18,12 +20,31 @@ def normalise_name(expr: pl.Expr) -> pl.Expr:
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:
     r"""User names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
-    return normalise_name(expr.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
+    return normalise_name(plain.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+
+
+def domains_of(expr: pl.Expr) -> pl.Expr:
+    r"""Domains that a user name is spelled with, normalised: a list, that before a `\` first (rules 1.3)."""
+    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
+    parts = plain.str.extract(r"(?s)^(.*)\\"), plain.str.extract(r"(?s)^(?:.*\\)?[^@]*@(.*)$")
+    return pl.concat_list(map(normalise_name, parts)).list.drop_nulls()
+
+
+def with_domain(name: pl.Expr, domain: pl.Expr) -> pl.Expr:
+    r"""Spell a user name with the domain that a field of its own holds: `CORP\alice` (rules 1.3)."""
+    spells_one = name.str.contains("\\", literal=True) | normalise_name(domain).is_null()
+    return pl.when(spells_one.fill_null(value=True)).then(name).otherwise(pl.format(r"{}\{}", domain, name))
 
 
 def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
     """Host names; `short` drops the domain part, which an IPv4 address does not have (rules 1.4)."""
     return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
+
+
+def netbios_name(hostname: pl.Expr) -> pl.Expr:
+    """The name by which Windows calls a host in front of its local accounts: at most 15 characters."""
+    return normalise_hostname(hostname, short=True).str.slice(0, 15)
 
 
 def printable(text: str) -> str:

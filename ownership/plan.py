@@ -158,7 +158,12 @@ def exceeded_limit(
 
 
 def skip_other_owners(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str, at: datetime
+    rows: pl.DataFrame,
+    decisions: pl.DataFrame,
+    users: pl.DataFrame,
+    *,
+    user_value_field: str | None,
+    at: datetime,
 ) -> pl.DataFrame:
     """Skip the hosts of a stored plan whose user name now stands for another user asset, or for none.
 

@@ -6,7 +6,8 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
-from ownership.names import fits_any, normalise_hostname, normalise_name
+from ownership.matching import ACCOUNT_FIELDS
+from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be unreadable, whatever their share."""
@@ -74,12 +75,11 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     """
     by = ("hostname", "username")
     spelling, domain = pl.col("username_spellings"), pl.col("domain")
-    named = pl.coalesce(spelling.str.extract(r"(?s)^(.*)\\"), spelling.str.extract(r"(?s)^[^@]*@(.*)$"))
     return (
         shares.lazy()
         .filter(spelling.list.len() > 1)
         .explode("username_spellings")
-        .select(*by, domain=normalise_name(named))
+        .select(*by, domain=domains_of(spelling).list.first())
         .drop_nulls()
         .unique()
         .with_columns(
@@ -90,6 +90,29 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
         .agg(domains=domain.sort())
         .filter(pl.col("domains").list.len() > 1)
         .sort(by)
+        .collect()
+    )
+
+
+def ambiguous_accounts(users: pl.DataFrame) -> pl.DataFrame:
+    """Find user assets whose e-mail name is another one's account name (rules 2.1): name, user_ids (sorted).
+
+    Assets that cannot be read whole are excluded. A name that two assets hold in one field is found as well.
+    """
+    names = pl.concat(
+        users.lazy()
+        .filter(pl.col("problem").is_null())
+        .select("user_id", name=field)
+        .explode("name")
+        .with_columns(normalise_username(pl.col("name")))
+        for field in ACCOUNT_FIELDS
+    )
+    return (
+        names.drop_nulls()
+        .group_by("name")
+        .agg(user_ids=pl.col("user_id").unique().sort())
+        .filter(pl.col("user_ids").list.len() > 1)
+        .sort("name")
         .collect()
     )
 

@@ -14,10 +14,10 @@ from ownership.decisions import owner_decisions
 from ownership.declaration import empty
 from ownership.evidence import Evidence, evidence_by_day
 from ownership.kinds import Kinds, account_profiles, host_profiles
-from ownership.matching import username_matches
+from ownership.matching import people_by_account, username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
-from ownership.tables import AccountProfiles, HostProfiles
+from ownership.tables import AccountProfiles, HostProfiles, UsernameMatches
 from ownership.windows import Window
 
 
@@ -26,18 +26,21 @@ class Resolution:
     """The stages over one look-back window; each is computed when it is asked for.
 
     `counts` are rows of `logon_counts` of the window. `read_inventory` returns the rows of `inventory_hosts`
-    or `inventory_users`; it is called when a rule first needs them.
+    or `inventory_users`; it is called when a rule first needs them. `user_value_field` is the field that the
+    instance file names to match users by, if it names one.
     """
 
     counts: pl.LazyFrame
     read_inventory: Callable[[str], pl.LazyFrame]
     rules: Rules
-    user_value_field: str
+    user_value_field: str | None
     window: Window
 
     def count_shares(self) -> pl.DataFrame:
         """Count each user's part of the logons of each host: rows of `host_user_shares`."""
-        return host_user_shares(self.counts, rules=self.rules, skipped_users=self._skipped_users)
+        return host_user_shares(
+            self.counts, rules=self.rules, skipped_users=self._skipped_users, people=self._people
+        )
 
     def match_usernames(self, usernames: pl.DataFrame) -> pl.DataFrame:
         """Look up the usernames of `host_user_shares` in the user assets: rows of `username_matches`."""
@@ -53,6 +56,7 @@ class Resolution:
             last_day=self.window.last,
             skipped_users=self._skipped_users,
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
+            people=self._people,
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -69,6 +73,7 @@ class Resolution:
             exclude_assets={},
             skip_account_kinds=(),
             skip_host_kinds=(),
+            unite_accounts=False,
         )
         evidence = replace(self, rules=everybody).count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
@@ -90,6 +95,13 @@ class Resolution:
         kinds = self.rules.skip_account_kinds
         return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else _NO_USERS
 
+    @cached_property
+    def _people(self) -> pl.DataFrame:
+        if not self.rules.unite_accounts:
+            return _NO_PEOPLE
+        return people_by_account(self.users, user_value_field=self.user_value_field)
 
+
+_NO_PEOPLE = empty(UsernameMatches).select("username", "user_id")
 _NO_USERS = empty(AccountProfiles)["username"]
 _NO_HOSTS = empty(HostProfiles)

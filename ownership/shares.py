@@ -5,7 +5,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.names import fits_any, normalise_hostname, normalise_name, normalise_username
+from ownership.kind_names import AUTHORITIES
+from ownership.names import (
+    domains_of,
+    fits_any,
+    netbios_name,
+    normalise_hostname,
+    normalise_name,
+    normalise_username,
+)
 from ownership.rules import Rules, day_weights
 from ownership.tables import HostUserShares
 
@@ -15,42 +23,117 @@ class CountedNames:
     """The spellings that are counted, each with its normalised name (rules 1.3, 1.4, 1.6, 1.8).
 
     `pairs` has each document_hostname with each document_username there, excluded ones included; `hosts` has
-    document_hostname and hostname, `users` document_username and username, and so has `skipped`: the users
-    that are excluded for their kind.
+    document_hostname, hostname and computer (the name before local accounts); `users` document_username,
+    username, local_to (the computer whose local account it may be; null: none), own_name (the username then)
+    and united (the one name of the accounts of its user asset). `skipped_users` are the user names that are
+    excluded for their kind. Names are Enums.
     """
 
     pairs: pl.LazyFrame
     hosts: pl.DataFrame
     users: pl.DataFrame
-    skipped: pl.DataFrame
+    skipped_users: pl.Series
 
-    def add_to(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Add hostname and username to rows with both spellings; rows with an excluded one go."""
-        return rows.join(self.hosts.lazy(), on="document_hostname").join(
-            self.users.lazy(), on="document_username"
-        )
+    def add_to(self, rows: pl.LazyFrame, *, skipped: bool = False) -> pl.LazyFrame:
+        """Add hostname, username and account to rows with both spellings; rows with an excluded one go.
+
+        `account` is the user's own name, `username` the one under which its person is counted. `skipped`:
+        the rows of the accounts excluded for their kind instead.
+        """
+        rows = rows.join(self.hosts.lazy(), on="document_hostname")
+        rows = rows.join(self.users.lazy(), on="document_username")
+        account, username = pl.col("username"), pl.col("united")
+        if self.users["local_to"].count():
+            is_local = pl.col("local_to") == pl.col("computer")
+            account, username = (
+                pl.when(is_local).then("own_name").otherwise(each) for each in (account, username)
+            )
+        rows = rows.with_columns(account=account, username=username)
+        rows = rows.drop("computer", "local_to", "own_name", "united")
+        if not skipped and self.skipped_users.is_empty():
+            return rows
+        is_skipped = pl.col("account").is_in(self.skipped_users.implode())
+        return rows.filter(is_skipped if skipped else ~is_skipped)
 
 
-def normalised_names(counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series) -> CountedNames:
+def normalised_names(
+    counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series, people: pl.DataFrame
+) -> CountedNames:
     r"""Normalise each spelling in rows of `logon_counts` once.
 
-    `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`).
+    `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`). `people` has the username and user_id of
+    accounts that are counted as one user where the user_id is the same.
     """
-    host, user, username = pl.col("document_hostname"), pl.col("document_username"), pl.col("username")
+    host, user, name = pl.col("document_hostname"), pl.col("document_username"), pl.col("name")
     pairs = counts.select(host, user).unique().collect(engine="streaming")
-    hosts = _with_names(pairs, host, hostname=normalise_hostname(host, short=rules.short_hostnames))
-    users = _with_names(pairs, user, username=normalise_username(user)).filter(
-        ~fits_any(username.cast(pl.String), rules.exclude_users),
-        ~fits_any(normalise_name(user), rules.exclude_users),
+    hosts = (
+        pairs.lazy()
+        .select(host.unique())
+        .with_columns(
+            hostname=normalise_hostname(host, short=rules.short_hostnames), computer=netbios_name(host)
+        )
+        .drop_nulls("hostname")
+        .collect()
     )
-    skipped = username.cast(pl.String).is_in(skipped_users.implode())
-    return CountedNames(pairs.lazy(), hosts, users.filter(~skipped), users.filter(skipped))
+    users = (
+        pairs.lazy()
+        .select(user.unique())
+        .with_columns(name=normalise_username(user), own_name=normalise_name(user), domains=domains_of(user))
+        .drop_nulls("name")
+        .filter(~fits_any(name, rules.exclude_users), ~fits_any(pl.col("own_name"), rules.exclude_users))
+        .with_columns(
+            username=pl.when(_stands_for_nobody(pl.col("domains"), rules)).then("own_name").otherwise(name),
+            local_to=pl.col("domains").list.first().str.slice(0, 15),
+        )
+        .join(people.lazy(), left_on="name", right_on="username", how="left")
+        .with_columns(pl.when(pl.col("username") == name).then("user_id"))
+        .with_columns(
+            united=pl.when(pl.col("user_id").is_null())
+            .then("username")
+            .otherwise(pl.min("username").over("user_id"))
+        )
+        .collect()
+    )
+    usernames = pl.Enum(pl.concat([users["username"], users["own_name"]]).unique().sort())
+    computers = pl.Enum(hosts["computer"].drop_nulls().unique().sort())
+    return CountedNames(
+        pairs.lazy(),
+        hosts.with_columns(
+            pl.col("hostname").cast(pl.Enum(hosts["hostname"].unique().sort())),
+            pl.col("computer").cast(computers),
+        ),
+        users.select(
+            user,
+            pl.col("username", "own_name", "united").cast(usernames),
+            pl.col("local_to").cast(computers, strict=False),
+        ),
+        skipped_users.cast(usernames, strict=False).drop_nulls(),
+    )
 
 
-def _with_names(pairs: pl.DataFrame, spelling: pl.Expr, **name: pl.Expr) -> pl.DataFrame:
-    named = pairs.lazy().select(spelling.unique()).with_columns(**name).drop_nulls().collect()
-    # Values of an Enum are numbers in the order of names: to group and sort them takes half as long as text.
-    return named.with_columns(pl.col(each).cast(pl.Enum(named[each].unique().sort())) for each in name)
+def _stands_for_nobody(domains: pl.Expr, rules: Rules) -> pl.Expr:
+    """Whether an account is of Windows itself, or of a domain that is not among the rules' (rules 1.3)."""
+    nobodys = domains.list.set_intersection([*AUTHORITIES, ".", "localhost"]).list.len() > 0
+    if not rules.domains:
+        return nobodys
+    asked = (
+        pl.Series([*rules.domains]).to_frame("domain").select(normalise_name(pl.col("domain"))).to_series()
+    )
+    known = domains.list.set_intersection(asked.to_list()).list.len() > 0
+    return nobodys | (domains.list.len() > 0) & ~known
+
+
+def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
+    r"""Return the rows of both names, and how many events have no user name, and no host name, left.
+
+    What a source gives may be a domain alone, such as `CORP\`: that lacks the field (rules 1.3).
+    """
+    host, user = pl.col("document_hostname"), pl.col("document_username")
+    no_user, no_host = normalise_username(user).is_null(), normalise_name(host).is_null()
+    lacking_user, lacking_host = (
+        int(counts.filter(nameless)["events"].sum()) for nameless in (no_user, no_host)
+    )
+    return counts.filter(~no_user, ~no_host), lacking_user, lacking_host
 
 
 def logons_by_day(rows: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
@@ -70,14 +153,33 @@ def logons_by_user(days: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
     )
 
 
-def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series) -> pl.DataFrame:
+def shown_names(names: CountedNames, rows: pl.LazyFrame, by: str, rules: Rules) -> pl.LazyFrame:
+    """Find the account by which each person is shown on each `by`: the one with most, ties by name.
+
+    `rows` are those of `logon_counts` with `by`, username and account. `by`, username, shown: only where
+    accounts are counted under another name than their own.
+    """
+    united = names.users.filter(pl.col("username") != pl.col("united"))["united"]
+    return (
+        rows.filter(pl.col("username").is_in(united.unique().implode()))
+        .pipe(logons_by_day, by, "username", "account", rules=rules)
+        .pipe(logons_by_user, by, "username", "account", rules=rules)
+        .sort(by, "weight", "account", descending=[False, True, False])
+        .group_by(by, "username", maintain_order=True)
+        .agg(shown=pl.first("account"))
+    )
+
+
+def host_user_shares(
+    counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series, people: pl.DataFrame
+) -> pl.DataFrame:
     """Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
-    `skipped_users` are user names that are excluded for their kind. Rows of `host_user_shares`, sorted by
-    hostname and rank.
+    `skipped_users` are user names that are excluded for their kind, `people` the accounts of
+    `normalised_names`. Rows of `host_user_shares`, sorted by hostname and rank.
     """
-    names = normalised_names(counts, rules=rules, skipped_users=skipped_users)
-    host_and_user = ("hostname", "username")
+    names = normalised_names(counts, rules=rules, skipped_users=skipped_users, people=people)
+    rows, host_and_user = names.add_to(counts), ("hostname", "username")
     username_spellings = (
         names.add_to(names.pairs)
         .select(*host_and_user, username_spellings="document_username")
@@ -91,13 +193,14 @@ def host_user_shares(counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Se
         names.hosts.sort("document_hostname").group_by("hostname").agg(hostname_spellings="document_hostname")
     )
     return (
-        names.add_to(counts)
-        .pipe(logons_by_day, *host_and_user, rules=rules)
+        rows.pipe(logons_by_day, *host_and_user, rules=rules)
         .pipe(logons_by_user, *host_and_user, rules=rules)
         .collect(engine="streaming")
         .lazy()
         .join(username_spellings.lazy(), on=host_and_user)
         .join(hostname_spellings.lazy(), on="hostname")
+        .join(shown_names(names, rows, "hostname", rules), on=host_and_user, how="left")
+        .with_columns(username=pl.coalesce("shown", "username"))
         .pipe(rank_users, by="hostname")
         .select(polars_schema(HostUserShares).names())
         .cast(dict(polars_schema(HostUserShares)))

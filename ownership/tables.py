@@ -37,7 +37,7 @@ def _null_has_a_reason(*columns: str) -> RowRule:
 class LogonCounts(Table):
     """How often a user logged on to a host on one day, both names as the documents spell them."""
 
-    __key__ = ("day", "document_hostname", "document_username", "document_logon_type", "document_user_domain")
+    __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
 
     day: pl.Date = column("Calendar day in the instance's time zone.")
@@ -45,7 +45,6 @@ class LogonCounts(Table):
     document_username: pl.String = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events that day (documents).", ge=1, le=MAX_EVENTS_A_DAY)
     document_logon_type: pl.String = column("Kind of logon (logon_type_field); null: unknown.", nullable=True)
-    document_user_domain: pl.String = column("Domain (user_domain_field); null: none.", since="1.0.0")
 
 
 class LogonDays(Table):

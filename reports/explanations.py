@@ -13,7 +13,7 @@ from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
-from reports.remedies import problems_of, remedies, with_needs
+from reports.remedies import accounts_of, problems_of, remedies, with_needs
 from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
@@ -47,6 +47,7 @@ def host_explanation(
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     current = owners.drop("hostname", "owner_emails")
     named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
+    accounts = accounts_of(users)
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
@@ -55,7 +56,15 @@ def host_explanation(
         now = next(current.filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()
-        changes = remedies(decision, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
+        changes = remedies(
+            decision,
+            owners,
+            problems=problems,
+            accounts=accounts,
+            outcome=outcome,
+            rules=rules,
+            fields=fields,
+        )
         return {
             **run,
             **decision,

@@ -11,7 +11,7 @@ from ownership.history import belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules
-from reports.remedies import problems_of, remedies, with_needs
+from reports.remedies import accounts_of, problems_of, remedies, with_needs
 from reports.sentences import NAMES, names_of, reason
 
 
@@ -54,11 +54,19 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
     """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
     email, *others = NAMES
     emails, accounts, names = (names_of(users.to_dicts(), asked) for asked in ([email], others, NAMES))
-    problems = problems_of(users)
+    problems, accounts_by_name = problems_of(users), accounts_of(users)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
         owners, named, outcome = host["owner_ids"], host["resolved_owner"] or "", host["outcome"]
-        changes = remedies(host, owners, problems=problems, outcome=outcome, rules=rules, fields=fields)
+        changes = remedies(
+            host,
+            owners,
+            problems=problems,
+            accounts=accounts_by_name,
+            outcome=outcome,
+            rules=rules,
+            fields=fields,
+        )
         why = reason(host)
         return {
             "Host": printable(host["hostname"] or ""),

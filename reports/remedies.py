@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import Rules, events_needed, further_days_needed
 from reports.sentences import either
@@ -42,6 +42,11 @@ def problems_of(users: pl.DataFrame) -> dict[str, str]:
     return dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
 
 
+def accounts_of(users: pl.DataFrame) -> dict[str, str]:
+    """The user asset for which each e-mail and account name stands, where it is one."""
+    return dict(people_by_account(users, user_value_field=None).iter_rows())
+
+
 def with_needs(decisions: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Add what the primary user of each host lacks to be named, by the rules as they are now.
 
@@ -66,6 +71,7 @@ def remedies(
     owners: Sequence[str] | None,
     *,
     problems: Mapping[str, str],
+    accounts: Mapping[str, str],
     outcome: str | None,
     rules: Rules,
     fields: FieldNames,
@@ -73,7 +79,8 @@ def remedies(
     """What would lead to another outcome for one host, by the rules as they are now.
 
     `decision` is a row of `with_needs`, `owners` are the present ones (None: not known, or no host asset),
-    `outcome` is that of the last write since the decision, `problems` are those of `problems_of`.
+    `outcome` is that of the last write since the decision, `problems` are those of `problems_of`, `accounts`
+    those of `accounts_of`.
     """
     names = ("host_id", "hostname", "username", "problem", "excluded_by")
     values = {name: printable(decision[name] or "") for name in names} | {
@@ -85,13 +92,13 @@ def remedies(
         if code in _ADVICE:
             yield _ADVICE[code].format_map(values)
     if decision["evidence"] in _TO_WIN:
-        yield from _to_win(decision, rules)
+        yield from _to_win(decision, rules, accounts)
     if decision["match"] == "ambiguous_user":
         yield from _one_candidate(decision, problems, fields)
     yield from _to_be_written(decision, owners, outcome, fields)
 
 
-def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
+def _to_win(decision: Mapping[str, Any], rules: Rules, accounts: Mapping[str, str]) -> Iterator[str]:
     """What would make the primary user the one whom the logons name."""
     who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
     if decision["needed_events"]:
@@ -99,7 +106,11 @@ def _to_win(decision: Mapping[str, Any], rules: Rules) -> Iterator[str]:
         yield f"{who} would be named as the owner with {needed}."
     else:
         yield f"By the present rules the logons name {who}: run again."
-    if second and decision["wins_without_runner_up"]:
+    user_id = accounts.get(decision["username"] or "")
+    if user_id and user_id == accounts.get(second or "") and not rules.unite_accounts:
+        one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
+        yield f"{one}: with rules.unite_accounts they count as one user."
+    elif second and decision["wins_without_runner_up"]:
         other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
         yield f"{other}: {who} would get the host."
 

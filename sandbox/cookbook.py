@@ -118,7 +118,7 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
             "fetched_at": fetched_at,
             "settings_fingerprint": extraction_fingerprint(_INSTANCE),
         }
-        rows = [(day, *names, events, None, None) for names, events in counts[day].items()]
+        rows = [(day, *names, events, None) for names, events in counts[day].items()]
         stored_row = pl.DataFrame([row], schema=polars_schema(LogonDays))
         tables.write_days([(stored_row, pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"))])
 
@@ -144,7 +144,7 @@ def _run(
         counts=tables.logon_counts(window, run_id=run_id),
         read_inventory=inventory_reader(hosts, users),
         rules=_INSTANCE.rules.as_rules(),
-        user_value_field=_INSTANCE.platform_user_value_field,
+        user_value_field=_INSTANCE.decisive_user_field,
         window=window,
         decided_at=now,
         run_id=run_id,

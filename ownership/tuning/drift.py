@@ -13,7 +13,7 @@ from ownership.tables import OwnershipDrift
 from ownership.windows import Window
 
 
-def last_logons(counts: pl.LazyFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
+def last_logons(counts: pl.LazyFrame, users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:
     """Find the last day on which each user asset may have logged on to any host: owner, last_anywhere.
 
     Excluded names count, and so do names that fit several user assets: somebody who uses them has not left.

@@ -20,6 +20,7 @@ import polars as pl
 from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
+from ownership.names import with_domain
 from ownership.windows import day_start
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.http import Answer, Transport
@@ -278,7 +279,7 @@ class SearchClient(EvidenceSource):
                 f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        return DayOfLogons(day, fetched_at, *totals, counts=counts)
+        return DayOfLogons(day, fetched_at, *totals, counts=_with_domains(counts))
 
     def _counts(self, buckets: Sequence[_PairBucket]) -> pl.DataFrame:
         """Turn buckets into the rows of `DayOfLogons`; `-` and empty count as no name."""
@@ -429,6 +430,15 @@ def _faults(found: _Found, asked: Mapping[str, Any]) -> list[str]:
     if found.shards.get("total"):
         faults += [f"no {name}" for name in asked if getattr(found.aggregations, name) is None]
     return faults
+
+
+def _with_domains(counts: pl.DataFrame) -> pl.DataFrame:
+    """Spell user names with the domain of its own field, where there is one."""
+    if "document_user_domain" not in counts.columns:
+        return counts
+    spelling = with_domain(pl.col("document_username"), pl.col("document_user_domain"))
+    spelled = counts.with_columns(document_username=spelling).drop("document_user_domain")
+    return spelled.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))
 
 
 def _buckets(found: _Buckets | None) -> list[_Bucket]:

@@ -18,10 +18,11 @@ class DayOfLogons:
     """What the source holds for one day.
 
     `counts`: document_hostname, document_username, events; one row a pair, events >= 1. Where the instance
-    has a `logon_type_field` or a `user_domain_field`, also document_logon_type or document_user_domain (null:
-    the document has none), and a row for each kind, or domain, of a pair's logons. A document with several
-    users, or kinds, counts once for each. The totals count documents: `matching` the query, of them
-    `lacking_user` and `lacking_host`; empty and `-` count as lacking (rules 1.3).
+    has a `logon_type_field`, also document_logon_type (null: the document has none), and a row for each kind
+    of a pair's logons. A domain that has a field of its own (`user_domain_field`) stands before the user name
+    (`ownership.names.with_domain`). A document with several users, or kinds, counts once for each. The totals
+    count documents: `matching` the query, of them `lacking_user` and `lacking_host`; empty and `-` count as
+    lacking (rules 1.3).
     """
 
     day: date

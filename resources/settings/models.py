@@ -297,6 +297,12 @@ class Instance(Section):
                 secret.resolve(setting)
 
     @property
+    def decisive_user_field(self) -> str | None:
+        """The user value field where the file names one: it then decides alone (rules 2.1)."""
+        is_named = "platform_user_value_field" in self.model_fields_set
+        return self.platform_user_value_field if is_named else None
+
+    @property
     def field_names(self) -> FieldNames:
         """What the inventory calls the fields that decide."""
         return FieldNames(

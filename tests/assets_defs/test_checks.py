@@ -167,11 +167,17 @@ def test_faults_of_the_inventory(stored):
         host("h4", "<b>|evil"),
         host("h5", "secret-host") | ODD,
     )
-    people = users(user("u1"), user("u3") | ODD, user("u4") | ODD)
+    people = users(
+        user("u1", sam="mw"),
+        user("u2", email="mw@corp.example"),
+        user("u3", sam="mw") | ODD,
+        user("u4") | ODD,
+    )
     tables = stored().logons(assets=assets, people=people)
     for look, *rows in (
         (checks.host_names_are_unique, ("<b>|evil", "h3, h4"), ("ws1", "h1, h2")),
         (checks.owners_exist, ("h1", "u9")),
+        (checks.account_names_are_unambiguous, ("mw", "u1, u2")),
         (checks.hosts_are_readable, ("h5", ODD["problem"])),
         (checks.users_are_readable, *((one, ODD["problem"]) for one in ("u3", "u4"))),
     ):

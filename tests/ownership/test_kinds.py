@@ -25,7 +25,8 @@ BY_NAME = {
         "СИСТЕМ, МЕСТНАЯ СЛУЖБА, SÜSTEEM, Külaline, Hosť, USLUGA LOKALNA, ACCESSO ANONIMO, SERVICIO LOC, "
         "שירות מקומי, ローカルサービス, WsiAccount, ContainerAdministrator, krbtgt_4711, IWAM_WEB1, "
         "NT VIRTUAL MACHINE\\4B9FC5E5-6A0F-4A4C-9B1B-0F5D7C1E2A3B, SM_2c5f3a8e0b7c4d1a8, LocalService, "
-        "$531000-2T1S5Q0IVN1C, VORDEFINIERT\\Gast, iis apppool\\.NET v4.5 Classic, pGMSA_1a2b3c$, kioskUser0"
+        "$531000-2T1S5Q0IVN1C, VORDEFINIERT\\Gast, iis apppool\\.NET v4.5 Classic, pGMSA_1a2b3c$, "
+        "kioskUser0, IIS APPPOOL\\WebShop"
     ),
     "service": (
         "svc_backup, sccm-push, qualys, svcweb, sqlsvc, ldap_bind, app-crm, gmsa-web$, CORP\\svc_ADFS$"
@@ -36,7 +37,8 @@ BY_NAME = {
         "jdoe_admin, Järjestelmänvalvoja, Администратор"
     ),
     "person": "ann, kim",
-    "unknown": "adam, svenja, scanlon, dwmiller, dwm1, host.a, gastone, sistemas, vendegh",
+    "unknown": "adam, svenja, scanlon, dwmiller, dwm1, host.a, gastone, sistemas, vendegh, "
+    "MicrosoftAccount\\jo@outlook.example",
 }
 
 

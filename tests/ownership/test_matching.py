@@ -12,11 +12,22 @@ ALICE = shares_of(counts(("ws1", "alice", 1)), Rules())
 EMAIL, SAM, SURNAME = FIELDS
 LATER = [user("u1", surname="alice"), user("u2", sam="alice")]
 CANDIDATES = {
-    "the first field that gives a match decides, and later ones are kept": (
+    "a field that the file names decides alone, and later ones are kept": (
         EMAIL,
         [*LATER, user("u3", email="alice@corp.example", surname="Alice")],
         [("u3", EMAIL, True), ("u2", SAM, False), ("u1", SURNAME, False)],
     ),
+    "otherwise e-mail and account name are asked together": (
+        None,
+        [*LATER, user("u3", email="alice@corp.example", surname="Alice")],
+        [("u2", SAM, True), ("u3", EMAIL, True), ("u1", SURNAME, False)],
+    ),
+    "one person by both is one": (
+        None,
+        [user("u3", email="alice@corp.example", sam="alice", surname="Alice")],
+        [("u3", EMAIL, True)],
+    ),
+    "and the surname where neither has the name": (None, LATER[:1], [("u1", SURNAME, True)]),
     "the instance's user value field comes first": (
         "employee_login",
         [

@@ -26,6 +26,10 @@ from tests import examples
         (" - ", None),
         ("CORP\\", None),
         ("@corp.example", None),
+        (r"dan\@corp.example@REALM", "dan"),
+        (r"CORP\dan\@corp.example@REALM", "dan"),
+        (r"CORP\@dan", None),
+        (r"dan\@corp.example", None),
         (None, None),
     ],
 )

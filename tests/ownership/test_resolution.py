@@ -1,5 +1,6 @@
 """The whole resolution in Polars against the same rules in plain Python, on random evidence."""
 
+import re
 from collections import Counter, defaultdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -19,6 +20,8 @@ from tests.ownership.builders import DAY, counts, host, hosts, resolution, user,
 
 USERNAMES = [
     *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
+    *("WS1\\alice", "ws2\\bob", "alice@WS1", ".\\bob", "NT AUTHORITY\\bob"),
+    *("MicrosoftAccount\\alice@corp.example", "alice\\@corp.example@REALM", "CORP\\@bob", "kassé\\josé"),
     *("adm1", "josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
 ]
 HOSTNAMES = [
@@ -53,6 +56,8 @@ rules = st.builds(
     min_active_days=st.sampled_from([1, 1, 2]),
     evidence_metric=st.sampled_from(["events", "days"]),
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
+    domains=st.sampled_from([(), (), ("Corp",), ("corp.example", "lab")]),
+    unite_accounts=st.booleans(),
 )
 
 
@@ -61,8 +66,29 @@ def plain(text):
     return "" if name == "-" else name
 
 
+def parts_of(text):
+    """The name and the domains of a spelling, normalised, that before a backslash first."""
+    principal = re.fullmatch(r"(?s)(?:.*\\)?([^\\@]+)\\@([^@]*)@.*", text)
+    text = "@".join(principal.groups()) if principal else text
+    *before, name = text.rsplit("\\", 1)
+    name, *after = name.split("@", 1)
+    return plain(name), [domain for domain in map(plain, before + after) if domain]
+
+
 def plain_user(text):
-    return plain(text.rsplit("\\", 1)[-1].split("@", 1)[0])
+    return parts_of(text)[0]
+
+
+NOBODYS = {"nt authority", "microsoftaccount", "."}
+
+
+def username_of(text, host, rules):
+    """The user whom a spelling stands for on a host: by itself, what is no account of the directory."""
+    name, domains = parts_of(text)
+    own = bool(domains) and domains[0][:15] == short(host)[:15]
+    asked = {plain(domain) for domain in rules.domains}
+    foreign = bool(asked and domains) and not asked & {*domains}
+    return plain(text) if name and (own or foreign or NOBODYS & {*domains}) else name
 
 
 def fits(texts, patterns):
@@ -81,10 +107,27 @@ def counted_by_host(logons, rules):
     """The logons that count, by host name: user, events, day and weight of the kind."""
     key, counted = key_of(rules), defaultdict(list)
     for name, account, events, day, kind in logons:
-        username = plain_user(account)
-        if key(name) and username and not fits([username, plain(account)], rules.exclude_users):
+        username = username_of(account, name, rules)
+        names = [plain_user(account), plain(account)]
+        if key(name) and username and not fits(names, rules.exclude_users):
             counted[key(name)].append((username, events, day, rules.logon_type_weights.get(kind, 1)))
     return counted
+
+
+def united(rows, people, rules):
+    """The same with one name, that with most, for all accounts of a user asset."""
+    whose = defaultdict(set)
+    for at, (*values, odd) in enumerate(people if rules.unite_accounts else ()):
+        for field, value in enumerate(values):
+            whose[plain_user(value or "")].add((at, field == 2, odd))
+    persons = {}
+    for name, known in whose.items():
+        accounts = {at for at, is_surname, _ in known if not is_surname}
+        if len(accounts) == 1 and not any(odd for *_, odd in known):
+            persons[name] = accounts.pop()
+    ranking = Added(rows, rules).ranking
+    shown = {persons[name]: name for name in reversed(ranking) if name in persons}
+    return [(shown.get(persons.get(name), name), *row) for name, *row in rows]
 
 
 class Added:
@@ -102,10 +145,10 @@ class Added:
         self.days = {username: sorted(days) for username, days in heaviest.items()}
 
 
-def expected_shares(logons, rules):
+def expected_shares(logons, people, rules):
     """What must be counted for each host name and user."""
     for name, counted in counted_by_host(logons, rules).items():
-        added = Added(counted, rules)
+        added = Added(united(counted, people, rules), rules)
         for rank, username in enumerate(added.ranking, 1):
             days, weight, total = added.days[username], added.weights[username], added.weights.total()
             yield {
@@ -129,7 +172,8 @@ def expected(logons, people, assets, rules):
     listed = {name for _, names, *_ in subjects for name in names}
     subjects += [(None, [name], (), None) for name in counted if name not in listed]
     for host_id, names, owned, problem in subjects:
-        added = Added([row for name in set(names) for row in counted.get(name, ())], rules)
+        rows = [row for name in set(names) for row in counted.get(name, ())]
+        added = Added(united(rows, people, rules), rules)
         events, weights, (primary, second, *_) = added.events, added.weights, [*added.ranking, None, None]
         total, seen = events.total(), added.days.get(primary, [])
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
@@ -153,9 +197,14 @@ def expected(logons, people, assets, rules):
             for field in range(3)
             if named and plain_user(values[field] or "") == primary
         ]
-        clear = [field for field, _, odd in knowing if not odd]
-        decisive = min(clear or [field for field, *_ in knowing], default=None)
-        candidates = sorted({user_id for field, user_id, odd in knowing if odd or field == decisive})
+        # E-mail and account name are asked together, the surname last.
+        clear = [field == 2 for field, _, odd in knowing if not odd]
+        turn = min(clear or [field == 2 for field, *_ in knowing], default=None)
+        deciding = [row for row in knowing if row[2] or (row[0] == 2) == turn]
+        by = sorted(
+            (row for row in deciding if not row[2] or not clear), key=lambda row: (row[0] == 2, row[1])
+        )
+        candidates = sorted({user_id for _, user_id, _ in deciding})
         unclear = len(candidates) > 1 or any(odd for *_, odd in knowing)
         owner = candidates[0] if candidates and not unclear else None
         match = "matched" if owner else "ambiguous_user" if candidates else "no_user_asset" if named else None
@@ -175,7 +224,7 @@ def expected(logons, people, assets, rules):
             "runner_up_username": second, "runner_up_events": events[second] or None,
             "runner_up_weight": weights[second] or None, "problem": problem,
             "first_seen": min(seen, default=None), "last_seen": max(seen, default=None),
-            "resolved_owner": owner, "matched_by": None if decisive is None else FIELDS[decisive],
+            "resolved_owner": owner, "matched_by": FIELDS[by[0][0]] if by else None,
             "candidate_ids": candidates, "existing_owner": ",".join(owned) or None,
         }  # fmt: skip
 
@@ -192,7 +241,7 @@ def check(logons, people, held, rules):
         expected(logons, people, assets, rules),
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
-    shares = sorted(expected_shares(logons, rules), key=lambda row: (row["hostname"], row["rank"]))
+    shares = sorted(expected_shares(logons, people, rules), key=lambda row: (row["hostname"], row["rank"]))
     validated(UsernameMatches, made.matches)
     decisions, found_shares = (
         validated(OwnerDecisions, made.decisions),

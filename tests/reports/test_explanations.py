@@ -26,10 +26,10 @@ OWNED = host("h1", "ws1", owners=("u9",))
 UNREADABLE = host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}
 
 
-def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fields=None):
+def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), hostname="ws1", fields=None):
     """The story of ws1: decided by `rules`, asked about by the rules `now`, an hour after each write."""
     rules, assets = rules or Rules(), hosts(*assets) if assets else hosts(WS1)
-    made = resolution(counts(*logons), PEOPLE, assets, rules)
+    made = resolution(counts(*logons), people, assets, rules)
     of_ws1 = {"hostname": "ws1", "old": values(department="IT"), "new": values("u1", "Sales")}
     rows = [
         row("h1", **{**of_ws1, **write}, run_id=f"run-{number}", completed_at=NOW + timedelta(hours=number))
@@ -42,8 +42,8 @@ def story(logons, *assets, rules=None, now=None, writes=(), hostname="ws1", fiel
         shares=made.shares,
         matches=made.matches,
         hosts=assets,
-        users=PEOPLE,
-        owners=current_owners(assets, PEOPLE, written.lazy()),
+        users=people,
+        owners=current_owners(assets, people, written.lazy()),
         writes=written,
         window=WINDOW,
         decided_by=rules,
@@ -223,3 +223,14 @@ def test_hostile_names_cannot_act_on_a_terminal():
     lines = lines_of([(name, "al\nice\x07", 3)], asset, hostname=name)
     assert "ws1\\x1b[2j\\u202e" in lines[0]
     assert all(line.isprintable() for line in lines)
+
+
+def test_two_accounts_of_one_person_are_told_as_such():
+    person = users(user("u1", email="christopher.montgomery@corp.example", sam="christopher.montgome"))
+    logons = [("ws1", "christopher.montgome", 5), ("ws1", "christopher.montgomery", 6)]
+    (decision,) = story(logons, people=person)["decisions"]
+    (advice,) = (line for line in decision["what_would_change"] if "unite_accounts" in line)
+    assert "accounts of one person (u1)" in advice
+    assert not any("exclude_users" in line for line in decision["what_would_change"])
+    united = story(logons, people=person, rules=Rules(unite_accounts=True))["decisions"]
+    assert [one["resolved_owner"] for one in united] == ["u1"]
