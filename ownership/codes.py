@@ -5,7 +5,7 @@ from collections.abc import Mapping
 EVIDENCE: Mapping[str, str] = {
     "unreadable_asset": "A field of the host asset cannot be read.",
     "no_hostname": "The host asset has no host name.",
-    "excluded_host": "The host is excluded by exclude_hosts or skip_host_kinds.",
+    "excluded_host": "The host is excluded by exclude_hosts, exclude_assets or skip_host_kinds.",
     "hostname_collision": "The short host name stands for hosts of different domains.",
     "no_logons": "Nobody logged on to the host in the window.",
     "too_few_events": "The host has too few logon events (min_events), or its primary user logged on to it "

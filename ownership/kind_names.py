@@ -11,31 +11,86 @@ from collections.abc import Mapping
 Forms = Mapping[str, str]
 
 BUILT_IN: Mapping[str, str] = {
-    "all languages": r"iusr, krbtgt, defaultuser\d*, wdagutilityaccount, dwm-\d+, umfd-\d+, sshd_\d+, "
-    r"cliusr, s-1-\d+(-\d+)+",
-    "products": r"healthmailbox.*, systemmailbox.*, msol_.*, aad_.*, defaultapppool, \.net v\d.*, "
-    r"mssqlserver, sqlserveragent, (mssql|sqlagent|sqltelemetry|mssqlfdlauncher|reportserver)\$.+",
-    "English": "system, local ?system, local service, network service, anonymous logon, guest, "
-    "default ?account, font driver host, window manager",
-    "German": "lokaler dienst, netzwerkdienst, anonymous-anmeldung, gast",
-    "French": "système, service local, service réseau, invité",
-    "Spanish": "sistema, servicio local, servicio de red, invitado",
-    "Italian": "servizio locale, servizio di rete",
-    "Portuguese": "serviço local, serviço de rede, convidado",
-    "Dutch": "lokale service, netwerkservice",
+    "all languages": "iusr, krbtgt, wdagutilityaccount, wsiaccount, containeruser, containeradministrator, "
+    "cliusr, aspnet, helpassistant, homegroupuser$, devtoolsuser, sshd, anonymous, trustedinstaller",
+    "products": "defaultapppool, classic .net apppool, mssqlserver, sqlserveragent, mssqlserverolapservice, "
+    "mssqlfdlauncher, mssqllaunchpad, sqltelemetry, ssastelemetry, sqlbrowser, sqlwriter, reportserver, "
+    "sqlserverreportingservices, healthservice, himds, exchange online-applicationaccount, provagentgmsa$, "
+    "azureadkerberos",
+    "English": "system, local system, local service, network service, anonymous logon, guest, "
+    "default account, font driver host, window manager",
+    "German": "lokales system, lokaler dienst, netzwerkdienst, anonymous-anmeldung, anonyme anmeldung, gast, "
+    "standardkonto",
+    "French": "système, système local, service local, service réseau, anonymous-logon, "
+    "ouverture de session anonyme, connexion anonyme, invité",
+    "Spanish": "sistema, sistema local, servicio local, servicio loc, servicio de red, "
+    "inicio de sesión anónimo, invitado",
+    "Catalan": "servei local, servei de xarxa, inici de sessió anònim, convidat",
+    "Italian": "servizio locale, servizio di rete, accesso anonimo, ospite",
+    "Portuguese": "serviço local, serviço de rede, logon anônimo, início de sessão anónimo, convidado, "
+    "hóspede",
+    "Romanian": "serviciu local, serviciu de rețea, conectare anonimă, logon anonim, invitat, oaspete",
+    "Dutch": "systeem, lokale service, lokaal systeem, netwerkservice, anonieme aanmelding, "
+    "anonymous-aanmelding",
     "Swedish": "lokal tjänst, nätverkstjänst, anonym inloggning, gäst",
-    "Danish": "lokal tjeneste, netværkstjeneste, anonymt logon, gæst",
+    "Danish": "lokal tjeneste, netværkstjeneste, anonymt logon, anonym logon, gæst",
     "Norwegian": "nettverkstjeneste, anonym pålogging, gjest",
-    "Finnish": "järjestelmä, paikallinen palvelu, verkkopalvelu, vieras, anonyymi kirjautuminen",
-    "Russian": "система, локальная служба, сетевая служба, анонимный вход, гость",
-    # Lower-cased, a Turkish capital I with a dot leaves the dot behind.
-    "Turkish": "sistem, yerel hi\u0307?zmet, ağ hi\u0307?zmeti\u0307?, anoni\u0307?m oturum açma, konuk",
-    "Polish": "usługa lokalna, usługa sieciowa, logowanie anonimowe, gość",
-    "Czech": "místní služba, síťová služba, anonymní přihlášení, host",
-    "Greek": "σ[ύυ]στημα, τοπικ[ήη] υπηρεσ[ίι]α, υπηρεσ[ίι]α δικτ[ύυ]ου, αν[ώω]νυμη σ[ύυ]νδεση, "
-    "επισκ[έε]πτης",
+    "Finnish": "järjestelmä, paikallinen palvelu, verkkopalvelu, anonyymi kirjautuminen, "
+    "anonyymi sisäänkirjautuminen, vieras",
+    "Estonian": "süsteem, kohalik teenus, võrguteenus, anonüümne sisselogimine, külaline",
+    "Latvian": "sistēma, lokālais pakalpojums, vietējais pakalpojums, tīkla pakalpojums, "
+    "anonīma pieteikšanās, viesis",
+    "Lithuanian": "vietinė tarnyba, vietinė paslauga, tinklo tarnyba, tinklo paslauga, "
+    "anoniminis prisijungimas, svečias",
+    "Polish": "usługa lokalna, usługa sieciowa, logowanie anonimowe, gość, konto domyślne",
+    "Czech": "systém, místní služba, síťová služba, anonymní přihlášení, host",
+    "Slovak": "lokálna služba, miestna služba, sieťová služba, anonymné prihlásenie, hosť",
+    "Hungarian": "rendszer, helyi rendszer, helyi szolgáltatás, hálózati szolgáltatás, "
+    "névtelen bejelentkezés, vendég, alapértelmezett fiók",
+    "Croatian": "sustav, lokalna usluga, lokalni servis, mrežna usluga, mrežni servis, anonimna prijava, "
+    "gost",
+    "Serbian": "sistem, anonimno prijavljivanje, anonimno prijavljivanje na sistem, систем, локална услуга, "
+    "мрежна услуга, анонимно пријављивање",
+    "Slovenian": "lokalna storitev, krajevna storitev, omrežna storitev",
+    "Russian": "система, локальная система, локальная служба, местная служба, сетевая служба, "
+    "анонимный вход, гость",
+    "Ukrainian": "локальна служба, місцева служба, мережна служба, мережева служба, анонімний вхід, гість",
+    "Bulgarian": "локална служба, мрежова услуга, мрежова служба, анонимно влизане, гост",
+    "Greek": "σύστημα, τοπική υπηρεσία, υπηρεσία δικτύου, ανώνυμη σύνδεση, επισκέπτης",
+    "Turkish": "yerel sistem, yerel hizmet, ağ hizmeti, anonim oturum açma, konuk",
+    "Hebrew": "מערכת, שירות מקומי, שירות רשת, כניסה אנונימית, אורח",
+    "Arabic": "النظام, نظام, خدمة محلية, الخدمة المحلية, خدمة الشبكة, تسجيل دخول مجهول, ضيف",
+    "Thai": "ระบบ, บริการท้องถิ่น, บริการภายใน, บริการเครือข่าย, เข้าสู่ระบบแบบไม่ระบุชื่อ, ผู้เยี่ยมชม",
+    "Chinese": "系统, 系統, 本地服务, 本機服務, 网络服务, 網路服務, 匿名登录, 匿名登入, 来宾, 來賓",
+    "Japanese": "システム, ローカル サービス, ネットワーク サービス, 匿名ログオン, ゲスト",
+    "Korean": "시스템, 로컬 서비스, 네트워크 서비스, 익명 로그온, 게스트",
 }
-"""Whole names of accounts that Windows and Microsoft's products make."""
+"""Whole names of accounts that Windows and Microsoft's products make; blanks and accents are not compared."""
+
+BUILT_IN_FORMS: Forms = {
+    "^WORD$": r"defaultuser\d*, krbtgt_(\d+|azuread), dwm-\d+, umfd-\d+, sshd_\d+, kioskuser\d+, "
+    r"(iusr|iwam|vusr)_.+, support_388945a0, s-1-\d+(-\d+)+, "
+    r"\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?, migration\.[0-9a-f-]{36}, federatedemail\..*, "
+    r"healthmailbox.*, systemmailbox.*, discoverysearchmailbox.*, extest_[0-9a-f]+, "
+    r"sm_[0-9a-f]{15}[0-9a-f]*, \$[0-9a-z]{6}-[0-9a-z]{12}, msol_.*, aad_.*, (adsyncmsa|pgmsa_)[0-9a-z]+\$, "
+    r"\.netv\d.*, msdtsserver\d*, (mssql|sqlagent|sqltelemetry|ssastelemetry|mssqlfdlauncher|mssqllaunchpad|"
+    r"reportserver|msolap)\$.+",
+}
+"""What such names look like where each machine has another one."""
+
+PRIVATE_ACCOUNTS = "microsoftaccount"
+"""The one of AUTHORITIES whose accounts are people's: their own, not their company's."""
+AUTHORITIES: tuple[str, ...] = (
+    PRIVATE_ACCOUNTS,
+    *("nt authority", "nt service", "nt task", "nt virtual machine", "iis apppool", "window manager"),
+    *("font driver host", "user manager", "virtual users", "builtin"),
+    # NT AUTHORITY in German, French, Spanish, Portuguese, Italian, Romanian, Dutch, Swedish, Norwegian,
+    # Danish and Polish, with and without accents.
+    *("nt-autorität", "nt-autoritaet", "nt-autoritat", "autorité nt", "autorite nt", "autoridad nt"),
+    *("autoridade nt", "autorità nt", "autoritate nt", "nt-autoriteit", "nt instans", "nt-instans"),
+    *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),
+)
+"""Domains of accounts that Windows or Microsoft keeps, in lower case: they are no directory (rules 1.3)."""
 
 AUTHORITIES: tuple[str, ...] = (
     *("microsoftaccount", "nt authority", "nt service", "iis apppool", "nt virtual machine", "nt task"),
@@ -75,7 +130,8 @@ ADMINISTRATOR: Forms = {
     r"^WORD[-_]": "su, priv, t[012], tier[012], da, ea, domadm",
     r"^WORD\.": "t[012], priv",
     r"^WORD$": "administrator, administrador, administrateur, administratör, amministratore, root, "
-    "järjestelmänvalvoja, администратор, yönetici\u0307?, správce, διαχειριστ[ήη]ς, beheerder, rendszergazda",
+    "järjestelmänvalvoja, администратор, адміністратор, yönetici\u0307?, správce, διαχειριστ[ήη]ς, "
+    "beheerder, rendszergazda, administraator, administratorius",
 }
 ADMINISTRATOR_OF: Forms = {r"^WORD[-_.]?": "adm", r"[-_.]?WORD$": "adm"}
 """What an administrator's name has besides the name of the user asset."""

@@ -36,8 +36,7 @@ OTHER_COMPUTERS = 2
 EVEN = 0.8
 """Normalised entropy of the users' shares from which on all of them use a machine alike."""
 
-
-_BUILT_IN: Forms = {"^WORD$": ", ".join(kind_names.BUILT_IN.values())}
+_BUILT_IN = pl.Series([name for names in kind_names.BUILT_IN.values() for name in names.split(", ")])
 _IS_USER = pl.col("kind").is_in(["person", "administrator", "unknown"])
 
 _Rule = tuple[str, pl.Expr, str | pl.Expr]
@@ -66,20 +65,18 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     with_adm = ~of_person & pl.col("administrator_of")
     assets_text = pl.format("The name is that of {}.", _counted(user_assets, "user asset"))
     rules: list[_Rule] = [
-        *(
-            (kind, holds & ~of_person, reason)
-            for kind, holds, reason in _name_rules(normalise_username(name))
-        ),
+        *((kind, holds & ~of_person, reason) for kind, holds, reason in _name_rules(name)),
         ("administrator", with_adm, "The name is a user asset's with adm before or after it."),
         ("service", ~of_person & roams, pl.format("No user asset has the name, and {}", roaming)),
         ("administrator", roams, pl.format("A user asset has the name, and {}", roaming)),
         ("person", user_assets > 0, assets_text),
         ("person", pl.col("surname"), "The surname of a user asset is part of the name."),
     ]
-    text = normalise_username(name.cast(pl.String))
-    of_machines = text.str.ends_with("$") | _fits(text, _BUILT_IN)
+    text = name.cast(pl.String)
+    of_machine = normalise_username(text).str.ends_with("$") | _is_built_in(text)
+    people = evidence.days.select(name).unique().filter(~of_machine)
     led = (
-        evidence.days.filter(~of_machines)
+        evidence.days.join(people, on="username", how="semi")
         .group_by("subject", "username")
         .agg(pl.sum("events"))
         .group_by("subject")
@@ -107,15 +104,24 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
 
 
 def _name_rules(name: pl.Expr) -> list[_Rule]:
-    """Return the rules that read a name alone."""
+    """Return the rules that read a name alone, without the domain that it may have."""
+    built_in, name = _is_built_in(name), normalise_username(name)
     computer, services = name.str.ends_with("$"), _fits(name, kind_names.SERVICE)
     managed, administrators = _fits(name, kind_names.MANAGED_SERVICE), _fits(name, kind_names.ADMINISTRATOR)
     return [
-        ("built_in", _fits(name, _BUILT_IN), "Windows or a Microsoft product gives this name."),
+        ("built_in", built_in, "Windows or a Microsoft product gives this name."),
         ("service", services & (~computer | managed), "The name is one that services are given."),
         ("computer", computer, "The name ends with $, as a computer's does."),
         ("administrator", administrators, "The name is one that administrators are given."),
     ]
+
+
+def _is_built_in(username: pl.Expr) -> pl.Expr:
+    """Whether Windows or a Microsoft product gives a name; a private Microsoft account is a person's."""
+    domain, name = username.str.extract(r"(?s)^(.*)\\"), _folded(normalise_username(username))
+    of_windows = domain.is_in(kind_names.AUTHORITIES) & (domain != kind_names.PRIVATE_ACCOUNTS)
+    known = name.is_in(_folded(pl.lit(_BUILT_IN)).implode()) | _fits(name, kind_names.BUILT_IN_FORMS)
+    return of_windows.fill_null(value=False) | known
 
 
 def _user_asset_names(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFrame:
@@ -153,6 +159,7 @@ def _user_asset_names(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFram
             (initials.str.len_chars() <= 1)
             | email.str.starts_with(initials)
             | ~rule_takes_rest
+            & ~_is_built_in(username)
             & (
                 (surname.str.len_chars() > SHORT_SURNAME)
                 | is_part & ~email.str.contains(surname, literal=True)
@@ -180,8 +187,13 @@ _last_word = pl.element().str.extract(r"([\p{L}]+)\s*$")
 
 def _plain(name: pl.Expr, letters: Mapping[str, str]) -> pl.Expr:
     """Write a name as logins have it: without accents, and nothing between the letters."""
+    return _folded(name, letters).str.replace_all(r"[^\p{L}\p{N}]", "")
+
+
+def _folded(name: pl.Expr, letters: Mapping[str, str] = LETTERS) -> pl.Expr:
+    """Write a name in lower case, without accents and blanks."""
     text = name.str.to_lowercase().str.replace_many(letters)
-    return text.str.normalize("NFD").str.replace_all(r"[^\p{L}\p{N}]", "")
+    return text.str.normalize("NFD").str.replace_all(r"[\p{Mn}\s]", "")
 
 
 def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:

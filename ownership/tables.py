@@ -82,6 +82,7 @@ class InventoryHosts(Table):
     department: pl.String = column("Department of the host.", nullable=True)
     criticality: pl.String = column("Criticality of the host.", nullable=True)
     problem: pl.String = column(_PROBLEM, nullable=True)
+    listed_values: Strings = column("`field: value` of the fields of rules.exclude_assets.", since="1.0.0")
     listed_at: Instant = column("When the inventory was listed (UTC).")
 
     null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")

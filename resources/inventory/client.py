@@ -22,7 +22,14 @@ from resources.errors import ConfigurationError, ProtocolError, ServiceError, Tr
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
 from resources.inventory.envelope import Envelope, inside, open_envelope
-from resources.inventory.records import Fields, host_form, host_rows, taken_fields, user_rows
+from resources.inventory.records import (
+    Fields,
+    host_form,
+    host_rows,
+    taken_fields,
+    user_rows,
+    with_listed_values,
+)
 from resources.inventory.session import PROFILE, InventorySession
 from resources.settings import Instance, ListCall
 
@@ -310,4 +317,6 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
+        if named := self.instance.rules.exclude_assets:
+            return [with_listed_values(*one, named) for one in zip(items, values, strict=True)]
         return values

@@ -4,7 +4,7 @@ The service gives an asset as JSON; here its fields become the plain columns of 
 inventory_users. A list may hold an odd asset, whose row says what cannot be read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from resources.inventory.adapter import Values
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
+LISTED = "of rules.exclude_assets"
+"""Under this name the fields of an asset have what `with_listed_values` found."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,37 @@ def texts(value: object) -> list[str]:
     if any(isinstance(one, bool) or not isinstance(one, str | int | float | None) for one in values):
         raise TypeError
     return [str(one) for one in values if one not in (None, "")]
+
+
+def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fields:
+    """Return the fields of an asset, and under LISTED what it has in those of `rules.exclude_assets`.
+
+    A name is a dotted path inside the whole item, or inside its fields. Texts are `name: value`. An object
+    cannot be compared: it takes their place, so that the asset is unreadable and gets no owner.
+    """
+    if not isinstance(fields, dict):
+        return fields
+    listed = [
+        value if isinstance(value, dict) else f"{name}: {value}"
+        for name in names
+        for value in [*_values_at(item, name)] or _values_at(fields, name)
+    ]
+    return {**fields, LISTED: next((value for value in listed if isinstance(value, dict)), listed)}
+
+
+def _values_at(value: Any, path: str) -> Iterator[Any]:
+    """Find the values at a dotted path, in each element of the lists on the way; a name may hold dots."""
+    if isinstance(value, list):
+        for one in value:
+            yield from _values_at(one, path)
+    elif path:
+        first, _, rest = path.partition(".")
+        if isinstance(value, dict):
+            yield from _values_at(value[path], "") if path in value else _values_at(value.get(first), rest)
+    elif isinstance(value, bool):
+        yield str(value).lower()
+    elif value not in (None, ""):
+        yield value
 
 
 class AssetRows:
@@ -109,9 +142,10 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 
 def host_rows(instance: Instance) -> AssetRows:
-    """Return how host assets become rows of inventory_hosts."""
-    fields = host_fields(instance)
-    return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), **fields})
+    """Return how host assets, `with_listed_values`, become rows of inventory_hosts."""
+    fields, named = host_fields(instance), instance.rules.exclude_assets
+    listed = Field(LISTED, f"rules.exclude_assets ({', '.join(named)})") if named else Field(None)
+    return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:

@@ -22,7 +22,10 @@ PERSONS = {
     *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
 }
 """Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""
-TEXTS = {"message", "problem", "reason", "reasons", "options", "rules", "excluded_by", "value", "note"}
+TEXTS = {
+    *("message", "problem", "reason", "reasons", "options", "rules", "excluded_by", "value", "note"),
+    "listed_values",
+}
 """Columns of words, in which people may be named."""
 
 

@@ -50,7 +50,7 @@ def hosts(*rows: dict[str, Any]) -> pl.DataFrame:
     return table(InventoryHosts, *(filled | row for row in rows))
 
 
-def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: str | None) -> dict[str, Any]:
+def host(host_id: str, *hostnames: str, owners: tuple[str, ...] = (), **values: Any) -> dict[str, Any]:
     return {"host_id": host_id, "hostnames": list(hostnames), "owner_ids": list(owners)} | values
 
 

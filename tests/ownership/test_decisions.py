@@ -51,6 +51,29 @@ def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     }
 
 
+def test_host_assets_are_excluded_by_what_the_inventory_lists_of_them():
+    """Rules 1.6: the asset and not its name; values are compared like names."""
+    logons = counts(("pc", "ann", 5), ("desk", "bob", 3), ("lab", "bob", 9), ("old", "bob", 1))
+    assets = hosts(
+        host("h1", "pc", listed_values=["group: Kiosk 3", "managed: true"]),
+        host("h2", "pc", listed_values=["group: Sales", "tags: kiosk"]),
+        host("h3", "lab", listed_values=["tags: x", "tags: LAB ", "group: lab"]),
+        host("h4", "desk", listed_values=[]),
+        host("h5", "old"),  # listed before there was such a rule
+    )
+    excluded = {"group": ("none", "kiosk*"), "tags": ("?ab",)}
+    rules = Rules(exclude_assets=excluded, primary_devices=1, exclude_hosts=("old",))
+    rows = decided(logons, PEOPLE, assets, rules)
+    assert rows.sort("host_id").select("evidence", "excluded_by").rows() == [
+        ("excluded_host", "exclude_assets: group: kiosk*"),
+        ("single_user", None),
+        ("excluded_host", "exclude_assets: tags: ?ab"),
+        ("single_user", None),  # lab is no device of bob's
+        ("excluded_host", "exclude_hosts: old"),
+    ]
+    assert Rules.from_json(rules.as_json()) == rules
+
+
 @pytest.mark.parametrize(
     ("logons", "best"),
     [

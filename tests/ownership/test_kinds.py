@@ -21,7 +21,12 @@ BY_NAME = {
         "MSOL_2826475d0356, IUSR, IIS APPPOOL\\DefaultAppPool, NT SERVICE\\MSSQL$PROD, CLIUSR, "
         "NT INSTANS\\NÄTVERKSTJÄNST, NETVÆRKSTJENESTE, NETTVERKSTJENESTE, Verkkopalvelu, СЕТЕВАЯ СЛУЖБА, "
         "AĞ HİZMETİ, USŁUGA SIECIOWA, SÍŤOVÁ SLUŽBA, ΥΠΗΡΕΣΙΑ ΔΙΚΤΥΟΥ, Επισκέπτης, "
-        "S-1-5-21-1004336348-1177238915-682003330-512"
+        "S-1-5-21-1004336348-1177238915-682003330-512, LOGON ANÔNIMO, HELYI SZOLGÁLTATÁS, SERVICE RESEAU, "
+        "СИСТЕМ, МЕСТНАЯ СЛУЖБА, SÜSTEEM, Külaline, Hosť, USLUGA LOKALNA, ACCESSO ANONIMO, SERVICIO LOC, "
+        "שירות מקומי, ローカルサービス, WsiAccount, ContainerAdministrator, krbtgt_4711, IWAM_WEB1, "
+        "NT VIRTUAL MACHINE\\4B9FC5E5-6A0F-4A4C-9B1B-0F5D7C1E2A3B, SM_2c5f3a8e0b7c4d1a8, LocalService, "
+        "$531000-2T1S5Q0IVN1C, VORDEFINIERT\\Gast, iis apppool\\.NET v4.5 Classic, pGMSA_1a2b3c$, "
+        "kioskUser0, IIS APPPOOL\\WebShop"
     ),
     "service": (
         "svc_backup, sccm-push, qualys, svcweb, sqlsvc, ldap_bind, app-crm, gmsa-web$, CORP\\svc_ADFS$"
@@ -32,7 +37,8 @@ BY_NAME = {
         "jdoe_admin, Järjestelmänvalvoja, Администратор"
     ),
     "person": "ann, kim",
-    "unknown": "adam, svenja, scanlon, dwmiller",
+    "unknown": "adam, svenja, scanlon, dwmiller, dwm1, host.a, gastone, sistemas, vendegh, "
+    "MicrosoftAccount\\jo@outlook.example",
 }
 
 
@@ -41,12 +47,13 @@ def kinds_of(names, people):
     accounts, _ = profiles_of(*((f"pc-{n}", name, 5) for n, name in enumerate(names)), people=people)
     assert accounts.height == len(names)
     has_reason = pl.col("reasons").list.len() > 0
-    return {name: (kind, why) for name, kind, why in accounts.select("username", "kind", has_reason).rows()}
+    rows = accounts.select("username", "kind", has_reason).rows()
+    return {name.rpartition("\\")[2]: (kind, why) for name, kind, why in rows}
 
 
 def test_an_account_is_known_by_its_name():
     expected = {
-        name.lower().removeprefix("corp\\"): (kind, kind != "unknown")
+        name.rpartition("\\")[2].lower(): (kind, kind != "unknown")
         for kind, names in BY_NAME.items()
         for name in names.split(", ")
     }
@@ -54,7 +61,7 @@ def test_an_account_is_known_by_its_name():
     assert kinds_of(names, PEOPLE) == expected
 
 
-SURNAMED = ("Guest", "Sá", "Jenkins", "Admiraal", "de Boer", "Müller")
+SURNAMED = ("Guest", "Sá", "Jenkins", "Admiraal", "de Boer", "Müller", "Dienst")
 HOLDERS = [
     *(user(f"u{number}", surname=surname) for number, surname in enumerate(SURNAMED)),
     user("sm", sam="da.sm", surname="Smith"),
@@ -67,6 +74,7 @@ OF_A_HOLDER = {
     ),
     "service": "svc_sá, sa_backup",
     "administrator": "adm-sá, su-sa, admsá",
+    "built_in": "lokaler dienst",
 }
 
 

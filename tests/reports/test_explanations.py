@@ -119,7 +119,8 @@ CASES = {
         assets=[OWNED],
     ),
     "excluded": case(
-        "has no owner: the host is excluded by exclude_hosts or skip_host_kinds (exclude_hosts: W?1).",
+        "has no owner: the host is excluded by exclude_hosts, exclude_assets or skip_host_kinds "
+        "(exclude_hosts: W?1).",
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),

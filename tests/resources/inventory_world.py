@@ -20,7 +20,9 @@ HOSTS = [
 ]
 
 
-def client(folder: Path, url: str, account: Account = ADMIN, *, clock=None, connections=8, contract=None):
+def client(
+    folder: Path, url: str, account: Account = ADMIN, *, clock=None, connections=8, contract=None, **rest
+):
     """A client that never really sleeps; its secrets lie in files of the folder."""
     clock = clock or Clock()
     platform: dict[str, Any] = {"url": url, "email": account.email, "tenant_id": TENANT}
@@ -29,7 +31,7 @@ def client(folder: Path, url: str, account: Account = ADMIN, *, clock=None, conn
             (folder / name).write_text(value)
             platform[name] = {"file": str(folder / name)}
     platform["contract"] = contract or {}
-    settings = instance(platform=platform, writes={"concurrency": connections})
+    settings = instance(platform=platform, writes={"concurrency": connections}, **rest)
     return AssetInventory(settings, clock=clock, sleep=clock.sleep)
 
 

@@ -132,12 +132,14 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below,
 
 
 def test_fields_lie_where_the_contract_says(served):
-    asset = {"id": 7, "attributes": {"current": {"search_agent_name": "PC"}}}
+    asset = {"id": 7, "tag": "a", "attributes": {"current": {"search_agent_name": "PC", "group": "b"}}}
     wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
     for fields_in, outcome in (("attributes.current", nullcontext()), ("attributes.latest", wrong)):
         answer = listing(lambda *_: (1, [asset]))
-        with served(answer, contract={"fields_in": fields_in}) as (_, inventory), outcome:
-            assert inventory.hosts().select("host_id", "hostnames").rows() == [("7", ["PC"])]
+        rules = {"exclude_assets": {"tag": ["x"], "group": ["x"]}}
+        with served(answer, contract={"fields_in": fields_in}, rules=rules) as (_, inventory), outcome:
+            columns = ("host_id", "hostnames", "listed_values")
+            assert inventory.hosts().select(columns).rows() == [("7", ["PC"], ["tag: a", "group: b"])]
 
 
 def test_an_odd_page_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):

@@ -1,6 +1,6 @@
 import pytest
 
-from resources.inventory.records import host_form, host_rows, user_rows
+from resources.inventory.records import host_form, host_rows, user_rows, with_listed_values
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -47,6 +47,7 @@ def test_a_host_is_its_names_owners_and_what_enrichment_writes():
         "department": "Sales",
         "criticality": "high",
         "problem": None,
+        "listed_values": [],
     }
 
 
@@ -76,7 +77,7 @@ def test_fields_are_those_that_the_instance_names():
 
 @pytest.mark.parametrize("nothing", [None, "", [], [None], ["", None]])
 def test_nothing_is_said_in_many_ways(nothing):
-    nobody = {"host_id": "x-1", "hostnames": [], "owner_ids": []}
+    nobody = {"host_id": "x-1", "hostnames": [], "owner_ids": [], "listed_values": []}
     expected = nobody | dict.fromkeys(("department", "criticality", "problem"))
     assert host(dict.fromkeys(HOST, nothing)) == host({}) == expected
     assert user(dict.fromkeys(USER, nothing)) == user({})
@@ -140,8 +141,34 @@ def test_a_user_field_of_another_type_is_named_and_the_others_read(field):
     assert sum(value is None for value in odd.values()) == 1
 
 
+LISTED_FIELDS = ("group", "tags.name", "managed", "os.build", "site.name")
+
+
+@pytest.mark.parametrize(
+    ("item", "listed"),
+    [
+        ({"group": "Kiosks", "fields": {"group": "else"}}, ["group: Kiosks"]),
+        ({"fields": {"group": ["a", None, 7], "managed": False}}, ["group: a", "group: 7", "managed: false"]),
+        ({"tags": [{"name": "lab"}, {"name": ["x", "y"]}, "no"], "site": {"name": "Bern"}},
+         ["tags.name: lab", "tags.name: x", "tags.name: y", "site.name: Bern"]),
+        ({"fields": {"os.build": 22631, "site": "Bern"}}, ["os.build: 22631"]),
+        ({"group": {"name": "Kiosks"}}, None),
+        ({"group": ["Sales", {"name": "Kiosks"}]}, None),
+    ],
+)  # fmt: skip
+def test_values_that_may_exclude_a_host_are_found_in_the_item_or_its_fields(item, listed):
+    settings = instance(rules={"exclude_assets": {name: ["x"] for name in LISTED_FIELDS}})
+    record = host(with_listed_values(item, item.get("fields", {}), LISTED_FIELDS), settings)
+    assert record["listed_values"] == listed
+    assert (listed is None) == (
+        record["problem"] is not None and "rules.exclude_assets (group, tags.name," in record["problem"]
+    )
+
+
 @pytest.mark.parametrize("fields", [None, [], "x"])
 def test_of_an_asset_without_fields_nothing_is_known(fields):
     odd = host(fields)
     assert "fields_in" in odd.pop("problem")
-    assert odd == {"host_id": "x-1"} | dict.fromkeys(("hostnames", "owner_ids", "department", "criticality"))
+    assert odd == {"host_id": "x-1"} | dict.fromkeys(
+        ("hostnames", "owner_ids", "department", "criticality", "listed_values")
+    )
