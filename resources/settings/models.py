@@ -183,6 +183,10 @@ class RuleSettings(Section):
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
     """the primary user must have logged on within so many last days of the window; null = off"""
 
+    min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
+    """of so many of 100 such owners it must be known that they are right; needs an answered audit
+    (`tune --audit`); null = off"""
+
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""
         return Rules(**self.model_dump())
