@@ -14,7 +14,7 @@ def _environment(monkeypatch):
 
 @pytest.fixture
 def services(monkeypatch):
-    """Of the search service this is found; of the inventory nothing, and of the names of both that they fit."""
+    """Of the search service this is found; of the inventory nothing; the names of both fit."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
     monkeypatch.setattr("pipelines.cli.check.search_findings", lambda *_: iter(findings))
     monkeypatch.setattr("pipelines.cli.check.inventory_findings", lambda _: iter(()))
