@@ -213,6 +213,17 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
 
 
 @check("inventory_checks", "inventory_hosts")
+def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
+    """Each field of rules.exclude_assets has a value on some host asset; another one excludes nothing."""
+    fields = quality.fields_without_values(
+        run.read("inventory_hosts").collect(), run.instance.rules.exclude_assets
+    )
+    names = ", ".join(map(printable, fields["field"]))
+    follows = "so it excludes none; name the field as the inventory lists it"
+    return _none(fields, f"rules.exclude_assets: no host asset has a value in {names}, {follows}")
+
+
+@check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
     missing = quality.missing_owners(
@@ -238,7 +249,9 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     """No host name of the logons differs from that of a host asset in the domain part only."""
-    other = quality.hosts_of_other_domains(run.read("owner_decisions").collect())
+    decisions = run.read("owner_decisions").collect()
+    without_asset, assets = decisions.filter(action="no_host"), decisions.drop_nulls("host_id")
+    other = quality.hosts_named_alike(without_asset["hostname"], assets["hostnames"].explode())
     number = other["hostname"].n_unique()
     follows = "if they are the same machines, set rules.hostname_match: short"
     return _none(other, f"{number} host names differ from an asset's in the domain part only; {follows}")

@@ -1,6 +1,6 @@
 """What may be wrong with evidence and inventory: each check returns the offending rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -51,20 +51,19 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     )
 
 
-def hosts_of_other_domains(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Find names of no host asset that are like one's but for the domain part: hostname, asset_name."""
+def hosts_named_alike(documented: pl.Series, listed: pl.Series) -> pl.DataFrame:
+    """Pair host names of the documents with those of assets that are the same but for the domain part.
 
-    def named(hosts: pl.DataFrame, name: str, column: str) -> pl.DataFrame:
-        short = normalise_hostname(pl.col(column), short=True)
-        return hosts.select(pl.col(column).alias(name), short=short).drop_nulls()
+    hostname, asset_name: normalised, sorted. Of whole names that are the same (rules 1.4) both are equal.
+    """
 
-    assets = decisions.drop_nulls("host_id").explode("hostnames")
-    return (
-        named(decisions.filter(action="no_host"), "hostname", "hostname")
-        .join(named(assets, "asset_name", "hostnames"), on="short")
-        .drop("short")
-        .sort("hostname", "asset_name")
-    )
+    def named(names: pl.Series, column: str) -> pl.DataFrame:
+        name = pl.lit(names)
+        whole, short = normalise_hostname(name), normalise_hostname(name, short=True)
+        return pl.select(whole.alias(column), short=short).drop_nulls().unique()
+
+    pairs = named(documented, "hostname").join(named(listed, "asset_name"), on="short")
+    return pairs.drop("short").sort("hostname", "asset_name")
 
 
 def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
@@ -115,6 +114,13 @@ def ambiguous_accounts(users: pl.DataFrame) -> pl.DataFrame:
         .sort("name")
         .collect()
     )
+
+
+def fields_without_values(hosts: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
+    """Find fields of rules.exclude_assets in which no host asset has a value (rules 1.6): field, as given."""
+    values = hosts["listed_values"].explode().drop_nulls()
+    missing = [name for name in fields if hosts.height and not values.str.starts_with(f"{name}: ").any()]
+    return pl.DataFrame({"field": missing}, schema={"field": pl.String})
 
 
 def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:

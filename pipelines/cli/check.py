@@ -37,6 +37,7 @@ from resources.settings import (
     tables_location,
     without_password,
 )
+from resources.try_names import name_findings
 from resources.writeback.open_journal import journal_findings
 
 
@@ -65,6 +66,8 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
         if not isinstance(location, Path):
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []
+        if isinstance(search, SearchClient) and isinstance(inventory, AssetInventory):
+            sections["Names of both services"] = _name_findings(search, inventory, window, found)
         for heading, findings in sections.items():
             if not as_json:
                 print(printable(heading))
@@ -91,6 +94,16 @@ def _service_findings(service: EvidenceSource | Inventory, window: Window) -> It
     if isinstance(service, AssetInventory):
         return inventory_findings(service)
     return tried("connection", service.probe, "answers")
+
+
+def _name_findings(
+    search: SearchClient, inventory: AssetInventory, window: Window, found: list[dict[str, Any]]
+) -> Iterator[Finding]:
+    """Compare names if nothing was found wrong: otherwise it would be found a second time."""
+    if any(one["state"] == "wrong" for one in found):
+        yield Finding("not tried", "names", "are compared once nothing above is wrong")
+    else:
+        yield from name_findings(search, inventory, window)
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

@@ -9,10 +9,10 @@ from typing import Any
 import polars as pl
 
 from ownership.matching import FIELDS
-from ownership.quality import too_many_unreadable, unreadable_assets
+from ownership.quality import fields_without_values, too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, Kind
-from resources.inventory.records import AssetRows, host_fields, host_rows, user_rows
+from resources.inventory.records import LISTED, AssetRows, host_fields, host_rows, user_rows
 from resources.inventory.session import PROFILE
 from resources.settings import Instance, command_line
 
@@ -82,6 +82,10 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", host_rows(inventory.instance), hosts)
+    for name in fields_without_values(table, inventory.instance.rules.exclude_assets)["field"]:
+        text = f"none of the first {len(hosts):,} hosts has a value in {name}, so it excludes none of them; "
+        have = ", ".join(_names_of_fields(hosts)[:20])
+        yield Finding("warning", "rules.exclude_assets", f"{text}they have {have}")
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
@@ -110,12 +114,17 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
-    names = sorted({name for asset in sound for name in asset})
+    names = _names_of_fields(assets)
     text = (
         f"none of {first} carries {' or '.join(carrying)}; they have {', '.join(names[:20])}. Name the field "
         "that holds the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
+
+
+def _names_of_fields(assets: Assets) -> list[str]:
+    names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
+    return sorted(names - {LISTED})
 
 
 def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, None, pl.DataFrame]:

@@ -14,10 +14,12 @@ def _environment(monkeypatch):
 
 @pytest.fixture
 def services(monkeypatch):
-    """Of the search service this is found; of the inventory nothing."""
+    """Of the search service this is found; of the inventory nothing; the names of both fit."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
     monkeypatch.setattr("pipelines.cli.check.search_findings", lambda *_: iter(findings))
     monkeypatch.setattr("pipelines.cli.check.inventory_findings", lambda _: iter(()))
+    names = [Finding("ok", "rules.hostname_match", "compared")]
+    monkeypatch.setattr("pipelines.cli.check.name_findings", lambda *_: iter(names))
     return findings
 
 
@@ -28,6 +30,7 @@ def test_what_is_wrong_decides_the_exit_status(call, services, instance_file, st
     assert status == (state == "wrong")
     assert f"query: {'x' * 300}" in out, "no line is folded in a pipe"
     assert "\x1b" not in out
+    assert ("compared once nothing above is wrong" in out) == (state == "wrong")
     status, out, _ = call("check", "--instance", instance_file, "--json")
     report = json.loads(out)
     assert (status, report["wrong"]) == (state == "wrong", int(state == "wrong"))

@@ -1,11 +1,14 @@
 """What `check` finds, by state and setting, with services in memory."""
 
+import re
+
 import pytest
 
 from ownership.windows import Window
 from resources.inventory.try_inventory import inventory_findings
 from resources.search.client import SearchClient
 from resources.search.try_search import search_findings
+from resources.try_names import name_findings
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import client
@@ -96,6 +99,60 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
 def findings(tmp_path, url):
     with client(tmp_path, url) as inventory:
         return {one.what: one.state for one in inventory_findings(inventory)}
+
+
+NAMED = [
+    event("WS1.corp", r"CORP\ann"),
+    event("ws2.corp", "zoe"),
+    event("WS2.corp", "SYSTEM"),
+    event("x", "PC$"),
+]
+SHORT, EXACT = {"rules": {"hostname_match": "short"}}, {}
+
+
+@pytest.mark.parametrize(
+    ("names", "email", "changes", "states", "text"),
+    [
+        (
+            ["ws1"],
+            "ann",
+            EXACT,
+            ("warning", "ok"),
+            "of 3 .* 0 as .* 1 where .*hostname_match: short",
+        ),
+        (["WS1.CORP", "ws2.lab"], "ann", EXACT, ("warning", "ok"), "1 as they are .* 2 where"),
+        (["WS1.CORP", "X"], "ann", EXACT, ("ok", "ok"), r"2 where .* \(short\)$"),
+        (["ws1"], "zoe", SHORT, ("ok", "ok"), "0 as .* 1 where"),
+        (["pc"], "bob", SHORT, ("warning", "warning"), "check hostname_field and platform_hostname_field"),
+        ([], "ann", EXACT, (None, "ok"), ""),
+    ],
+)
+def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes, states, text):
+    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
+
+    def answer(request):
+        hosts = [{"id": str(n), "search_agent_name": name} for n, name in enumerate(names)]
+        items = {"host": hosts, "user": [{"id": "u", "user_email": f"{email}@corp.example"}]}
+        found = items.get(request.form.get("type", ""), [])
+        return envelope({"size": len(found), "data": found})
+
+    with FakeSearch() as service, Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
+        service.documents = NAMED
+        with SearchClient(instance(url=service.url, query="*", **changes)) as search:
+            found = {one.what: one for one in name_findings(search, inventory, Window(DAY, DAY))}
+    hosts = found.get("rules.hostname_match")
+    assert (hosts and hosts.state, found["user_field"].state) == states
+    assert re.search(text, hosts.text if hosts else "")
+    assert "of 2 user names that may be people's" in found["user_field"].text
+
+
+def test_a_field_that_excludes_hosts_and_that_none_has(tmp_path):
+    listed = envelope({"size": 1, "data": [HOST | {"group": "x"}]})
+    rules = {"exclude_assets": {"group": ["y"], "grop": ["kiosk*"]}}
+    with Stub(lambda _: listed) as stub, client(tmp_path, stub.url, rules=rules) as inventory:
+        found = [one for one in inventory_findings(inventory) if one.what == "rules.exclude_assets"]
+    assert [one.state for one in found] == ["warning"]
+    assert "a value in grop" in found[0].text
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):
