@@ -44,7 +44,6 @@ class Plan:
         missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
         gaps: Days that look like lost events, where the instance asks for a complete window.
         allowed: The most hosts to write that a person allowed, in place of the instance's limits.
-        hosts: Rows of `inventory_hosts`, listed for this plan; None: not listed yet.
     """
 
     rows: pl.DataFrame
@@ -54,7 +53,6 @@ class Plan:
     missing_steps: Sequence[str] = ()
     gaps: Sequence[date] = ()
     allowed: int | None = None
-    hosts: pl.DataFrame | None = None
 
     @property
     def to_write(self) -> int:
@@ -75,6 +73,7 @@ class Circumstances:
         target: The inventory to which the instance points (rules 7.8).
         settings: Fingerprint of the instance's settings.
         is_file_unchanged: Whether the instance file says what it said when the run began.
+        hosts: How many hosts the inventory lists; None: not listed yet.
         hidden_owners: Hosts whose owner the list shows, and reading them one by one does not.
     """
 
@@ -83,6 +82,7 @@ class Circumstances:
     settings: str
     limits: _Limits
     is_file_unchanged: bool = True
+    hosts: int | None = None
     hidden_owners: Sequence[str] = ()
 
 
@@ -128,10 +128,10 @@ def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
         )
     if not now.is_file_unchanged:
         yield Refusal("The instance file was changed while this run worked", "run again")
-    if plan.hosts is not None:
-        size, hosts, allowed = plan.to_write, plan.hosts.height, plan.allowed
-        if reason := exceeded_limit(size, hosts, now.limits, what=plan.what, allowed=allowed):
-            yield Refusal(reason, "allow")
+    if now.hosts is not None and (
+        reason := exceeded_limit(plan.to_write, now.hosts, now.limits, what=plan.what, allowed=plan.allowed)
+    ):
+        yield Refusal(reason, "allow")
     if now.hidden_owners:
         yield Refusal(
             f"The list shows owners of the hosts {', '.join(now.hidden_owners)}, and reading one by itself "

@@ -147,10 +147,13 @@ class Tables:
     # Snapshots, which a run replaces
 
     def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
-        """Store a snapshot for its run; `publish` makes it the one that analysts see."""
+        """Store a snapshot for its run; `publish` makes it the one that analysts see.
+
+        They see a plan, rows of `owner_writes`, once `append_writes` says what became of it.
+        """
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path)
-        if publish:
+        if publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
 
