@@ -173,20 +173,18 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     """Begin the record of a run, log whether it writes, and try what it needs before the first step works."""
     mode = run.mode
     context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
-    if mode.decides_nothing:
-        named_days = Window(run.days_named[0], run.days_named[-1])
-        begun = run.record.begin(mode.kind, window=named_days, message=mode.why_no_writes)
-    else:
-        begun = run.record.begin(
-            mode.kind,
-            window=run.window,
-            rules=run.instance.rules.as_rules(),
-            options=_chosen(run),
-            message=mode.why_no_writes,
-            settings_fingerprint=settings_fingerprint(run.instance),
-        )
+    known: dict[str, Any] = {"window": Window(run.days_named[0], run.days_named[-1])}
+    if not mode.decides_nothing:
+        known = {
+            "window": run.window,
+            "rules": run.instance.rules.as_rules(),
+            "options": _chosen(run),
+            "settings_fingerprint": settings_fingerprint(run.instance),
+        }
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
-    if begun and (line := mode.why_no_writes or writes):
+    if run.record.begin(mode.kind, message=mode.why_no_writes, **known) and (
+        line := mode.why_no_writes or writes
+    ):
         context.log.info(line)
     if mode.plans:
         try_journal(run.tables)
