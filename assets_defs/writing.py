@@ -70,6 +70,7 @@ def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataF
             at=datetime.now(UTC),
         )
     plan = replace(plan, rows=without_changed_hosts(rows, hosts))
+    run.record.add(hosts=hosts.height, owned_before=_owned(hosts).height, to_write=plan.to_write)
     run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
     run.store("owner_writes", plan.rows)
     return plan, hosts
@@ -86,7 +87,6 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl
         if (written := _written_before(run)) is not None:
             return written
         plan, hosts = make_plan(journal)
-        run.record.add(hosts=hosts.height, owned_before=_owned(hosts).height, to_write=plan.to_write)
         if not run.may_write:
             return plan.rows
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
