@@ -13,7 +13,7 @@ import polars as pl
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo
 from assets_defs.progress import Progress
 from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
-from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
+from ownership.plan import Circumstances, Plan, owners_now, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, load_instance
 from resources.store.tables import Tables, short_run_id
@@ -60,16 +60,13 @@ def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataF
     """Skip the hosts of a stored plan that changed since, or whose new owner did; list and return hosts."""
     _require_safe(run, plan)  # before the services are asked
     inventory = run.inventory()
-    hosts, rows = inventory.hosts(), plan.rows
+    hosts, owners = inventory.hosts(), None
     if plan.command == "apply":
-        rows = skip_other_owners(
-            rows,
-            run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run)),
-            inventory.users(),
-            user_value_field=run.instance.platform_user_value_field,
-            at=datetime.now(UTC),
-        )
-    plan = replace(plan, rows=without_changed_hosts(rows, hosts))
+        decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
+        field = run.instance.platform_user_value_field
+        found = owners_now(decisions, inventory.users(), user_value_field=field)
+        owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
+    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
     run.record.add(hosts=hosts.height, owned_before=_owned(hosts).height, to_write=plan.to_write)
     run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
     run.store("owner_writes", plan.rows)

@@ -157,42 +157,17 @@ def exceeded_limit(
     return None
 
 
-def skip_other_owners(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str, at: datetime
-) -> pl.DataFrame:
-    """Skip the hosts of a stored plan whose user name now stands for another user asset, or for none.
+def owners_now(decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str) -> pl.DataFrame:
+    """Return the one user asset that the decided user name of each host stands for among present `users`.
 
-    Hosts whose owner has another department or criticality than is to be copied are skipped, too:
-    `not_written`, with the reason. `decisions` are those that the plan rests on, `users` are listed now.
+    Columns: host_id, owner, department, criticality; a host whose user name stands for none has no row.
     """
-    new = pl.col("new_values").struct
-    owner = new.field("owner")
     decided = decisions.select("host_id", "username")
     matches = username_matches(decided, users, user_value_field=user_value_field)
-    now = (
+    return (
         decided.join(candidates(matches.lazy()).collect(), on="username")
         .join(users, left_on="resolved_owner", right_on="user_id", how="left")
-        .select("host_id", "resolved_owner", department="user_department", criticality="criticality")
-    )
-    given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
-    vanished = owner.ne_missing(pl.col("resolved_owner"))
-    differs = pl.any_horizontal(
-        new.field(name).ne_missing(pl.col(name)) & new.field(name).is_not_null()
-        for name in ("department", "criticality")
-    )
-    why = pl.when(vanished).then(pl.lit("is not the one user asset of the user's name any more"))
-    changes = {
-        "outcome": pl.lit("not_written"),
-        "message": pl.format("skipped: {} {}", owner, why.otherwise(pl.lit("has other values now"))),
-        "completed_at": pl.lit(at, pl.Datetime("us", "UTC")),
-    }
-    return (
-        rows.join(now, on="host_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(given & (vanished | differs)).then(value).otherwise(column).alias(column)
-            for column, value in changes.items()
-        )
-        .select(rows.columns)
+        .select("host_id", "criticality", owner="resolved_owner", department="user_department")
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
-from resources.inventory.adapter import Inventory
+from resources.inventory.adapter import Inventory, Values
 from resources.writeback.decide import (
     Row,
     decide_undo,
@@ -86,15 +86,22 @@ def _settled(row: Row, host: Row) -> Result:
     return Result(row["host_id"], outcome, message, kept=row["kept"] if done else None)
 
 
-def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+def without_changed_hosts(
+    plan: pl.DataFrame, hosts: pl.DataFrame, owners: Mapping[str, Values] | None = None
+) -> pl.DataFrame:
     """Skip the hosts of a plan that are gone, have another name or an owner, or have nothing to undo.
 
+    With `owners`, what the user assets of the hosts' users hold now, also those whose new owner changed.
     If they were tried and the run cut off, what others did before it began would be settled as its work.
     """
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     rows = []
     for row in plan.iter_rows(named=True):
-        if row["outcome"] == "planned" and (skipped := _skipped(row, listed.get(row["host_id"]))):
+        host_id = row["host_id"]
+        if row["outcome"] == "planned" and (
+            skipped := (owners is not None and _other_owner(row, owners.get(host_id, {})))
+            or _changed_host(row, listed.get(host_id))
+        ):
             row |= {
                 "outcome": skipped.outcome,
                 "message": skipped.message,
@@ -106,7 +113,19 @@ def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFra
     return pl.DataFrame(rows, schema=plan.schema)
 
 
-def _skipped(row: Row, host: Row | None) -> Result | None:
+def _other_owner(row: Row, now: Values) -> Result | None:
+    """Return that the host is skipped if its user now stands for another user asset, or for a changed one."""
+    new = row["new_values"]
+    if new["owner"] != now.get("owner"):
+        why = "is not the one user asset of the user's name any more"
+    elif any(value not in (None, now[field]) for field, value in new.items()):
+        why = "has other values now"
+    else:
+        return None
+    return Result(row["host_id"], "not_written", f"skipped: {new['owner']} {why}")
+
+
+def _changed_host(row: Row, host: Row | None) -> Result | None:
     """Return why the list says that a host of a stored plan is skipped; None: it is not."""
     if host is None:
         return Result(row["host_id"], "not_written", "skipped: the inventory no longer lists it")
