@@ -15,32 +15,14 @@ from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal
 
 
-def plan_of_run(run: ScanRun) -> Plan:
-    """Return the plan of what a run decided, and store its rows; they are as old as the run.
-
-    A run that is started again under its own id has planned already.
-    """
-    row, hosts = run.record.row(), run.read("inventory_hosts").collect()
+def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
+    """Return the plan of what a run decided, and the hosts; its rows are stored, and as old as the run."""
+    row = run.record.row()
+    hosts = run.read("inventory_hosts").collect()
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not row["checked_at"]:
         missing.append("blocking_check")
-    strict = run.instance.scan.require_complete_window
-    return Plan(
-        rows=_planned_rows(run, hosts, made_at=row["started_at"]),
-        command="run",
-        of_run=run.run_id,
-        settings=row["settings_fingerprint"],
-        missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
-        gaps=gaps(run.days(run.window), timezone=run.instance.scan.timezone) if strict else (),
-        hosts=hosts,
-    )
-
-
-def _planned_rows(run: ScanRun, hosts: pl.DataFrame, *, made_at: datetime) -> pl.DataFrame:
-    """Return the rows of owner_writes that a run plans."""
-    if run.tables.holds("owner_writes", run.run_id):
-        return run.tables.of_run("owner_writes", run.run_id)
-    whole = plan_writes(
+    every = plan_writes(
         run.read("owner_decisions").collect(),
         hosts,
         run.read("inventory_users").collect(),
@@ -48,14 +30,23 @@ def _planned_rows(run: ScanRun, hosts: pl.DataFrame, *, made_at: datetime) -> pl
         takes=run.inventory().takes,
         run_id=run.run_id,
         target=run.instance.target,
-        intended_at=made_at,
+        intended_at=row["started_at"],
     )
-    planned = whole[: run.options.limit]
-    run.tables.write("owner_writes", planned, run_id=run.run_id, publish=False)
-    left = whole.height - planned.height
+    rows = every[: run.options.limit]
+    run.store("owner_writes", rows)
+    left = every.height - rows.height
     more = f" and {left:,} more for later runs, because of `limit`" if left else ""
-    run.log.info(f"Plan: {planned.height:,} owner{'s' * (planned.height != 1)} to write{more}")
-    return planned
+    run.log.info(f"Plan: {rows.height:,} owner{'s' * (rows.height != 1)} to write{more}")
+    scan = run.instance.scan
+    plan = Plan(
+        rows=rows,
+        command="run",
+        of_run=run.run_id,
+        settings=row["settings_fingerprint"],
+        missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
+        gaps=gaps(run.days(run.window), timezone=scan.timezone) if scan.require_complete_window else (),
+    )
+    return plan, hosts
 
 
 def plan_to_apply(run: InstanceRun, plan_id: str, allow_writes: int | None) -> Plan:

@@ -171,6 +171,16 @@ class RunRecord:
         if self.recorded and row["kind"] == "undo" and row["written"]:
             _tag_undone(self._tables, row["of_run"], self.recorded)
 
+    def recount(self, run_id: str) -> None:
+        """Count again what came of an earlier run that was cut off, once its pending writes are settled."""
+        with self._tables.changing():
+            if not (row := _row(self._tables, run_id)):
+                return
+            if row["status"] == "started":
+                message = "cut off while writing; a later run has settled its writes"
+                row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
+            _store(self._tables, row | _counts(row, self._tables.run_writes(run_id)))
+
     def _steps(self) -> Sequence[Any]:
         """Return what Dagster has recorded of the steps of the run."""
         return self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
@@ -219,18 +229,6 @@ def _all_done_again(steps: Sequence[Any]) -> bool:
 
 def _states(steps: Sequence[Any]) -> list[str]:
     return [step.status.value for step in steps if step.status]
-
-
-def recount(tables: Tables, run_id: str) -> None:
-    """Count again what came of a run that was cut off, when a later one has settled its writes."""
-    with tables.changing():
-        row = _row(tables, run_id)
-        if not row:
-            return
-        if row["status"] == "started":
-            message = "cut off while writing; a later run has settled its writes"
-            row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
-        _store(tables, row | _counts(row, tables.run_writes(run_id)))
 
 
 def _row(tables: Tables, run_id: str) -> dict[str, Any]:

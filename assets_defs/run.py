@@ -11,8 +11,10 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -31,6 +33,7 @@ from resources.settings import Instance, command_line, journal_url
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import try_journal
+from resources.writeback.target_lock import locked_journal
 from resources.writeback.writer import Writer
 
 MISSING_STEPS = "missing_steps"
@@ -48,6 +51,7 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
+    locked_journal: Callable[[], AbstractContextManager[Journal]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
@@ -57,6 +61,10 @@ class InstanceRun:
     def may_write(self) -> bool:
         """Whether the run publishes its tables and may write owners."""
         return self.why_no_writes is None
+
+    def store(self, table: str, frame: pl.DataFrame) -> None:
+        """Store what the run made of a table; analysts see it where the run may write."""
+        self.tables.write(table, frame, run_id=self.run_id, publish=self.may_write)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +93,6 @@ class ScanRun(InstanceRun):
     def counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
         """Return rows of logon_counts; those that the run keeps to itself come first."""
         return self.tables.logon_counts(days, run_id=self.run_id)
-
-    def store(self, table: str, frame: pl.DataFrame) -> None:
-        """Store what the run made of a table; analysts see it where the run may write."""
-        self.tables.write(table, frame, run_id=self.run_id, publish=self.may_write)
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
@@ -132,6 +136,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
+        locked_journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -168,20 +173,18 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     """Begin the record of a run, log whether it writes, and try what it needs before the first step works."""
     mode = run.mode
     context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
-    if mode.decides_nothing:
-        named_days = Window(run.days_named[0], run.days_named[-1])
-        begun = run.record.begin(mode.kind, window=named_days, message=mode.why_no_writes)
-    else:
-        begun = run.record.begin(
-            mode.kind,
-            window=run.window,
-            rules=run.instance.rules.as_rules(),
-            options=_chosen(run),
-            message=mode.why_no_writes,
-            settings_fingerprint=settings_fingerprint(run.instance),
-        )
+    known: dict[str, Any] = {"window": Window(run.days_named[0], run.days_named[-1])}
+    if not mode.decides_nothing:
+        known = {
+            "window": run.window,
+            "rules": run.instance.rules.as_rules(),
+            "options": _chosen(run),
+            "settings_fingerprint": settings_fingerprint(run.instance),
+        }
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
-    if begun and (line := mode.why_no_writes or writes):
+    if run.record.begin(mode.kind, message=mode.why_no_writes, **known) and (
+        line := mode.why_no_writes or writes
+    ):
         context.log.info(line)
     if mode.plans:
         try_journal(run.tables)
@@ -217,6 +220,7 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
+        locked_journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,

@@ -12,15 +12,14 @@ import polars as pl
 
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo
 from assets_defs.progress import Progress
-from assets_defs.record import recount
 from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
-from ownership.plan import Circumstances, Plan, refusals, skip_other_owners
+from ownership.plan import Circumstances, Plan, owners_now, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, load_instance
-from resources.store.tables import short_run_id
+from resources.store.tables import Tables, short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.leftovers import settled_journal, without_changed_hosts
+from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -35,48 +34,93 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
         RunEndedError: Dagster no longer counts the run as running; the rest is left for the next run.
         ServiceError: the writing ended early; the rest is left for the next run.
     """
-    plan = plan_of_run(run)
+    plan, hosts = plan_of_run(run)
     if run.may_write:
-        return execute_plan(run, lambda _: plan)
+        return execute_plan(run, lambda _: (plan, hosts))
     if not run.mode.missing_steps:  # otherwise nobody can apply the plan, and it is only shown
-        _require_safe(run, replace(plan, gaps=(), hosts=None))
+        _require_safe(run, replace(plan, gaps=()))
     return plan.rows
 
 
 def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
     """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`."""
-    return execute_plan(run, lambda _: plan_to_apply(run, plan_id, allow_writes))
+    return execute_plan(run, lambda _: _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes)))
 
 
 def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.DataFrame:
     """Undo what an earlier run wrote; return rows of owner_writes, errors as `write_planned`."""
-    return execute_plan(run, lambda journal: plan_to_undo(run, undone_id, allow_writes, journal))
+
+    def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
+        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal))
+
+    return execute_plan(run, make_plan)
 
 
-def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], Plan]) -> pl.DataFrame:
+def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
+    """Skip the hosts of a stored plan that changed since, or whose new owner did; list and return hosts."""
+    _require_safe(run, plan)  # before the services are asked
+    inventory = run.inventory()
+    hosts, owners = inventory.hosts(), None
+    if plan.command == "apply":
+        decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
+        field = run.instance.platform_user_value_field
+        found = owners_now(decisions, inventory.users(), user_value_field=field)
+        owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
+    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
+    run.record.add(hosts=hosts.height, owned_before=_owned(hosts).height, to_write=plan.to_write)
+    run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
+    run.store("owner_writes", plan.rows)
+    return plan, hosts
+
+
+def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl.DataFrame]]) -> pl.DataFrame:
     """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
 
     The only way to the writer: of a run, also one that is resumed, of apply and of undo.
     """
-    inventory = run.inventory if run.may_write else None
-    with settled_journal(run.tables, run.instance, run.run_id, inventory, run.log) as (journal, cut_off):
-        for run_id in set(cut_off) - {run.run_id}:
-            recount(run.tables, run_id)
+    with run.locked_journal() as journal:
+        if run.may_write:  # otherwise no table that analysts see is changed
+            _settle_earlier_runs(run, journal)
         if (written := _written_before(run)) is not None:
             return written
-        plan = make_plan(journal)
-        hosts = plan.hosts
-        if hosts is None:
-            _require_safe(run, plan)  # before the services are asked
-            hosts = run.inventory().hosts()
-            plan = _skip_changed_hosts(run, replace(plan, hosts=hosts), hosts)
-        owned = hosts.filter(pl.col("owner_ids").list.len() > 0).height
-        run.record.add(hosts=hosts.height, owned_before=owned, to_write=plan.to_write)
+        plan, hosts = make_plan(journal)
         if not run.may_write:
             return plan.rows
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
-        _require_safe(run, plan, _hidden_owners(run, writer, hosts) if plan.to_write else ())
+        hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
+        _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
         return _write(run, journal, plan, writer)
+
+
+def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
+    """Settle what runs on the target left pending that were cut off, and count again what came of them."""
+    target, runs = run.instance.target, journal.targets()
+    if elsewhere := [run_id for run_id, other in runs.items() if other != target]:
+        run.log.warning(
+            f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
+            f"stay pending until {run.instance.name} points there again"
+        )
+    if not (cut_off := [run_id for run_id in runs if run_id not in elsewhere]):
+        return
+    inventory = run.inventory()
+    hosts = inventory.hosts()
+    settled = 0
+    for run_id in cut_off:
+        settled += settle_leftovers(journal, run_id, hosts, inventory, run.tables.writes_to(target))
+        _store_writes(run.tables, journal, run_id)
+        if run_id != run.run_id:
+            run.record.recount(run_id)
+    if settled:
+        run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
+
+
+def _store_writes(tables: Tables, journal: Journal, run_id: str) -> pl.DataFrame:
+    """Store the rows of a run that are in the journal, and delete them there once none is pending."""
+    rows = journal.rows(run_id)
+    tables.append_writes(rows, run_id=run_id)
+    if "intended" not in rows["outcome"]:
+        journal.delete(run_id)
+    return rows
 
 
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:
@@ -93,24 +137,9 @@ def _written_before(run: InstanceRun) -> pl.DataFrame | None:
     return run.tables.appended("owner_writes", run.run_id)
 
 
-def _skip_changed_hosts(run: InstanceRun, plan: Plan, hosts: pl.DataFrame) -> Plan:
-    """Skip the hosts of a stored plan that changed since, or whose new owner did, and store the plan."""
-    rows = plan.rows
-    if plan.command == "apply":
-        rows = skip_other_owners(
-            rows,
-            run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run)),
-            run.inventory().users(),
-            user_value_field=run.instance.decisive_user_field,
-            at=datetime.now(UTC),
-        )
-    plan = replace(plan, rows=without_changed_hosts(rows, hosts))
-    run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
-    run.tables.write("owner_writes", plan.rows, run_id=run.run_id, publish=False)
-    return plan
-
-
-def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] = ()) -> None:
+def _require_safe(
+    run: InstanceRun, plan: Plan, *, hosts: int | None = None, hidden_owners: tuple[str, ...] = ()
+) -> None:
     """Fail if anything speaks against writing a plan now, with every reason and what to do about it."""
     instance, now = run.instance, datetime.now(UTC)
     circumstances = Circumstances(
@@ -119,6 +148,7 @@ def _require_safe(run: InstanceRun, plan: Plan, hidden_owners: tuple[str, ...] =
         settings=settings_fingerprint(instance),
         limits=instance.writes,
         is_file_unchanged=instance.file is None or load_instance(instance.file) == instance,
+        hosts=hosts,
         hidden_owners=hidden_owners,
     )
     if not (found := list(refusals(plan, circumstances))):
@@ -146,13 +176,16 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
         return ()  # the list is all that is read
 
     def owned(listed: pl.DataFrame) -> list[str]:
-        readable = listed.filter(pl.col("problem").is_null(), pl.col("owner_ids").list.len() > 0)
-        return readable["host_id"].head(OWNED_HOSTS_READ).to_list()
+        return _owned(listed).filter(pl.col("problem").is_null())["host_id"].head(OWNED_HOSTS_READ).to_list()
 
     if writer.shows_an_owner(owned(hosts)):
         return ()
     listed = owned(inventory.hosts())
     return () if writer.shows_an_owner(listed) else tuple(listed)
+
+
+def _owned(hosts: pl.DataFrame) -> pl.DataFrame:
+    return hosts.filter(pl.col("owner_ids").list.len() > 0)
 
 
 def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl.DataFrame:
@@ -170,11 +203,8 @@ def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl
             on_progress=Progress(log.info, "Hosts written"),
         )
     finally:  # also where the run was interrupted: what it did is reported
-        written = journal.rows(run.run_id)
-        run.tables.append_writes(written, run_id=run.run_id)
-        outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
-        if "intended" not in outcomes:
-            journal.delete(run.run_id)
+        written = _store_writes(run.tables, journal, run.run_id)
+    outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}")
     if (longest := writer.longest_read_to_write_seconds) is not None:

@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import dagster as dg
+import pandera.polars  # noqa: F401  (imported because a run does)
 
-from pipelines.cli import app, run  # noqa: F401  (imported because a run does)
+from pipelines.cli import app, execution  # noqa: F401
 from pipelines.dagster_home import dagster_instance
 
 ASSETS = 8

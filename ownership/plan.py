@@ -44,7 +44,6 @@ class Plan:
         missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
         gaps: Days that look like lost events, where the instance asks for a complete window.
         allowed: The most hosts to write that a person allowed, in place of the instance's limits.
-        hosts: Rows of `inventory_hosts`, listed for this plan; None: not listed yet.
     """
 
     rows: pl.DataFrame
@@ -54,7 +53,6 @@ class Plan:
     missing_steps: Sequence[str] = ()
     gaps: Sequence[date] = ()
     allowed: int | None = None
-    hosts: pl.DataFrame | None = None
 
     @property
     def to_write(self) -> int:
@@ -75,6 +73,7 @@ class Circumstances:
         target: The inventory to which the instance points (rules 7.8).
         settings: Fingerprint of the instance's settings.
         is_file_unchanged: Whether the instance file says what it said when the run began.
+        hosts: How many hosts the inventory lists; None: not listed yet.
         hidden_owners: Hosts whose owner the list shows, and reading them one by one does not.
     """
 
@@ -83,6 +82,7 @@ class Circumstances:
     settings: str
     limits: _Limits
     is_file_unchanged: bool = True
+    hosts: int | None = None
     hidden_owners: Sequence[str] = ()
 
 
@@ -128,10 +128,10 @@ def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
         )
     if not now.is_file_unchanged:
         yield Refusal("The instance file was changed while this run worked", "run again")
-    if plan.hosts is not None:
-        size, hosts, allowed = plan.to_write, plan.hosts.height, plan.allowed
-        if reason := exceeded_limit(size, hosts, now.limits, what=plan.what, allowed=allowed):
-            yield Refusal(reason, "allow")
+    if now.hosts is not None and (
+        reason := exceeded_limit(plan.to_write, now.hosts, now.limits, what=plan.what, allowed=plan.allowed)
+    ):
+        yield Refusal(reason, "allow")
     if now.hidden_owners:
         yield Refusal(
             f"The list shows owners of the hosts {', '.join(now.hidden_owners)}, and reading one by itself "
@@ -157,47 +157,17 @@ def exceeded_limit(
     return None
 
 
-def skip_other_owners(
-    rows: pl.DataFrame,
-    decisions: pl.DataFrame,
-    users: pl.DataFrame,
-    *,
-    user_value_field: str | None,
-    at: datetime,
-) -> pl.DataFrame:
-    """Skip the hosts of a stored plan whose user name now stands for another user asset, or for none.
+def owners_now(decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:
+    """Return the one user asset that the decided user name of each host stands for among present `users`.
 
-    Hosts whose owner has another department or criticality than is to be copied are skipped, too:
-    `not_written`, with the reason. `decisions` are those that the plan rests on, `users` are listed now.
+    Columns: host_id, owner, department, criticality; a host whose user name stands for none has no row.
     """
-    new = pl.col("new_values").struct
-    owner = new.field("owner")
     decided = decisions.select("host_id", "username")
     matches = username_matches(decided, users, user_value_field=user_value_field)
-    now = (
+    return (
         decided.join(candidates(matches.lazy()).collect(), on="username")
         .join(users, left_on="resolved_owner", right_on="user_id", how="left")
-        .select("host_id", "resolved_owner", department="user_department", criticality="criticality")
-    )
-    given = ((pl.col("outcome") == "planned") & (owner != "")).fill_null(value=False)
-    vanished = owner.ne_missing(pl.col("resolved_owner"))
-    differs = pl.any_horizontal(
-        new.field(name).ne_missing(pl.col(name)) & new.field(name).is_not_null()
-        for name in ("department", "criticality")
-    )
-    why = pl.when(vanished).then(pl.lit("is not the one user asset of the user's name any more"))
-    changes = {
-        "outcome": pl.lit("not_written"),
-        "message": pl.format("skipped: {} {}", owner, why.otherwise(pl.lit("has other values now"))),
-        "completed_at": pl.lit(at, pl.Datetime("us", "UTC")),
-    }
-    return (
-        rows.join(now, on="host_id", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(given & (vanished | differs)).then(value).otherwise(column).alias(column)
-            for column, value in changes.items()
-        )
-        .select(rows.columns)
+        .select("host_id", "criticality", owner="resolved_owner", department="user_department")
     )
 
 

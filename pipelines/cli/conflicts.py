@@ -70,5 +70,5 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
         )
         others = earlier.filter(pl.col("host_id") != row["host_id"].item())
         rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
-        tables.replace("acknowledged_conflicts", pl.concat(rows))
+        tables.write("acknowledged_conflicts", pl.concat(rows))
     print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")

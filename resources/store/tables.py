@@ -146,17 +146,18 @@ class Tables:
 
     # Snapshots, which a run replaces
 
-    def write(self, table: str, frame: pl.DataFrame, *, run_id: str, publish: bool) -> None:
-        """Store a snapshot for its run; `publish` makes it the one that analysts see."""
+    def write(
+        self, table: str, frame: pl.DataFrame, *, run_id: str | None = None, publish: bool = True
+    ) -> None:
+        """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
+
+        They see a plan, rows of `owner_writes`, once `append_writes` says what became of it.
+        """
         path = self._snapshot(table, run_id)
-        write_file(validated(TABLES[table], frame), path)
-        if publish:
+        write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
+        if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
-
-    def replace(self, table: str, frame: pl.DataFrame) -> None:
-        """Store a snapshot that belongs to no run."""
-        write_file(validated(TABLES[table], frame), self._snapshot(table), self.analysts)
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """Return a snapshot: the run's own where it has one, otherwise the published one.
@@ -184,10 +185,7 @@ class Tables:
         """Store who owns what now, as `write` does; without a run it is what analysts see."""
         with self.changing():
             owners = self.derived("current_owners", run_id)
-            if run_id is None:
-                self.replace("current_owners", owners)
-            else:
-                self.write("current_owners", owners, run_id=run_id, publish=publish)
+            self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""

@@ -1,16 +1,12 @@
 """Writes that a run left pending when it was cut off, and planned hosts that changed since."""
 
-import logging
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import polars as pl
 
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
-from resources.inventory.adapter import Inventory
-from resources.settings import Instance, journal_url
-from resources.store.tables import Tables
+from resources.inventory.adapter import Inventory, Values
 from resources.writeback.decide import (
     Row,
     decide_undo,
@@ -21,95 +17,46 @@ from resources.writeback.decide import (
     was_done,
 )
 from resources.writeback.journal import Journal, Result
-from resources.writeback.open_journal import has_shared_journal, import_file_journal
-from resources.writeback.target_lock import locked_journal
 
 CUT_OFF = "the run was cut off"
 
 
-@contextmanager
-def settled_journal(
-    tables: Tables,
-    instance: Instance,
-    run_id: str,
-    inventory: Callable[[], Inventory] | None,
-    log: logging.Logger,
-) -> Generator[tuple[Journal, Collection[str]]]:
-    """Open the journal while nobody else writes, with nothing pending of earlier runs on the target.
-
-    Yields the journal, and the runs that were settled. Nothing is settled without an `inventory`: a dry run
-    changes no table that analysts look at.
-    """
-    with locked_journal(tables, instance.platform, run_id) as journal:
-        if not journal_url() and has_shared_journal(tables):
-            log.warning(
-                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
-                "database: writes that are pending there are not settled, and other machines are not kept "
-                "from writing at the same time"
-            )
-        cut_off: Collection[str] = ()
-        if inventory:
-            import_file_journal(journal, tables)
-            cut_off = runs_on_target(journal, instance.target)
-            if elsewhere := journal.targets().keys() - cut_off:
-                log.warning(
-                    f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known "
-                    f"outcome, and stay pending until {instance.name} points there again"
-                )
-        if inventory and cut_off:
-            service = inventory()
-            if settled := settle_leftovers(journal, tables, service.hosts(), instance.target, service):
-                log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
-        yield journal, cut_off
-
-
 def settle_leftovers(
-    journal: Journal, tables: Tables, hosts: pl.DataFrame, target: str, inventory: Inventory
+    journal: Journal, run_id: str, hosts: pl.DataFrame, inventory: Inventory, writes: pl.LazyFrame
 ) -> int:
-    """Settle the writes of runs that were cut off from what the inventory holds; return how many (rules 7.3).
+    """Settle the writes of a run that was cut off from what the inventory holds; return how many (rules 7.3).
 
-    Those of another target stay pending. A host to which no request went out was not written, whatever it
-    holds: others set owners as well. `hosts` is inventory_hosts, listed after those runs had ended; a host
-    that the list lacks is read by itself, and what is still not known stays pending.
+    A host to which no request went out was not written, whatever it holds: others set owners as well. `hosts`
+    is inventory_hosts, listed after that run had ended; a host that the list lacks is read by itself, and
+    what is still not known stays pending. `writes` has the rows of owner_writes of all runs on the target.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
-    settled = 0
-    for run_id in runs_on_target(journal, target):
-        never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
-        others = _written_since(tables, target, pending)
-        for row in pending.iter_rows(named=True):
-            host_id, said = row["host_id"], row["message"] or CUT_OFF
-            if host_id in never_sent:
-                result = Result(host_id, "not_written", f"{CUT_OFF} before this host's turn")
-            elif (other := others.get(host_id)) and not is_undo(row):
-                result = Result(host_id, "not_written", f"{said}; run {other} has written the host since")
-            elif host := listed.get(host_id):
-                result = None if host.get("problem") else _settled(row, host)  # its owner cannot be read
-            else:
-                result = _missing(row, inventory)
-            if result:
-                journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
-                settled += 1
-        rows = journal.rows(run_id)
-        tables.append_writes(rows, run_id=run_id)
-        if "intended" not in rows["outcome"]:
-            journal.delete(run_id)
+    never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
+    others, settled = _written_since(writes, pending), 0
+    for row in pending.iter_rows(named=True):
+        host_id, said = row["host_id"], row["message"] or CUT_OFF
+        if host_id in never_sent:
+            result = Result(host_id, "not_written", f"{CUT_OFF} before this host's turn")
+        elif (other := others.get(host_id)) and not is_undo(row):
+            result = Result(host_id, "not_written", f"{said}; run {other} has written the host since")
+        elif host := listed.get(host_id):
+            result = None if host.get("problem") else _settled(row, host)  # its owner cannot be read
+        else:
+            result = _missing(row, inventory)
+        if result:
+            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+            settled += 1
     return settled
 
 
-def _written_since(tables: Tables, target: str, pending: pl.DataFrame) -> Mapping[str, str]:
+def _written_since(writes: pl.LazyFrame, pending: pl.DataFrame) -> Mapping[str, str]:
     """Return the run that last wrote each host after that plan: it had seen no owner there."""
-    written = tables.writes_to(target).filter(
+    written = writes.filter(
         ~pl.col("run_id").is_in(pending["run_id"].implode()),
         pl.col("completed_at") >= pl.lit(pending["intended_at"].min(), pl.Datetime("us", "UTC")),
         outcome="written",
     )
     return dict(written.sort("completed_at").select("host_id", "run_id").collect().iter_rows())
-
-
-def runs_on_target(journal: Journal, target: str) -> list[str]:
-    """Return the runs with rows in the journal that wrote to this target, the oldest first."""
-    return [run_id for run_id, other in journal.targets().items() if other == target]
 
 
 def _missing(row: Row, inventory: Inventory) -> Result | None:
@@ -139,15 +86,22 @@ def _settled(row: Row, host: Row) -> Result:
     return Result(row["host_id"], outcome, message, kept=row["kept"] if done else None)
 
 
-def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
+def without_changed_hosts(
+    plan: pl.DataFrame, hosts: pl.DataFrame, owners: Mapping[str, Values] | None = None
+) -> pl.DataFrame:
     """Skip the hosts of a plan that are gone, have another name or an owner, or have nothing to undo.
 
+    With `owners`, what the user assets of the hosts' users hold now, also those whose new owner changed.
     If they were tried and the run cut off, what others did before it began would be settled as its work.
     """
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     rows = []
     for row in plan.iter_rows(named=True):
-        if row["outcome"] == "planned" and (skipped := _skipped(row, listed.get(row["host_id"]))):
+        host_id = row["host_id"]
+        if row["outcome"] == "planned" and (
+            skipped := (owners is not None and _other_owner(row, owners.get(host_id, {})))
+            or _changed_host(row, listed.get(host_id))
+        ):
             row |= {
                 "outcome": skipped.outcome,
                 "message": skipped.message,
@@ -159,7 +113,19 @@ def without_changed_hosts(plan: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFra
     return pl.DataFrame(rows, schema=plan.schema)
 
 
-def _skipped(row: Row, host: Row | None) -> Result | None:
+def _other_owner(row: Row, now: Values) -> Result | None:
+    """Return that the host is skipped if its user now stands for another user asset, or for a changed one."""
+    new = row["new_values"]
+    if new["owner"] != now.get("owner"):
+        why = "is not the one user asset of the user's name any more"
+    elif any(value not in (None, now[field]) for field, value in new.items()):
+        why = "has other values now"
+    else:
+        return None
+    return Result(row["host_id"], "not_written", f"skipped: {new['owner']} {why}")
+
+
+def _changed_host(row: Row, host: Row | None) -> Result | None:
     """Return why the list says that a host of a stored plan is skipped; None: it is not."""
     if host is None:
         return Result(row["host_id"], "not_written", "skipped: the inventory no longer lists it")

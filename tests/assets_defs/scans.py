@@ -22,6 +22,7 @@ from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
+from resources.writeback.target_lock import locked_journal
 from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution
 
 LOG = logging.getLogger("tests")
@@ -43,9 +44,15 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
         **opened,
         **changed,
     }
-    record = RunRecord(tables, run_id, None, LOG)
     return ScanRun(
-        instance=instance, tables=tables, run_id=run_id, record=record, log=LOG, window=window, **parts
+        instance=instance,
+        tables=tables,
+        run_id=run_id,
+        locked_journal=lambda: locked_journal(tables, instance.platform, run_id),
+        record=RunRecord(tables, run_id, None, LOG),
+        log=LOG,
+        window=window,
+        **parts,
     )
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord, recount
+from assets_defs.record import RunRecord
 from reports.run_results import result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
@@ -110,7 +110,7 @@ def test_a_run_that_was_cut_off_has_failed_once_its_writes_are_settled_and_keeps
     if reason:
         record.fail(reason)
     tables.append("owner_writes", plan("h-0", outcome="written"), run_id="run-1")
-    recount(tables, "run-1")
+    RunRecord(tables, "run-2", None, LOG).recount("run-1")
     assert (record.row()["status"], record.row()["written"]) == ("failed", 1)
     assert record.row()["message"].startswith(reason or "cut off")
 

@@ -19,6 +19,7 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
+from resources.writeback.target_lock import locked_journal
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import PEOPLE, RUN, counts, host, user, users
 from tests.pipelines.in_memory import Shelf
@@ -49,10 +50,11 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **sett
     record = RunRecord(run.tables, run_id, None, LOG)
     record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
     following = InstanceRun(
-        instance=instance(**settings),
+        instance=(now := instance(**settings)),
         run_id=run_id,
         tables=run.tables,
         inventory=run.inventory,
+        locked_journal=lambda: locked_journal(run.tables, now.platform, run_id),
         record=record,
         log=LOG,
         why_no_writes="Dry run" if dry_run else None,
@@ -171,15 +173,19 @@ def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(plann
 def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
     written = write_planned(planned)
     shelf.assets["h1"]["owner_ids"] = []
+    dead = written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended"))
     with open_journal(planned.tables) as journal:
-        journal.intend(written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended")))
+        journal.intend(dead)
+        journal.intend(dead.with_columns(run_id=pl.lit("failed"), outcome=pl.lit("failed")))
+        journal.intend(dead.with_columns(run_id=pl.lit("elsewhere"), target=pl.lit("another")))
     follow(planned, "undo", RUN, run_id="tried", dry_run=True)
     with open_journal(planned.tables) as journal:
         assert journal.rows("dead")["outcome"].to_list() == ["intended"]
     write_planned(planned)
     with open_journal(planned.tables) as journal:
-        assert journal.targets() == {}
-    assert planned.tables.appended("owner_writes", "dead")["outcome"].to_list() == ["not_written"]
+        assert journal.targets() == {"elsewhere": "another"}
+    for run_id, outcome in (("dead", "not_written"), ("failed", "failed")):
+        assert planned.tables.appended("owner_writes", run_id)["outcome"].to_list() == [outcome]
 
 
 def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned, monkeypatch, tmp_path):

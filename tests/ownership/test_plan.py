@@ -111,8 +111,8 @@ def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_n
     assert again["h1"]["message"] == "skipped: undone since, by run undo-1"
 
 
-NOW_AND_HERE = Circumstances(at=NOW, target=TARGET, settings="s-1", limits=limits())
-GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1", "hosts": ASSETS}
+NOW_AND_HERE = Circumstances(at=NOW, target=TARGET, settings="s-1", limits=limits(), hosts=4)
+GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1"}
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, r
 def test_limits_are_compared_once_hosts_are_listed_and_a_persons_word_replaces_them():
     rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
     strict = replace(NOW_AND_HERE, limits=limits(max_writes=0))
-    assert not list(refusals(replace(Plan(rows=rows, **GOOD), hosts=None), strict))
+    assert not list(refusals(Plan(rows=rows, **GOOD), replace(strict, hosts=None)))
     assert not list(refusals(Plan(rows=rows, **GOOD, allowed=2), strict))

@@ -13,9 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets_defs.cleanup import delete_old
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
+from assets_defs.sink import delete_old
 from assets_defs.writing import write_planned
 from ownership.windows import days_of
 from pipelines.cli.execution import errors

@@ -45,7 +45,7 @@ def test_a_person_is_found_with_the_hosts_of_the_logons_and_of_the_inventory(cal
 def test_an_owner_without_a_user_asset_is_found_by_id_and_people_are_counted(call, tmp_path, stored):
     tables = Tables(tmp_path / "home", "head_office")
     hosts = tables.read("inventory_hosts").with_columns(owner_ids=["u9"])
-    tables.replace("inventory_hosts", hosts.collect())
+    tables.write("inventory_hosts", hosts.collect())
     tables.store_current_owners()
     assert "Hosts of this person in the inventory: 3\n" in call("explain", "--instance", stored, "u9")[1]
     assert call("explain", "--instance", stored, "kim")[1].startswith("2 people fit 'kim':\n\n")

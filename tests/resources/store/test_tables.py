@@ -376,7 +376,7 @@ def test_who_owns_what_is_known_as_soon_as_hosts_are_listed_and_again_when_they_
 
 
 def test_tables_that_an_older_program_did_not_store_follow_from_those_that_it_did(tables):
-    tables.replace("inventory_hosts", hosts("h-0"))
+    tables.write("inventory_hosts", hosts("h-0"))
     tables.append("owner_writes", plan("h-0", outcome="written", completed_at=LATER), run_id=RUN)
     for _ in ("made as they are read", "stored when a run prepares the tables"):
         (tables.folder / "current_owners.parquet").unlink()
