@@ -23,9 +23,9 @@ from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
-from ownership.windows import Window, days_of, days_to_fetch, torn_days
+from ownership.windows import Window, days_of, days_that_grew, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search.source import DayOfLogons, extraction_fingerprint
+from resources.search.source import CountsDays, DayOfLogons, extraction_fingerprint
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
 
@@ -86,7 +86,7 @@ def _fetch(
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     stored = run.days(days)
     again = run.days_named if run.options.refetch else []
-    wanted = sorted({*again, *unsettled(run, days)})
+    wanted = sorted({*again, *_unsettled_or_grown(run, [day for day in days if day not in again])})
     settings = extraction_fingerprint(run.instance)
     # Counts that may be gone from the index are not replaced for a field that no event carries.
     at_stake = stored.filter(
@@ -155,17 +155,27 @@ def _kept_counts(run: ScanRun, stored: pl.DataFrame, wanted: list[date]) -> tupl
     return held, held & torn_days(stored, _stored_events(run, wanted))
 
 
-def unsettled(run: ScanRun, days: Sequence[date]) -> list[date]:
-    """Return those of the days that are missing or torn, or may still change (rules 4.3)."""
-    return days_to_fetch(
-        days,
-        run.days(days),
-        _stored_events(run, days),
-        now=datetime.now(UTC),
-        fingerprint=extraction_fingerprint(run.instance),
-        timezone=run.instance.scan.timezone,
-        late_days=run.instance.scan.late_days,
+def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
+    """Return those of the days that are missing, torn or not settled, or that grew since (rules 4.3)."""
+    stored = run.days(days)
+    unsettled = set(
+        days_to_fetch(
+            days,
+            stored,
+            _stored_events(run, days),
+            now=datetime.now(UTC),
+            fingerprint=extraction_fingerprint(run.instance),
+            timezone=run.instance.scan.timezone,
+            late_days=run.instance.scan.late_days,
+        )
     )
+    settled, source = [day for day in days if day not in unsettled], run.search()
+    if not settled or not isinstance(source, CountsDays):
+        return unsettled
+    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), source.matching_by_day(settled))
+    if grown:
+        run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
+    return unsettled | grown
 
 
 def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:

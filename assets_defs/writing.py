@@ -63,7 +63,7 @@ def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataF
     hosts, owners = inventory.hosts(), None
     if plan.command == "apply":
         decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
-        field = run.instance.platform_user_value_field
+        field = run.instance.decisive_user_field
         found = owners_now(decisions, inventory.users(), user_value_field=field)
         owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
     plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))

@@ -1,6 +1,6 @@
 """Days and look-back windows (rules 4.1 to 4.3): calendar days in the instance's time zone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -87,6 +87,16 @@ def days_to_fetch(
     }
     torn = torn_days(fetched, stored)
     return [day for day in days if day not in settled or day in torn]
+
+
+def days_that_grew(stored: pl.DataFrame, matching: Mapping[date, int]) -> set[date]:
+    """Return the days of which a source now holds more matching documents than were stored.
+
+    `stored` has day and matching. A day of which fewer are left has lost its index, and keeps its counts.
+    """
+    return {
+        day for day, before in stored.select("day", "matching").iter_rows() if matching.get(day, 0) > before
+    }
 
 
 def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> set[date]:

@@ -42,7 +42,7 @@ class EvidenceSource(ABC):
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
        ConfigurationError for what a setting can mend, TransientError for what may be retried.
     3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
-    4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
+    4. Where it makes sense, implement `probe`, `__exit__` to close connections, and what `CountsDays` has.
 
     `tests/resources/search/test_adapters.py` tries any source.
     """
@@ -67,6 +67,14 @@ class EvidenceSource(ABC):
 
         Days are calendar days in `scan.timezone`.
         """
+
+
+@runtime_checkable
+class CountsDays(Protocol):
+    """A source that can tell in one request how much it holds: events that arrive late are noticed then."""
+
+    def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
+        """Count the matching documents of each day, as in `DayOfLogons.matching`; 0 where there is none."""
 
 
 @runtime_checkable

@@ -137,8 +137,8 @@ class ScanSettings(Section):
     first_day: date = Field(date(2020, 1, 1), ge=date(1970, 1, 1), le=date(2999, 12, 31))
     """earliest day that is ever looked at, in 1970 or later; where it is given, the UI offers the days since
     then, otherwise those of the window"""
-    late_days: int = Field(2, ge=0, le=60)
-    """days after its end during which a day may still receive events"""
+    late_days: int = Field(3, ge=0, le=60)
+    """days after its end during which every run fetches a day again; later only if it has more events"""
     schedule: Cron | None = "0 5 * * *"
     """cron expression in `timezone`; null = no schedule"""
     require_complete_window: bool = False

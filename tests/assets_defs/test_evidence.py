@@ -32,11 +32,18 @@ class Search(LogFile):
     user_setting = "column who"
 
     def __init__(self, events, fails_at=None, lacking=()):
-        self.events, self.fails_at, self.lacking, self.asked = dict(events), fails_at, lacking, []
+        self.events, self.fails_at, self.lacking = dict(events), fails_at, lacking
+        self.asked, self.counted, self.fails_to_count = [], [], False
 
     @property
     def logons_of(self):
         return {(day, *who): n for day, events in self.events.items() for who, n in events.items()}
+
+    def matching_by_day(self, days):
+        if self.fails_to_count:
+            raise ServiceError("The search service counts no days")
+        self.counted.append(list(days))
+        return {day: sum(self.events.get(day, {}).values()) for day in days}
 
     def logons(self, days):
         for day in days:
@@ -127,6 +134,21 @@ def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):
     assert fetch(search, DAYS[1:3], refetch=True).success
     assert search.asked == DAYS[1:3]
     assert stored(tables) == {**dict.fromkeys(DAYS, 1), DAYS[1]: 7}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_settled_day_of_which_more_has_arrived_is_fetched_again_and_one_of_which_less_is_left_is_not(
+    fetch, tables, dry_run
+):
+    search = Search({day: events(5) for day in DAYS})
+    assert fetch(search).success
+    assert search.counted == [], "no day is settled yet"
+    search.asked, search.events = [], {day: events(number) for number, day in enumerate(DAYS, 3)}
+    assert fetch(search, DAYS[4:], lookback_days=5, writes={"dry_run": dry_run}).success
+    assert (search.asked, search.counted) == (DAYS[3:], [DAYS])
+    assert stored(tables) == dict.fromkeys(DAYS, 5) | ({} if dry_run else {DAYS[3]: 6, DAYS[4]: 7})
+    search.fails_to_count = True
+    assert message(fetch(search)) == "The search service counts no days"
 
 
 def test_days_are_fetched_anew_with_kinds_of_logon_and_keep_their_counts_where_the_index_is_gone(

@@ -100,6 +100,15 @@ def test_days_to_fetch_are_those_missing_outdated_torn_or_not_settled():
     assert windows.days_to_fetch(days, fetched.clear(), stored.clear(), **settings) == days
 
 
+def test_days_that_grew_are_those_of_which_the_source_holds_more_than_was_stored():
+    stored = pl.DataFrame(
+        {"day": [DAY + timedelta(days=number) for number in range(4)], "matching": [5, 5, 5, 0]}
+    )
+    now = {DAY: 5, DAY + timedelta(days=1): 6, DAY + timedelta(days=2): 4, DAY + timedelta(days=3): 1}
+    assert windows.days_that_grew(stored, now) == {DAY + timedelta(days=1), DAY + timedelta(days=3)}
+    assert windows.days_that_grew(stored, {DAY + timedelta(days=9): 7}) == set()
+
+
 @pytest.mark.parametrize(
     ("counted", "found"),
     [

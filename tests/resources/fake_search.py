@@ -79,10 +79,11 @@ def one_aggregation(documents, aggregation):
             return {"doc_count": len(inside), **aggregated(inside, below)}
         case "missing":
             return {"doc_count": sum(not values(one, what["field"]) for one in documents)}
-        case "cardinality":
-            return {"value": len({value for one in documents for value in values(one, what["field"])})}
-        case "max":
-            return {"value": None}
+        case "cardinality" | "max":
+            names = {value for one in documents for value in values(one, what["field"])}
+            return {"value": len(names) if kind == "cardinality" else None}
+        case "date_range":
+            return {"buckets": [one_range(documents, what["field"], one) for one in what["ranges"]]}
         case "terms":
             names = {value for one in documents for value in values(one, what["field"])}
             holding = {name: [d for d in documents if name in values(d, what["field"])] for name in names}
@@ -95,6 +96,11 @@ def one_aggregation(documents, aggregation):
         case "composite":
             return composite(documents, what)
     raise NotImplementedError(kind)
+
+
+def one_range(documents, field, bounds):
+    within = {"range": {field: {"gte": bounds["from"], "lt": bounds["to"]}}}
+    return {"key": bounds["key"], "doc_count": sum(fits(one, within) for one in documents)}
 
 
 def composite(documents, what):

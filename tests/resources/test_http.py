@@ -1,11 +1,13 @@
 import contextlib
 import gzip
+import pkgutil
 import re
 import socket
 import ssl
 import threading
 import time
 import traceback
+from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from typing import Any
 from unittest.mock import Mock
@@ -13,6 +15,10 @@ from unittest.mock import Mock
 import pytest
 import requests
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from urllib3.connection import HTTPConnection
 
 from resources import http
@@ -249,9 +255,94 @@ def test_a_certificate_of_the_ca_file_is_trusted_and_no_other_but_with_ignore_ss
             ("localhost", {"ca_file": other}),
             ("127.0.0.1", {"ca_file": ca_file}),
         ):
-            with pytest.raises(AuthenticationError, match=r"platform\.ca_file.*platform\.ignore_ssl"):
+            with pytest.raises(AuthenticationError, match=r"platform\.(ca_file|url).*platform\.ignore_ssl"):
                 send(secure.url.replace("localhost", host), **settings)
     assert len(secure.requests) == 4
+
+
+class PlainAuthority:
+    """An authority as `elasticsearch-certutil` 8 makes it: its certificates have no key identifiers."""
+
+    def __init__(self, folder):
+        self._folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        made = self._signed("Plain authority", self._key.public_key(), constraints)
+        self.ca_file = folder / "plain.pem"
+        self.ca_file.write_bytes(made.public_bytes(Encoding.PEM))
+
+    def _signed(self, name, public_key, *extensions, days=1):
+        subject, issuer = (
+            x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, one)])
+            for one in (name, "Plain authority")
+        )
+        now = datetime.now(UTC)
+        certificate = x509.CertificateBuilder(issuer, subject, public_key, x509.random_serial_number())
+        certificate = certificate.not_valid_before(now - timedelta(days=9))
+        certificate = certificate.not_valid_after(now + timedelta(days=days))
+        for one in extensions:
+            certificate = certificate.add_extension(one, critical=False)
+        return certificate.sign(self._key, SHA256())
+
+    def context(self, *extensions, **validity):
+        """A server's context with a certificate for localhost."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._signed("localhost", key.public_key(), *extensions, **validity)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        file = self._folder / f"{certificate.serial_number}.pem"
+        file.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(file)
+        return context
+
+
+NAMED = x509.SubjectAlternativeName([x509.DNSName("localhost")])
+
+
+@pytest.fixture
+def plain_authority(tmp_path, monkeypatch):
+    """One that the operating system trusts as well, where Python checks as strictly as 3.13 does."""
+    places = "ssl.create_default_context", "truststore.SSLContext"
+    made = {place: pkgutil.resolve_name(place) for place in places}
+    for place in places:
+
+        def strict(*args, place=place, **settings):
+            context = made[place](*args, **settings)
+            context.verify_flags |= ssl.VERIFY_X509_STRICT
+            return context
+
+        monkeypatch.setattr(place, strict)
+    authority = PlainAuthority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    return authority
+
+
+@pytest.mark.parametrize("by_system", [False, True])
+def test_an_authority_without_key_identifiers_is_trusted_as_other_programs_trust_it(
+    plain_authority, by_system
+):
+    ca_file = None if by_system else plain_authority.ca_file
+    with Stub(lambda _: Reply(b"private"), tls=plain_authority.context(NAMED)) as stub:
+        assert send(stub.url, ca_file=ca_file).body == b"private"
+        with pytest.raises(AuthenticationError, match=r"subjectAltName.*platform\.url"):
+            send(stub.url.replace("localhost", "127.0.0.1"), ca_file=ca_file)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "days", "says"),
+    [
+        ([], 1, r"subjectAltName \(a common name alone does not count\).*platform\.url"),
+        ([x509.SubjectAlternativeName([x509.DNSName("elsewhere")])], 1, r"subjectAltName.*platform\.url"),
+        ([NAMED], -1, "has expired.*renew"),
+    ],
+)
+def test_a_certificate_that_is_not_good_for_the_address_is_refused_and_says_why(
+    plain_authority, extensions, days, says
+):
+    service = plain_authority.context(*extensions, days=days)
+    with Stub(lambda _: Reply(b"private"), tls=service) as stub, pytest.raises(AuthenticationError) as raised:
+        send(stub.url, ca_file=plain_authority.ca_file)
+    assert re.search(says, str(raised.value))
+    assert "ca_file" not in str(raised.value), "it is set, and is not what is wrong"
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

@@ -48,9 +48,13 @@ def test_counts_are_those_of_the_documents(client, timezone, first):
     with client(documents, scan={"timezone": timezone}) as logons:
         given = list(logons.logons(days))
         totals = logons.totals(days[0], days[-1])
+        asked = len(logons.service.requests)
+        by_day = logons.matching_by_day([days[2], days[0]])
+        assert len(logons.service.requests) == asked + 1
     expected = [counted(documents, day, timezone) for day in days]
     assert [day.day for day in given] == days
     assert [found(day) for day in given] == expected
+    assert by_day == {days[2]: expected[2][0], days[0]: expected[0][0]}
     assert totals == tuple(sum(day[number] for day in expected) for number in range(3))
     assert totals[0] > 200
 

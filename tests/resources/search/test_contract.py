@@ -1,7 +1,7 @@
 """The search client on the real engine, as the reader who has nothing but the two privileges."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,7 +10,7 @@ from resources.search import client as search
 from resources.search.client import SearchClient
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
-from tests.resources.search.documents import DAY, NOON, event, found
+from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
 
 
 def never(_):
@@ -107,6 +107,21 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             assert (*logons.totals(DAY, DAY), logons.count_without_time()) == (0, 0, 0, 0)
             matching, senders = logons.top_senders(DAY)
             assert (matching, senders.height) == (0, 0)
+
+
+@pytest.mark.parametrize(("timezone", "first"), ZONES)
+@pytest.mark.parametrize("kind", ["date", "date_nanos"])
+def test_days_are_counted_in_one_request_as_each_day_is(engine, client, index, kind, timezone, first):
+    days = [first + timedelta(days=number) for number in range(3)]
+    rolled_up = [event("PC", "ann", f"{days[0]}T12:00:00Z") | {"_doc_count": 5}]
+    documents = [*random_documents(days, timezone), *rolled_up]
+    engine.load(index, {"mappings": {"properties": {"@timestamp": {"type": kind}}}}, documents)
+    fields = {"user_field": "user.name.keyword", "hostname_field": "agent.name.keyword"}
+    with client(scan={"timezone": timezone}, **fields) as logons:
+        by_day = logons.matching_by_day(days)
+    expected = {day: counted(documents, day, timezone)[0] for day in days}
+    expected[days[0]] += 4
+    assert by_day == expected
 
 
 @pytest.fixture(scope="module")
