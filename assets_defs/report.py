@@ -15,7 +15,6 @@ from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
 from ownership.names import printable
-from ownership.tuning.inputs import present_line
 from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import page_fingerprint, report_page
@@ -157,7 +156,8 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     """
     if tables.read("owner_decisions").filter(action="write").collect().is_empty():
         return []
-    line = present_line(stored_inputs(instance, tables))
+    stored = stored_inputs(instance, tables)
+    line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
     if not line["to_write"]:
         return []
     said = [backtest_sentence(line, done=done), reason(line)]

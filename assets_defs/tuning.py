@@ -5,6 +5,7 @@ It decides and writes nothing; as a job of its own it makes no daily run slower.
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import dagster as dg
@@ -89,7 +90,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     last_settled = _last_settled(instance, days, window.last)
     # The days held back end with the last settled one, and the longest window ends before them.
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
-    days = tables.logon_days(looked_at, run_id=tables.viewed)
+    fetched = set(tables.logon_days(looked_at, run_id=tables.viewed)["day"])
     return Inputs(
         counts=tables.logon_counts(window, run_id=tables.viewed),
         read_inventory=tables.read,
@@ -101,7 +102,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         user_value_field=instance.decisive_user_field,
         window=window,
         confidence=learnt_confidence(instance, tables),
-        stored_days=_days_to(window.last, days),
+        stored_days=next(age for age in count() if window.last - timedelta(days=age) not in fetched),
         last_settled=last_settled,
         audit=_audit(tables),
     )
@@ -121,11 +122,3 @@ def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:
     days, now = stored.select("day", "fetched_at").rows(), datetime.now(UTC)
     settled = [day for day, at in days if is_settled(day, at, now, timezone=timezone, late_days=late_days)]
     return max(settled or [day for day, _ in days], default=last)
-
-
-def _days_to(last: date, stored: pl.DataFrame) -> int:
-    """Return how many days are stored without a gap, up to the last one."""
-    days, number = set(stored["day"]), 0
-    while last - timedelta(days=number) in days:
-        number += 1
-    return number

@@ -35,9 +35,17 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
         run_id=pl.when(ours).then("run_id"),
     )
     names = hosts.lazy().select("host_id", hostname=pl.col("hostnames").list.first())
+    emails = (
+        owners.select("host_id", user_id="owner_ids")
+        .explode("user_id")
+        .join(users.lazy().select("user_id", "user_email"), on="user_id")
+        .sort("user_id")
+        .group_by("host_id")
+        .agg(owner_emails=pl.col("user_email").explode().drop_nulls())
+    )
     return (
         owners.join(names, on="host_id")
-        .join(_emails(owners, users), on="host_id", how="left")
+        .join(emails, on="host_id", how="left")
         .with_columns(pl.col("owner_emails").fill_null([]))
         .sort("hostname", "host_id", nulls_last=True)
         .select(polars_schema(CurrentOwners).names())
@@ -60,16 +68,4 @@ def _seen_by_runs(writes: pl.LazyFrame) -> pl.LazyFrame:
         wrote=sent.field("owner"),
         wrote_at="completed_at",
         run_id="run_id",
-    )
-
-
-def _emails(owners: pl.LazyFrame, users: pl.DataFrame) -> pl.LazyFrame:
-    """The e-mail addresses of the owners of each host, by the ids of their user assets."""
-    return (
-        owners.select("host_id", user_id="owner_ids")
-        .explode("user_id")
-        .join(users.lazy().select("user_id", "user_email"), on="user_id")
-        .sort("user_id")
-        .group_by("host_id")
-        .agg(owner_emails=pl.col("user_email").explode().drop_nulls())
     )

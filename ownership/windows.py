@@ -85,8 +85,8 @@ def days_to_fetch(
         if settings == fingerprint
         and is_settled(day, fetched_at, now, timezone=timezone, late_days=late_days)
     }
-    torn = torn_days(fetched, stored)
-    return [day for day in days if day not in settled or day in torn]
+    whole = settled - torn_days(fetched, stored)
+    return [day for day in days if day not in whole]
 
 
 def days_that_grew(stored: pl.DataFrame, matching: Mapping[date, int]) -> set[date]:

@@ -1,7 +1,6 @@
 """Owners drawn by chance from a plan for people to look at, and of which plans they speak (rules 9.7)."""
 
 import random
-from zlib import crc32
 
 import polars as pl
 
@@ -30,8 +29,3 @@ def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     answers = sample.select("host_id", resolved_owner="user_id", right_by_audit="right")
     planned = decisions.filter(action="write").select("host_id", "resolved_owner")
     return planned.join(answers, on=("host_id", "resolved_owner"), how="left")
-
-
-def in_training_half(host_ids: pl.Series) -> pl.Series:
-    """Whether each host is in the half that chooses the best settings; the other half judges them."""
-    return pl.Series([crc32(host_id.encode()) % 2 == 0 for host_id in host_ids], dtype=pl.Boolean)

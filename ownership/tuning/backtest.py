@@ -35,7 +35,7 @@ MIN_COMPARED = 30
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
 _BANDS = [*SHARE_BANDS]
 
-KEY = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
+KEY = ThresholdBacktest.__key__
 Tried = tuple[int, Rules]
 """Settings that are tried: a look-back window (days) and rules."""
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
@@ -116,8 +115,3 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
         ),
         "closest_users": closest_users(classes.accounts, users, matches),
     }
-
-
-def present_line(stored: Inputs) -> dict[str, Any]:
-    """The row of `threshold_backtest` for the instance's own settings, without trying any others."""
-    return stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)

@@ -117,7 +117,8 @@ class Ledger:
         if run.kind == "undo":
             undone = rows[run.undone_id, host_id]
             assert undone["outcome"] == "written", f"{about}: puts back what was never written"
-            since = [other.run_id for other in self._between(run) if _says_done(rows, other, host_id)]
+            done = {key for key, other in rows.items() if other["outcome"] in {"written", "undone"}}
+            since = [other.run_id for other in self._between(run) if (other.run_id, host_id) in done]
             self._hold(UNDONE_AGAIN, not since, f"{about}: {since}")
             ours = {FIELDS[name]: value for name, value in undone["new_values"].items()}
             theirs = {name for name, (before, _) in sent.items() if _text(before) != ours[name]}
@@ -178,11 +179,6 @@ class Ledger:
             for place, entry in enumerate(run.state.journal())
             if place >= run.begun
         )
-
-
-def _says_done(rows: dict[tuple[str, str], dict[str, Any]], run: Run, host_id: str) -> bool:
-    row = rows.get((run.run_id, host_id))
-    return row is not None and row["outcome"] in {"written", "undone"}
 
 
 def _settled(row: dict[str, Any]) -> bool:

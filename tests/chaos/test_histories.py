@@ -5,10 +5,9 @@ home runs on one inventory; now and then the other home does, or the instance po
 """
 
 import shutil
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -111,20 +110,6 @@ class Home:
         self.ledger = Ledger(self.tables, figures)
         self.plans: list[str] = []
         self.used: set[int] = set()
-
-
-class PatientWriter(Writer):
-    """A writer whose waits pass at once."""
-
-    def __init__(self, *arguments: Any) -> None:
-        def clock() -> float:
-            return time.monotonic() + self.slept
-
-        self.slept = 0.0
-        super().__init__(*arguments, clock=clock, sleep=self.sleep)
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += seconds
 
 
 class Histories(RuleBasedStateMachine):
@@ -285,7 +270,7 @@ class Histories(RuleBasedStateMachine):
                 options=options,
                 why_no_writes="dry run" if kind == "dry" else None,
                 inventory=client,
-                writer=PatientWriter,
+                writer=lambda *parts: Writer(*parts, clock=clock, sleep=clock.sleep),
             )
             run_scan = replace(
                 run_scan, record=RunRecord(home.tables, run_id, cast("Any", Dagster(surroundings)), LOG)
@@ -331,20 +316,11 @@ class Histories(RuleBasedStateMachine):
 
     @contextmanager
     def started_twice(self, act, scan, *, twice):
-        """Somebody else does the same for the same run meanwhile."""
-
-        def other():
-            with suppress(AssetOwnersError, KilledError):
-                act(scan)
-
-        thread = threading.Thread(target=other)
-        if twice:
-            thread.start()
-        try:
-            yield
-        finally:
+        """Somebody else does the same for the same run meanwhile; how that ends is not asked."""
+        with ThreadPoolExecutor(1) as pool:
             if twice:
-                thread.join()
+                pool.submit(act, scan)
+            yield
 
     def decide(self, scan, home):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""

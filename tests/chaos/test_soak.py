@@ -8,6 +8,7 @@ Each run is what the schedule starts, in a process of its own, and its clock sho
 memory, so disk use is that of tables, journal and catalogue), and the hours between the runs.
 """
 
+import os
 import signal
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ import pytest
 from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
 from sandbox.inventory import BrokenOff
-from tests.chaos.days import date_files, run_on_day
+from tests.chaos.company import run
 from tests.chaos.life import WINDOW_DAYS, ZONE, Life
 from tests.chaos.surroundings import UPDATE
 from tests.end_to_end.processes import RunningProcess
@@ -39,12 +40,12 @@ SETTINGS = {
 class Company:
     """Both services and the home, and one run each evening."""
 
-    def __init__(self, life, stand, printed):
+    def __init__(self, life, stand):
         self.life, self.stand = life, stand
         self.state, self.tables = stand.inventory.state, stand.tables
         self.rows: dict[tuple[str, str], dict] = {}
         self.events: Counter[int] = Counter()
-        self._file, self._printed = stand.instance_file(SETTINGS), printed
+        self._file = stand.instance_file(SETTINGS)
 
     def send(self, day):
         """A day's events come to the search service, in an index of their own."""
@@ -62,10 +63,12 @@ class Company:
             process.kill()
             return BrokenOff()
 
-        with RunningProcess(run_on_day, self._file, self._printed, now) as process:
+        with RunningProcess(run, self._file, now) as process:
             self.stand.inventory.hooks.faults = befall
             log = process.log.read()
-        date_files(self.stand.home, now, since=began)
+        for path in [self.stand.home, *self.stand.home.rglob("*")]:
+            if path.stat().st_mtime >= began:  # the operating system dates files truly
+                os.utime(path, (now.timestamp(), now.timestamp()))
         rows = self.tables.writes().collect().to_dicts()
         self.rows |= {(row["run_id"], row["host_id"]): row for row in rows}
         return process.exit_status, log
@@ -78,11 +81,11 @@ class Company:
 
 
 @pytest.fixture
-def company(request, open_stand, tmp_path):
+def company(request, open_stand):
     days = request.config.getoption("--soak-days", default=5)
     life, stand = Life(days), open_stand()
     stand.begin(life.hosts.values(), life.users.values())
-    company = Company(life, stand, tmp_path / "printed")
+    company = Company(life, stand)
     yield company
     for day in company.events:
         stand.engine.request("DELETE", f"logs-soak-{life.date_of(day)}")

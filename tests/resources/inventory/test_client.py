@@ -1,5 +1,6 @@
 from contextlib import nullcontext
 from itertools import count
+from typing import Any
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -203,29 +204,21 @@ def test_an_id_that_comes_twice_is_one_row_with_what_came_last(served):
     assert found == [("b", "1"), ("a", "2"), ("c", "1")]
 
 
-@pytest.mark.parametrize("bad", [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))], ids=str)
-def test_an_item_without_a_usable_id_is_named(served, bad):
-    wrong = pytest.raises(ProtocolError, match=r"item 2 .*h-1")
-    with served(envelope({"size": 2, "data": [{"id": "h-1"}, bad]})) as (_, inventory), wrong:
-        ids(inventory)
+NO_LISTS: list[Any] = [None, [], {"size": 1}, {"data": []}, {"size": 1, "data": ["h-1"]}]
+NO_LISTS += [{"size": size, "data": [{"id": 1}]} for size in ("1", True)]
+NO_ITEMS = [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))]
 
 
 @pytest.mark.parametrize(
-    "payload",
+    ("payload", "says"),
     [
-        None,
-        [],
-        {"size": 1},
-        {"data": []},
-        {"size": "1", "data": [{"id": 1}]},
-        {"size": True, "data": [{"id": 1}]},
-        {"size": 1, "data": ["h-1"]},
+        *((payload, rf"{ASSETS}.*platform\.contract") for payload in NO_LISTS),
+        *(({"size": 2, "data": [{"id": "h-1"}, bad]}, r"item 2 .*h-1") for bad in NO_ITEMS),
     ],
     ids=str,
 )
-def test_what_is_no_list_names_the_contract(served, payload):
-    wrong = pytest.raises(ProtocolError, match=rf"{ASSETS}.*platform\.contract")
-    with served(envelope(payload)) as (_, inventory), wrong:
+def test_what_is_no_list_names_the_contract_and_an_item_without_a_usable_id(served, payload, says):
+    with served(envelope(payload)) as (_, inventory), pytest.raises(ProtocolError, match=says):
         ids(inventory)
 
 
