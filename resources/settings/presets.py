@@ -1,5 +1,6 @@
 """Ways of shipping logon events: the fields and the query of each, from presets.yaml beside this."""
 
+import textwrap
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,17 @@ class Preset:
     notes: str
     settings: dict[str, str]
     rules: dict[str, Any] = field(default_factory=dict)
+
+    def comment(self) -> str:
+        """Return what the preset is for, as lines that start with #, for an instance file."""
+        counted = f"Counted: {self.counts}", f"Not counted: {self.omits}"
+        lines = [f"{self.title}.", *counted, *self.notes.splitlines()]
+        return "\n".join(
+            f"# {line}".rstrip()
+            if line[:1] in {"", " "}
+            else textwrap.indent(textwrap.fill(line, 108, break_on_hyphens=False), "# ")
+            for line in lines
+        )
 
 
 @cache
