@@ -1,8 +1,9 @@
 """`asset-owners init`: an instance file to fill in, with every setting explained."""
 
 import re
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -10,8 +11,12 @@ import yaml
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.options import file_option, flag
 from resources.errors import ConfigurationError
-from resources.settings import Instance, command_line, instances_folder
+from resources.settings import command_line, instances_folder
+from resources.settings.files import checked_instance
 from resources.settings.presets import presets
+
+if TYPE_CHECKING:
+    from resources.search.propose import Proposal
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
@@ -80,9 +85,10 @@ def init(
     }
     service = {key: value for key, value in service.items() if value is not None}
     if url and not logs:
-        proposed, found = _proposed({**yaml.safe_load(text), **service, "index": index or _ANY_INDEX})
-        logs, index = [proposed], index or found
-        print(f"The newest logon is in {found}: {presets()[proposed].title} ({proposed}).")
+        proposed = _proposed({**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}, path)
+        logs, index = [proposed.preset], index or proposed.index
+        found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
+        print(f"The newest logon is in {found}.", file=sys.stderr)
     text = with_logs(_with_keys(text, service), logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
@@ -99,14 +105,13 @@ def init(
     print(f"{path} is written. Fill in names, addresses and where the secrets lie, then try it:\n    {check}")
 
 
-def _proposed(content: dict[str, Any]) -> tuple[str, str]:
-    """Return the preset that fits what the index holds, and the index pattern."""
+def _proposed(content: dict[str, Any], path: Path) -> "Proposal":
+    """Return what `propose` says of the search service that an instance file's content names."""
     from resources.search.client import SearchClient
     from resources.search.propose import propose
 
-    with SearchClient(Instance.model_validate(content)) as client:
-        proposal = propose(client)
-    return proposal.preset, proposal.index
+    with SearchClient(checked_instance(content, path)) as client:
+        return propose(client)
 
 
 def with_logs(text: str, names: list[str], index: str | None) -> str:

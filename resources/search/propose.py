@@ -59,7 +59,9 @@ def propose(client: SearchClient) -> Proposal:
             f"({', '.join(known)}), and set query, user_field and hostname_field in it"
         )
     preset = known[fitting[0]]
-    pattern = preset.settings["index"] if _holds(preset, index) else re.sub(r"[-_.]?\d.*$", "", index) + "*"
+    pattern = (
+        preset.settings["index"] if _holds(preset, index) else re.sub(r"[-_.]?\d[\d._-]*$", "", index) + "*"
+    )
     return Proposal(fitting[0], pattern)
 
 

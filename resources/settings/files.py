@@ -62,7 +62,11 @@ def slug_of_part(name: str) -> str:
 
 def load_instance(path: Path) -> Instance:
     """Read and check one instance file."""
-    content = _content(path)
+    return checked_instance(_content(path), path)
+
+
+def checked_instance(content: dict[Any, Any], path: Path) -> Instance:
+    """Return the instance that a file at `path` with this content describes."""
     try:
         instance = Instance.model_validate(content, context={"file": path.absolute()})
     except ValidationError as error:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
@@ -216,11 +216,20 @@ class KeepSettings(Section):
     """days for which Dagster's records of finished runs are kept"""
 
 
+def _known_preset(name: str) -> str:
+    if name not in presets():
+        raise ValueError(f"is not a known way of shipping; write one of {', '.join(presets())}")
+    return name
+
+
+PresetName = Annotated[Text, AfterValidator(_known_preset)]
+
+
 class Logs(Section):
     """One query of several, with fields of its own; what is not given is as in an instance without `logs`."""
 
     model_config = ConfigDict(json_schema_extra={"type": ["object", "string"]})
-    preset: Text | None = None
+    preset: PresetName | None = None
     """way of shipping that gives what is not given here; a text instead of a mapping is that name alone"""
     index: Text | None = None
     """index pattern to search; by default the file's `index`, then the preset's"""
@@ -243,9 +252,8 @@ class Logs(Section):
         given = {"preset": value} if isinstance(value, str) else value
         if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
             return given
-        if name not in presets():
-            raise ValueError(f"{name!r} is not a known way of shipping; write one of {', '.join(presets())}")
-        return {key: text for key, text in presets()[name].settings.items() if key != "index"} | given
+        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
+        return {key: text for key, text in settings.items() if key != "index"} | given
 
 
 class Instance(Section):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from resources.errors import ConfigurationError
 from resources.settings import load_instance
 from resources.settings.presets import presets
 from sandbox.company import MAPPING
@@ -60,8 +61,7 @@ def run(engine_stand, as_admin):
         settings = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text(encoding="utf-8")) if name else {}
         stand.begin([{"id": name, "search_agent_name": name} for name in hosts], USERS)
         own = {key: value for key, value in settings.items() if key not in OF_THE_STAND}
-        content = {key: value for key, value in {**own, **as_admin, **changes}.items() if value is not None}
-        ran = stand.run(content)
+        ran = stand.run({**own, **as_admin, **changes})
         assert ran.status == 0, ran.stderr
         decisions = stand.tables.of_run("owner_decisions", ran.report["run_id"])
         owners = {host: fields["asset_owner"] for host, fields in stand.written().items()}
@@ -161,7 +161,7 @@ def of_bare_fluent_bit(event):
 
 
 def of_fluent_bit(event):
-    return of_bare_fluent_bit(event) | event.data()
+    return {**of_bare_fluent_bit(event), **event.data(), "StringInserts": None}
 
 
 WINDOWS = {
@@ -197,20 +197,21 @@ def test_windows(load, run, proposed, name):
         *[Event("PC-2", "SYSTEM", "4", counted, "NT AUTHORITY")] * 20,
         *[Event("PC-3", "cyd", "7", "lsass.exe")] * 5,
     ]
-    load(presets()[name].settings["index"], mapping, map(layout, events))
+    index = load(presets()[name].settings["index"], mapping, map(layout, events))
     evidence, owners = run(name, "PC-1", "PC-2", "PC-3", "WEC01")
     assert owners == {"PC-1": "ann", "PC-2": "bob"}
     assert evidence["PC-3"] == evidence["WEC01"] == "no_logons"
-    said = proposed()
-    assert f"({name})" in said.stdout, said.output
-    assert yaml.safe_load(said.stdout.partition("\n")[2])["query"] == presets()[name].settings["query"]
+    said = proposed("--index", index)
+    assert f"({name})" in said.stderr
+    assert yaml.safe_load(said.stdout)["query"] == presets()[name].settings["query"]
 
 
 def test_fluent_bit_without_the_filter_names_no_user(load, proposed):
-    load("fluent-bit*", AS_TEXTS, [of_bare_fluent_bit(Event("PC-1", "ann", "2", "svchost.exe"))])
-    said = proposed()
-    assert said.exit_code == 2
-    assert "may hold the user: none; the host: Computer, Computer.keyword" in said.output
+    mapping = {"mappings": {"properties": {"StringInserts": {"type": "keyword"}}}}
+    bare = of_bare_fluent_bit(Event("PC-1", "ann", "2", "svchost.exe"))
+    index = load("fluent-bit*", mapping, [bare])
+    with pytest.raises(ConfigurationError, match=r"the user: none; the host: Computer, Computer\.keyword"):
+        proposed("--index", index)
 
 
 def ecs(host, user, action, process=None, *, category="authentication", outcome="success", **event):
@@ -245,11 +246,11 @@ def test_linux(load, run, proposed):
         *[ssh("ws-3", "cyd", "sshd-session")] * 2,
         *[session("ws-4", name) for name in ("root", "gdm", "gdm-greeter", "systemd-network")],
     ]  # fmt: skip
-    load("filebeat-*", MAPPING, documents)
+    index = load("filebeat-*", MAPPING, documents)
     evidence, owners = run("linux", "web-1", "WS-2", "ws-3", "ws-4")
     assert owners == {"web-1": "ann", "WS-2": "bob", "ws-3": "cyd"}
     assert evidence["ws-4"] == "no_logons"
-    assert "(linux)" in proposed().stdout
+    assert "(linux)" in proposed("--index", index).stderr
 
 
 def test_macos(load, run, proposed):
@@ -268,26 +269,26 @@ def test_macos(load, run, proposed):
         *[logon("mini-2", "root", "ssh_log_on")] * 20,
         *[logon("pc-3", "cyd", system="windows")] * 3,
     ]  # fmt: skip
-    load("logs-endpoint.events.security-*", MAPPING, documents)
+    index = load("logs-endpoint.events.security-*", MAPPING, documents)
     evidence, owners = run("macos", "Anns-MacBook-Pro", "mini-2", "pc-3")
     assert owners == {"Anns-MacBook-Pro": "ann", "mini-2": "bob"}
     assert evidence["pc-3"] == "no_logons"
-    assert "(macos)" in proposed().stdout
+    assert "(macos)" in proposed("--index", index).stderr
 
 
 def test_logs_of_two_ways_count_together(load, run, engine_stand, as_admin):
     """A host of both lists has one share, and an error names the one of the logs that it is about."""
     windows = [Event("box-1", "ann", "2", "svchost.exe")] * 3 + [Event("PC-2", "bob", "2", "svchost.exe")] * 2
-    load("winlogbeat-*", AS_TEXTS, map(of_winlogbeat, windows))
-    load("filebeat-*", MAPPING, [ssh("box-1", "bob")] * 3 + [ssh("web-3", "cyd")])
-    logs = {"logs": ["winlogbeat-logstash", "linux"], "index": None}
-    evidence, owners = run(None, "box-1", "PC-2", "web-3", **logs)
+    indexes = {
+        "winlogbeat-logstash": load("winlogbeat-*", AS_TEXTS, map(of_winlogbeat, windows)),
+        "linux": load("filebeat-*", MAPPING, [ssh("box-1", "bob")] * 3 + [ssh("web-3", "cyd")]),
+    }
+    logs = [{"preset": name, "index": index} for name, index in indexes.items()]
+    evidence, owners = run(None, "box-1", "PC-2", "web-3", logs=logs)
     assert owners == {"PC-2": "bob", "web-3": "cyd"}
     assert evidence["box-1"] == "no_majority"
-    wrong = ["winlogbeat-logstash", {"preset": "linux", "user_field": "user.nmae"}]
-    file = engine_stand.instance_file({**as_admin, "logs": wrong})
-    text = file.read_text(encoding="utf-8").replace("index: logs-small", "#")
-    file.write_text(text, encoding="utf-8")
+    logs[1]["user_field"] = "user.nmae"
+    file = engine_stand.instance_file({**as_admin, "logs": logs})
     checked = engine_stand.call("check", "--instance", file).output
     assert "logs[0] (winlogbeat-logstash): query: matches 5 logon events" in checked
     assert "logs[1] (linux): user_field: none of the logon events carries user.nmae" in checked
@@ -314,10 +315,10 @@ def test_a_local_administrators_logon_is_two_events(load, engine_stand, as_admin
     assert ONE_OF_EACH_PAIR in " ".join(page.split())
     numbers, documents = count(), []
 
-    def add(name, age, token="%%1843", linked="0x0"):
+    def add(name, age, elevated="%%1843", linked="0x0"):
         logon = Logon(at_noon(TODAY - timedelta(days=age)), "logon", "pc-1.corp.example", "pc-1", name)
         documents.append(document(logon, next(numbers)))
-        documents[-1]["winlog"]["event_data"] |= {"ElevatedToken": token, "TargetLinkedLogonId": linked}
+        documents[-1]["winlog"]["event_data"] |= {"ElevatedToken": elevated, "TargetLinkedLogonId": linked}
 
     for number in range(10):
         add("tech", number % 2, "%%1842", "0x4ea536")
