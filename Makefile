@@ -100,6 +100,7 @@ docs: setup
 	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > resources/settings/instance.schema.json
 	$(BIN)/python -c 'from sandbox.settings_page import refresh; refresh()'
+	$(BIN)/python -c 'from sandbox.examples import refresh; refresh()'
 	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
 # Builds the pages of docs/ as a site, in var/site; a link that leads nowhere is an error.

@@ -312,7 +312,7 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     Looked at on the last day with events. When most events come from collectors, the decisions are about
     collectors, and nothing is written until hostname_field is fixed.
     """
-    if run.instance.hostname_field != "agent.name":
+    if all(one.hostname_field != "agent.name" for one in run.instance.sources):
         return _result(f"Hosts are named by {run.instance.hostname_field}, not by the sender")
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():

@@ -293,12 +293,12 @@ def require_evidence(run: ScanRun) -> None:
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
     if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
         _require_fields(run, window.first, window.last, **totals.row(0, named=True))
-    elif instance.logon_type_field:
+    elif fields := [one.logon_type_field for one in instance.sources if one.logon_type_field]:
         carrying = run.counts(window).drop_nulls("document_logon_type").head(1).collect()
         if carrying.is_empty():
             raise ConfigurationError(
                 f"logon_type_field: none of the {days['counted'].sum()} counted events from {window.first} "
-                f"to {window.last} carries the field {instance.logon_type_field!r}; name the field that "
+                f"to {window.last} carries the field {', '.join(fields)!r}; name the field that "
                 "does, or remove logon_type_field and rules.logon_type_weights"
             )
 

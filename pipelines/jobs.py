@@ -131,7 +131,7 @@ def _facts(instance: Instance) -> dict[str, str]:
     scan = instance.scan
     return {
         "search service": instance.url,
-        "index": instance.index,
+        "index": ", ".join(one.index for one in instance.sources),
         **_inventory(instance),
         "sensor": instance.sensor,
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",

@@ -5,7 +5,7 @@ What is tried is what a run relies on. Another source or inventory than ours is 
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import inventory_findings
 from resources.search import open_source
 from resources.search.client import SearchClient
+from resources.search.several import SeveralLogs
 from resources.search.source import EvidenceSource
 from resources.search.try_search import search_findings
 from resources.settings import (
@@ -91,6 +92,12 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
 def _service_findings(service: EvidenceSource | Inventory, window: Window) -> Iterator[Finding]:
     if isinstance(service, SearchClient):
         return search_findings(service, window)
+    if isinstance(service, SeveralLogs):
+        return (
+            replace(finding, what=f"{name}: {finding.what}")
+            for name, client in service.clients.items()
+            for finding in search_findings(client, window)
+        )
     if isinstance(service, AssetInventory):
         return inventory_findings(service)
     return tried("connection", service.probe, "answers")

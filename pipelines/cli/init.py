@@ -1,15 +1,25 @@
 """`asset-owners init`: an instance file to fill in, with every setting explained."""
 
+import re
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from pipelines.cli.exit_status import require_file
+from pipelines.cli.options import file_option, flag
 from resources.errors import ConfigurationError
 from resources.settings import command_line, instances_folder
+from resources.settings.files import checked_instance
+from resources.settings.presets import presets
+
+if TYPE_CHECKING:
+    from resources.search.propose import Proposal
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
+_ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
 
 def init(
@@ -21,18 +31,68 @@ def init(
             show_default="instances/instance.yaml in ASSET_OWNERS_HOME",
         ),
     ] = None,
+    *,
+    logs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"How logons are shipped: {', '.join(presets())}. Several count together.",
+            show_default="as specified: Windows logons in the fields of ECS",
+        ),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Address of the search service. Without --logs, its newest logon is looked at: one search.",
+            show_default=False,
+        ),
+    ] = None,
+    username: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Search-service user.", show_default="asset-owners")
+    ] = None,
+    password_env: Annotated[
+        str, typer.Option(metavar="VARIABLE", help="Environment variable with that user's password.")
+    ] = "SEARCH_PASSWORD",  # noqa: S107  (a variable's name)
+    index: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="Index pattern to search.", show_default="that of the logs"),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, file_option("Certificate authority of the service.", default="the system's")
+    ] = None,
+    ignore_ssl: Annotated[bool, flag("--ignore-ssl", "Skip certificate checks.")] = False,
 ) -> None:
     """Write an instance file to fill in.
 
-    Example: head-office.yaml
+    Example: head-office.yaml --logs elastic-agent
     """
     if path is None:
         path = instances_folder() / "instance.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
     require_file("FILE", path)
+    if unknown := set(logs or ()) - presets().keys():
+        raise ConfigurationError(
+            f"--logs: {min(unknown)!r} is not a known way of shipping; write one of {', '.join(presets())}"
+        )
+    text = (SETTINGS / "example.yaml").read_text(encoding="utf-8")
+    service: dict[str, Any] = {
+        "url": url,
+        "username": username,
+        "password": {"env": password_env},
+        "ignore_ssl": ignore_ssl or None,
+        "ca_file": str(ca_file.absolute()) if ca_file else None,
+    }
+    service = {key: value for key, value in service.items() if value is not None}
+    if url and not logs:
+        proposed = _proposed({**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}, path)
+        logs, index = [proposed.preset], index or proposed.index
+        found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
+        print(f"The newest logon is in {found}.", file=sys.stderr)
+    text = with_logs(_with_keys(text, service), logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
-    text = (SETTINGS / "example.yaml").read_text(encoding="utf-8").replace("instance.schema.json", schema, 1)
+    text = text.replace("instance.schema.json", schema, 1)
     text = text.replace("asset-owners check --instance FILE", check, 1)
     if path == Path("-"):
         print(text, end="")
@@ -43,3 +103,45 @@ def init(
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
     print(f"{path} is written. Fill in names, addresses and where the secrets lie, then try it:\n    {check}")
+
+
+def _proposed(content: dict[str, Any], path: Path) -> "Proposal":
+    """Return what `propose` says of the search service that an instance file's content names."""
+    from resources.search.client import SearchClient
+    from resources.search.propose import propose
+
+    with SearchClient(checked_instance(content, path)) as client:
+        return propose(client)
+
+
+def with_logs(text: str, names: list[str], index: str | None) -> str:
+    """Return an instance file that counts these logs; for one, its fields and query are written out."""
+    chosen = [presets()[name] for name in names]
+    settings = {"logs": names} if len(chosen) > 1 else chosen[0].settings if chosen else {}
+    text = _with_keys(text, {**settings, **({"index": index} if index else {})})
+    if not chosen:
+        return text
+    comments = "\n#\n".join(preset.comment() for preset in chosen)
+    text = text.replace("# Index pattern to search\n", f"{comments}\n#\n# Index pattern to search\n", 1)
+    if any(preset.rules.get("hostname_match") for preset in chosen):
+        text = _with_keys(text, {"hostname_match": "short"}, "  ")
+    excluded = [preset.rules.get("exclude_users") for preset in chosen]
+    if any(excluded):
+        usual = yaml.safe_load(text)["rules"]["exclude_users"]
+        users = list(dict.fromkeys(user for users in excluded for user in users or usual))
+        listed = re.compile(r"(?m)^  exclude_users:\n(    - .*\n)+")
+        text = listed.sub(lambda _: _line("exclude_users", users, "  ") + "\n", text, count=1)
+    return text
+
+
+def _with_keys(text: str, values: dict[str, Any], indent: str = "") -> str:
+    """Set keys where the file has them, commented out or not."""
+    for key, value in values.items():
+        line = _line(key, value, indent)
+        text = re.sub(rf"(?m)^{indent}#?{key}:.*$", lambda _, line=line: line, text, count=1)
+    return text
+
+
+def _line(key: str, value: Any, indent: str) -> str:
+    dumped = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+    return f"{indent}{key}: " + dumped.removesuffix("...\n").rstrip()

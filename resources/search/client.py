@@ -36,7 +36,7 @@ HOSTS_PER_SENDER = 10
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
 
-_READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,aggregations,error,status"
+_READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,hits.hits,aggregations,error,status"
 """What is read of an answer; the service leaves the rest out."""
 
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
@@ -230,6 +230,17 @@ class SearchClient(EvidenceSource):
         if self._search([has_time], count_documents=1).hits.total.value:
             return 0
         return self._search([]).hits.total.value
+
+    def newest(self, query: dict[str, Any]) -> dict[str, Any]:
+        """Return `_index`, `fields` and `matched_queries` of the newest of the best hits; {} without hits."""
+        sort = ["_score", {"@timestamp": {"order": "desc", "unmapped_type": "date"}}]
+        body = {"size": 1, "query": query, "sort": sort, "fields": ["*"], "_source": False, "aggs": {}}
+        answer: Answer = self.transport.retrying()(self._post, body)
+        try:
+            hits = json.loads(answer.body)["hits"]["hits"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._not_a_search_service(answer) from error
+        return hits[0] if hits else {}
 
     def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
         """As `ListsSenders` says, for `MAX_SENDERS` names; hosts are values of `host.name`."""

@@ -93,6 +93,9 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
 
     `by_kind`: whether kinds of logon are counted apart, where the instance names their field.
     """
+    if instance.logs:
+        each = [extraction_fingerprint(one, by_kind=by_kind) for one in instance.sources]
+        return hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16]
     settings = (
         instance.url,
         instance.index,

@@ -12,13 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from resources.errors import ConfigurationError
 from resources.settings.fields import read_text
-from resources.settings.models import Instance
+from resources.settings.models import Instance, Logs
 from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
 
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
+OF_ONE_QUERY = Logs.model_fields.keys() - {"preset", "index"}
 _INTEGER = "tag:yaml.org,2002:int"
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
 _PLAIN = {
@@ -61,7 +62,11 @@ def slug_of_part(name: str) -> str:
 
 def load_instance(path: Path) -> Instance:
     """Read and check one instance file."""
-    content = _content(path)
+    return checked_instance(_content(path), path)
+
+
+def checked_instance(content: dict[Any, Any], path: Path) -> Instance:
+    """Return the instance that a file at `path` with this content describes."""
     try:
         instance = Instance.model_validate(content, context={"file": path.absolute()})
     except ValidationError as error:
@@ -73,7 +78,12 @@ def load_instance(path: Path) -> Instance:
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "
             "at most, and no word that DuckDB, Dagster or Python keeps for itself, such as main or class"
         )
-    if instance.rules.logon_type_weights and instance.logon_type_field is None:
+    if instance.logs and (single := sorted(instance.model_fields_set & OF_ONE_QUERY)):
+        raise ConfigurationError(
+            f"{path}: logs: {', '.join(single)} cannot be given beside it, for each of the logs has its own; "
+            "move what is there into an entry of logs, or take logs out"
+        )
+    if instance.rules.logon_type_weights and not any(one.logon_type_field for one in instance.sources):
         raise ConfigurationError(
             f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
             "holds the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
@@ -205,6 +215,8 @@ def _complaint(detail: Any) -> str:
 def _keys_of(location: list[str]) -> list[str]:
     model: type[BaseModel] = Instance
     for part in location:
+        if part.isdigit():  # a place in a list
+            continue
         field = model.model_fields[part]
         candidates = (field.annotation, *get_args(field.annotation))
         model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import Field, PrivateAttr, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
@@ -30,6 +30,7 @@ from resources.settings.fields import (
     Weight,
 )
 from resources.settings.names import MAX_NAME, slug_of
+from resources.settings.presets import presets
 
 MAX_LOOKBACK_DAYS = 3660
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
@@ -222,6 +223,46 @@ class KeepSettings(Section):
     """days for which Dagster's records of finished runs are kept"""
 
 
+def _known_preset(name: str) -> str:
+    if name not in presets():
+        raise ValueError(f"is not a known way of shipping; write one of {', '.join(presets())}")
+    return name
+
+
+PresetName = Annotated[Text, AfterValidator(_known_preset)]
+
+
+class Logs(Section):
+    """One query of several, with fields of its own; what is not given is as in an instance without `logs`."""
+
+    model_config = ConfigDict(json_schema_extra={"type": ["object", "string"]})
+    preset: PresetName | None = None
+    """way of shipping that gives what is not given here; a text instead of a mapping is that name alone"""
+    index: Text | None = None
+    """index pattern to search; by default the file's `index`, then the preset's"""
+    query: Query = DEFAULT_QUERY
+    """logon events"""
+    user_field: Text = "user.name"
+    """document field holding the username"""
+    user_domain_field: Text | None = None
+    """document field holding the domain of the username"""
+    hostname_field: Text = "agent.name"
+    """document field holding the hostname"""
+    time_field: Text = "@timestamp"
+    """document field holding the time of the event"""
+    logon_type_field: Text | None = None
+    """document field holding the kind of logon"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, value: object) -> object:
+        given = {"preset": value} if isinstance(value, str) else value
+        if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
+            return given
+        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
+        return {key: text for key, text in settings.items() if key != "index"} | given
+
+
 class Instance(Section):
     """One integration instance of type `search_asset_owner` (rules 6.1)."""
 
@@ -253,6 +294,9 @@ class Instance(Section):
     logon_type_field: Text | None = None
     """document field holding the kind of logon, for `rules.logon_type_weights`; null = off; such as
     `winlog.event_data.LogonType`"""
+    logs: tuple[Logs, ...] = ()
+    """several queries that count together, each with fields of its own instead of those above: names of
+    presets, or mappings; such as `[winlogbeat, {preset: linux, index: syslog-*}]`"""
     platform_hostname_field: Text = "search_agent_name"
     """asset field matched against the document hostname"""
     platform_user_field: Text = "asset_owner"
@@ -290,6 +334,17 @@ class Instance(Section):
     def slug(self) -> str:
         """The name as an identifier: letters, digits and underscores."""
         return slug_of(self.name)
+
+    @property
+    def sources(self) -> tuple["Instance", ...]:
+        """The instance once for each of its `logs`, with the index, query and fields of that one only."""
+        return tuple(self._of_logs(logs) for logs in self.logs) or (self,)
+
+    def _of_logs(self, logs: Logs) -> "Instance":
+        preset = presets()[logs.preset].settings["index"] if logs.preset else self.index
+        index = logs.index or (self.index if "index" in self.model_fields_set else preset)
+        fields = logs.model_dump(exclude={"preset", "index"})
+        return self.model_copy(update={"logs": (), "index": index, **fields})
 
     def require_secrets(self) -> None:
         """Resolve every secret once: ConfigurationError names the first that is missing."""

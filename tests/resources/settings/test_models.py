@@ -24,6 +24,7 @@ from resources.settings import (
     load_instances,
     without_password,
 )
+from resources.settings.presets import presets
 from tests.resources.samples import instance, instance_content
 
 
@@ -348,3 +349,38 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         assert changed == (key in counted), key
     assert extraction_fingerprint(instance(user_field="agent.name", hostname_field="user.name")) != plain
     assert plain == "b7b84b667a3067a9", "stored days would be fetched again"
+
+
+def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
+    own = {"preset": "linux", "index": "syslog-*", "hostname_field": "host.hostname"}
+    logs = ["wazuh", own, {"query": "kind:logon", "time_field": "at"}]
+    wazuh, linux, other = load_instance(write(logs=logs)).sources
+    expected = presets()["wazuh"].settings
+    assert {key: getattr(wazuh, key) for key in expected} == expected
+    assert (linux.index, linux.hostname_field) == ("syslog-*", "host.hostname")
+    assert linux.query == presets()["linux"].settings["query"]
+    assert (other.index, other.user_field, other.time_field) == ("logs-*", "user.name", "at")
+    assert [one.logs for one in (wazuh, linux, other)] == [(), (), ()]
+    of_file = load_instance(write(logs=logs, index="corp-*")).sources
+    assert [one.index for one in of_file] == ["corp-*", "syslog-*", "corp-*"]
+    fingerprints = {extraction_fingerprint(instance(logs=some)) for some in ([], logs, logs[:1], logs[:2])}
+    assert len(fingerprints) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"logs": ["wazuh"], "user_field": "x", "query": "y"},
+            "logs: query, user_field cannot be given beside",
+        ),
+        ({"logs": ["wazhu"]}, "logs.0: 'wazhu' 'wazhu' is not a known way of shipping; write one of "),
+        (
+            {"logs": [{"user_feild": "x"}]},
+            "logs.0.user_feild: is an unknown key; the nearest known one is 'user",
+        ),
+        ({"logs": ["linux"], "rules.logon_type_weights": {2: 10}}, "rules.logon_type_weights: needs logon"),
+    ],
+)
+def test_logs_that_cannot_be_used_say_why(write, changes, says):
+    assert complaint(write(**changes)).startswith(says)

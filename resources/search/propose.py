@@ -1,0 +1,75 @@
+"""Which way of shipping an index holds, by the newest logon in it."""
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from resources.errors import ConfigurationError
+from resources.search.client import SearchClient
+from resources.settings.presets import Preset, presets
+
+_EVENT_CODE = re.compile(r"([\w.]+):4624")
+_USER = re.compile(r"(?i)(user|account|logon|login)[._]?name(\.keyword)?$|\.acct$")
+_HOST = re.compile(r"(?i)(host|computer|agent|workstation|machine)[._]?(name)?(\.keyword)?$")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A preset that fits the newest logon, and the index pattern that holds it."""
+
+    preset: str
+    index: str
+
+
+def propose(client: SearchClient) -> Proposal:
+    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
+
+    One search: each preset's query is tried on the document by the service, and the fields that the document
+    has, `.keyword` below a text among them, by `_fits`.
+    """
+    known = presets()
+    tried: list[dict[str, Any]] = [
+        {"constant_score": {"filter": {"query_string": {"query": one.settings["query"]}}, "_name": name}}
+        for name, one in known.items()
+    ]
+    codes = sorted({code for one in known.values() for code in _EVENT_CODE.findall(one.settings["query"])})
+    any_logon = {"multi_match": {"query": "4624", "fields": codes, "lenient": True}}
+    tried.append({"constant_score": {"filter": any_logon, "boost": 0.5}})
+    found, where = client.newest({"dis_max": {"queries": tried}}), client.instance
+    if not found:
+        raise ConfigurationError(
+            f"No logon event of a known way of shipping is in {where.index} at {where.url}; name the index "
+            f"with --index, or the way of shipping with --logs ({', '.join(known)})"
+        )
+    index, fields = found["_index"].removeprefix(".ds-"), found.get("fields", {})
+    fitting = [name for name in found.get("matched_queries", ()) if _fits(known[name], fields)]
+    sender, machine = (
+        str(fields.get(field, [""])[0]).lower().partition(".")[0]
+        for field in ("agent.name", "winlog.computer_name")
+    )
+    # What a collector sends is shaped as what each machine sends, and differs in nothing but these names.
+    fitting = [name for name in fitting if (name == "windows-forwarding") <= (sender != machine)]
+    fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
+    if not fitting:
+        users, hosts = (", ".join(filter(kind.search, sorted(fields))) or "none" for kind in (_USER, _HOST))
+        raise ConfigurationError(
+            f"The newest logon in {index} at {where.url} fits no known way of shipping. Its fields that may "
+            f"hold the user: {users}; the host: {hosts}. Write a file with --logs and the nearest way "
+            f"({', '.join(known)}), and set query, user_field and hostname_field in it"
+        )
+    preset = known[fitting[0]]
+    pattern = (
+        preset.settings["index"] if _holds(preset, index) else re.sub(r"[-_.]?\d[\d._-]*$", "", index) + "*"
+    )
+    return Proposal(fitting[0], pattern)
+
+
+def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:
+    """Whether a document has all fields of a preset, none as a text with a keyword below it."""
+    named = [field for setting, field in preset.settings.items() if setting.endswith("_field")]
+    return all(field in fields and f"{field}.keyword" not in fields for field in named)
+
+
+def _holds(preset: Preset, index: str) -> bool:
+    return any(fnmatchcase(index, pattern) for pattern in preset.settings["index"].split(","))

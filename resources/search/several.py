@@ -1,0 +1,107 @@
+"""Several queries of one instance (`logs`), whose logons count together."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import date, timedelta
+
+import polars as pl
+
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.search.client import SearchClient
+from resources.search.source import DayOfLogons, EvidenceSource
+from resources.settings import Instance
+
+_TOTALS = ("matching", "lacking_user", "lacking_host")
+
+
+class SeveralLogs(EvidenceSource):
+    """A search client for each of an instance's `logs`; errors name the one that they are about.
+
+    A document that two of the queries match counts twice.
+    """
+
+    user_setting, host_setting = "logs (user_field of each)", "logs (hostname_field of each)"
+
+    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._lookback = timedelta(days=instance.scan.lookback_days - 1)
+        self.clients: dict[str, SearchClient] = {}
+        """The clients by what messages call them, such as `logs[1] (linux)`."""
+        self._open = ExitStack()
+        for number, (logs, one) in enumerate(zip(instance.logs, instance.sources, strict=True)):
+            name = f"logs[{number}]" + (f" ({logs.preset})" if logs.preset else "")
+            with _named(name):
+                self.clients[name] = self._open.enter_context(SearchClient(one, sleep=sleep))
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def probe(self) -> None:
+        """Raise TransientError when the service does not answer within seconds."""
+        for name, client in self.clients.items():
+            with _named(name):
+                client.probe()
+
+    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        """Add up the logon events of each day; the same host and user in two of the logs are one pair.
+
+        A ConfigurationError names one of the logs of which no document in the look-back window has a field.
+        """
+        seen = dict.fromkeys(self.clients, (0, 0))
+        each = [self._logons(name, days) for name in self.clients]
+        for parts in zip(*each, strict=True):
+            for name, part in zip(self.clients, parts, strict=True):
+                matching, counted = seen[name]
+                seen[name] = matching + part.matching, counted + part.counts.height
+            yield _added(parts)
+        for name, (matching, counted) in seen.items():
+            if matching and not counted:
+                self._require_fields(name, max(days))
+
+    def _logons(self, name: str, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        with _named(name):
+            yield from self.clients[name].logons(days)
+
+    def _require_fields(self, name: str, last: date) -> None:
+        """Refuse logs of which no document carries one of the two fields (rules 3.4)."""
+        client, first = self.clients[name], last - self._lookback
+        with _named(name):
+            matching, *lacking = client.totals(first, last)
+            for setting, without in zip((client.user_setting, client.host_setting), lacking, strict=True):
+                if without == matching:
+                    raise ConfigurationError(
+                        f"{setting}: none of the {matching} logon events from {first} to {last} has it; name "
+                        "the field that does"
+                    )
+
+    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
+        """As `ListsSenders` says, of the logs whose hosts are named by the sender."""
+        by_sender = {
+            name: client
+            for name, client in self.clients.items()
+            if client.instance.hostname_field == "agent.name"
+        }
+        found = []
+        for name, client in by_sender.items():
+            with _named(name):
+                found.append(client.top_senders(day))
+        return sum(matching for matching, _ in found), pl.concat(senders for _, senders in found)
+
+
+def _added(parts: Sequence[DayOfLogons]) -> DayOfLogons:
+    counts = pl.concat([part.counts for part in parts], how="diagonal")
+    pairs = counts.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))
+    totals = {name: sum(getattr(part, name) for part in parts) for name in _TOTALS}
+    return DayOfLogons(
+        parts[0].day, min(part.fetched_at for part in parts), **totals, counts=pairs.select(counts.columns)
+    )
+
+
+@contextmanager
+def _named(name: str) -> Generator[None]:
+    """Name in each error which of the logs it is about."""
+    try:
+        yield
+    except AssetOwnersError as error:
+        error.args = (f"{name}: {error}",)
+        raise

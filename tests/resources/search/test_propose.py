@@ -1,0 +1,56 @@
+"""What `init --url` proposes for the newest logon; `test_examples` asks the real engine."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from resources.errors import ConfigurationError
+from resources.search.propose import Proposal, propose
+from resources.settings.presets import presets
+from tests.resources.samples import instance
+
+
+def client(index, fields, *matched):
+    """A search client whose newest logon has these fields and fits the queries of these presets."""
+    found = {"_index": index, "fields": fields, "matched_queries": matched}
+    holder: Any = SimpleNamespace(newest=lambda _: found if fields else {}, instance=instance())
+    return holder
+
+
+ECS = ("elastic-agent", "winlogbeat", "windows-forwarding")
+OF_ECS = {
+    **{field: ["x"] for field in presets()["winlogbeat"].settings.values()},
+    "@timestamp": ["2026-03-02T12:00:00.000Z"],
+    "agent.name": ["PC-1"],
+    "winlog.computer_name": ["pc-1.corp.example"],
+}
+
+
+@pytest.mark.parametrize(
+    ("index", "proposal"),
+    [
+        (".ds-logs-system.security-default-2026.03.02-000001", ("elastic-agent", "logs-system.security-*")),
+        (".ds-winlogbeat-8.15.0-2026.03.02-000001", ("winlogbeat", "winlogbeat-*")),
+        ("w2k-events_2026.03", ("elastic-agent", "w2k-events*")),
+    ],
+)
+def test_of_presets_with_the_same_fields_the_index_decides(index, proposal):
+    assert propose(client(index, OF_ECS, *ECS)) == Proposal(*proposal)
+
+
+def test_a_sender_that_is_another_machine_is_a_collector():
+    fields = OF_ECS | {"agent.name": ["WEC01"]}
+    assert propose(client("winlogbeat-1", fields, *ECS)).preset == "windows-forwarding"
+
+
+def test_texts_with_keywords_below_need_a_preset_that_names_those():
+    fields = OF_ECS | {"user.name.keyword": ["ann"], "account.name": ["ann"]}
+    with pytest.raises(ConfigurationError) as raised:
+        propose(client("winlogbeat-1", fields, *ECS))
+    assert "the user: account.name, user.name, user.name.keyword; the host: agent.name, " in str(raised.value)
+
+
+def test_where_no_logon_is_found_the_options_are_named():
+    with pytest.raises(ConfigurationError, match=r"--index.*--logs"):
+        propose(client("logs-1", {}))
