@@ -19,13 +19,15 @@ from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.resolution import Resolution
+from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
+from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
 from ownership.windows import Window, days_of, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.settings import Instance, named
+from resources.settings import Instance, command_line, named
+from resources.store.tables import Tables
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
@@ -232,12 +234,36 @@ def _share(run: ScanRun) -> dict[str, Any]:
 def resolution_of(run: ScanRun) -> Resolution:
     """Return the stages of a run over the tables that its earlier steps stored."""
     return Resolution(
+        confidence=learnt_confidence(run.instance, run.tables),
         counts=run.counts(run.window),
         read_inventory=run.read,
         rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
+
+
+def learnt_confidence(instance: Instance, tables: Tables) -> pl.Expr:
+    """Return how sure an owner is by the answers to audits of the present rules (rules 9.8).
+
+    Raises:
+        ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
+    """
+    model = learnt_model(instance, tables)
+    if model is None and instance.rules.min_confidence is not None:
+        audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
+        raise ConfigurationError(
+            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, right and "
+            f"wrong ones among them. Take the setting out, plan (run --dry-run), draw an audit: {audit}"
+        )
+    return model.confidence() if model else UNKNOWN
+
+
+def learnt_model(instance: Instance, tables: Tables) -> Model | None:
+    """Return what was learnt from answers to audits of the present rules that are not too old."""
+    oldest = datetime.now(UTC) - timedelta(days=instance.keep.history_days)
+    rules = instance.rules.as_rules().of_evidence.as_json()
+    return fit(tables.read("audit_sample").filter(pl.col("drawn_at") >= oldest, rules=rules).collect())
 
 
 def require_evidence(run: ScanRun) -> None:

@@ -10,15 +10,17 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.evidence import learnt_confidence, learnt_model
 from assets_defs.metadata import examples
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
-from ownership.tables import OwnerDecisions
+from ownership.tables import ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS
+from ownership.tuning.confidence import confidence_bands
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
@@ -27,8 +29,8 @@ from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
 TABLES_OF_TUNING = (
-    *("accuracy", "threshold_backtest", "audit_sample", "host_profiles", "account_profiles"),
-    *("suggestions", "ownership_drift", "closest_users"),
+    *("accuracy", "threshold_backtest", "audit_sample", "confidence_bands", "host_profiles"),
+    *("account_profiles", "suggestions", "ownership_drift", "closest_users"),
 )
 
 
@@ -68,7 +70,12 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     tables = tables.visible()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
-    return tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))
+    made = tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))
+    if model := learnt_model(instance, tables):
+        made["confidence_bands"] = confidence_bands(model, inputs.decisions.filter(action="write"))
+    else:
+        made["confidence_bands"] = empty(ConfidenceBands)
+    return made
 
 
 def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
@@ -93,6 +100,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
+        confidence=learnt_confidence(instance, tables),
         stored_days=_days_to(window.last, days),
         last_settled=last_settled,
         audit=_audit(tables),
@@ -102,7 +110,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
 def _audit(tables: Tables) -> pl.DataFrame:
     """Return the plan that the last audit was drawn from, with the answers; empty if it is not kept."""
     sample = tables.read("audit_sample").collect()
-    drawn_from = sample["run_id"].unique().to_list()
+    drawn_from = sample["run_id"].tail(1).to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
     return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), sample)
 

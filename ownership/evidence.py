@@ -24,6 +24,7 @@ class Evidence:
     owner_ids, problem, hostnames (as compared), hostname (the first), excluded_by (the setting and value that
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
+    `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
     `last_day` is the last day of the window.
     """
 
@@ -33,6 +34,7 @@ class Evidence:
     last_day: date
     skipped: pl.LazyFrame
     shown: pl.LazyFrame
+    confidence: pl.Expr
 
     def collect(self) -> "Evidence":
         """Return the same evidence, counted once for many questions."""
@@ -56,6 +58,7 @@ def evidence_by_day(
     skipped_users: pl.Series,
     skipped_hosts: pl.DataFrame,
     people: pl.DataFrame,
+    confidence: pl.Expr,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
@@ -87,7 +90,7 @@ def evidence_by_day(
         logons_by_day(rows(skipped=skipped), "subject", "username", rules=rules) for skipped in (False, True)
     )
     shown = shown_names(names, rows(skipped=False), "subject", rules)
-    return Evidence(days, subjects, rules, last_day, skipped, shown)
+    return Evidence(days, subjects, rules, last_day, skipped, shown, confidence)
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
@@ -103,24 +106,27 @@ def primary_users(
 
     Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
     the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
-    active_days and idle_days (from last_seen to the last day of the window); total_events, total_weight,
-    user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
-    skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
+    active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window)
+    and confidence; total_events, total_weight, host_days (of all users together), user_count; username,
+    events and weight of the runner_up; primary_hostnames and primary_rank; and skipped_username, excluded for
+    its kind with most logon events. Without logons counts are 0, others null.
     """
     logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
     of_subject = (
         logons.lazy()
         .join(evidence.shown, on=("subject", "username"), how="left")
-        .with_columns(pl.coalesce("shown", "username"))
+        .with_columns(pl.coalesce("shown", "username"), user_days=pl.sum("active_days").over("username"))
         .sort("subject", "weight", "shown", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
             pl.first("username", "shown", "events", "weight", "active_days", "first_seen", "last_seen"),
+            pl.first("user_days"),
             pl.col("events", "weight").get(1, null_on_oob=True).name.prefix("runner_up_"),
             runner_up_username=pl.col("shown").get(1, null_on_oob=True),
             total_events=pl.sum("events"),
             total_weight=pl.sum("weight"),
+            host_days=pl.sum("active_days"),
             user_count=pl.len().cast(pl.Int64),
             most_events=pl.max("events"),
         )
@@ -146,6 +152,7 @@ def primary_users(
             idle_days=(evidence.last_day - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
+        .with_columns(confidence=evidence.confidence)
         .drop("skipped_events", "most_events", "shown")
         .collect()
     )

@@ -20,6 +20,9 @@ from ownership.shares import host_user_shares
 from ownership.tables import AccountProfiles, HostProfiles, UsernameMatches
 from ownership.windows import Window
 
+UNKNOWN = pl.lit(None, pl.Float64)
+"""The confidence where no audit is answered."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
@@ -27,7 +30,8 @@ class Resolution:
 
     `counts` are rows of `logon_counts` of the window. `read_inventory` returns the rows of `inventory_hosts`
     or `inventory_users`; it is called when a rule first needs them. `user_value_field` is the field that the
-    instance file names to match users by, if it names one.
+    instance file names to match users by, if it names one; `confidence` is what was learnt from an audit
+    (`tuning.confidence`).
     """
 
     counts: pl.LazyFrame
@@ -35,6 +39,7 @@ class Resolution:
     rules: Rules
     user_value_field: str | None
     window: Window
+    confidence: pl.Expr = UNKNOWN
 
     def count_shares(self) -> pl.DataFrame:
         """Count each user's part of the logons of each host: rows of `host_user_shares`."""
@@ -57,6 +62,7 @@ class Resolution:
             skipped_users=self._skipped_users,
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             people=self._people,
+            confidence=self.confidence,
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:

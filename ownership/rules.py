@@ -29,6 +29,8 @@ class Rules:
     skip_host_kinds: tuple[HostKind, ...] = ()
     domains: tuple[str, ...] = ()
     unite_accounts: bool = False
+    max_idle_days: int | None = None
+    min_confidence: int | None = None
     exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
@@ -39,6 +41,11 @@ class Rules:
     def as_json(self) -> str:
         """The settings as the table `runs` keeps them."""
         return json.dumps(asdict(self))
+
+    @property
+    def of_evidence(self) -> Self:
+        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8)."""
+        return replace(self, min_confidence=None)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -77,6 +84,8 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "too_few_events": (pl.col("total_events") < rules.min_events) | (days_needed(rules) > 0),
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
         "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
+        "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
+        "low_confidence": 100 * pl.col("confidence") < pl.lit(rules.min_confidence, pl.Int64),
         "single_user": ~several,
         "majority": several,
     }

@@ -196,6 +196,10 @@ class OwnerDecisions(Table):
     skipped_username: pl.String = column("User excluded for its kind, with more events.", since="1.0.0")
     new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
     conflict_since: Instant = column("When a run, also a dry one, first found it (UTC).", since="1.0.0")
+    host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
+    user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
+    idle_days: pl.Int64 = column("Days from last_seen to the end of the window.", since="1.0.0")
+    confidence: pl.Float64 = _fraction("How many of such owners are right; null: no audit.", since="1.0.0")
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(
@@ -422,6 +426,26 @@ class AuditSample(Table):
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
     run_id: pl.String = _text("Id of the run whose plan it was drawn from.")
+    rules: pl.String = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
+    active_days: pl.Int64 = column("As in owner_decisions; so are the next five.", since="1.0.0")
+    host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
+    user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
+    events: pl.Int64 = column("Logon events of username.", since="1.0.0")
+    total_events: pl.Int64 = column("Logon events of all users.", since="1.0.0")
+    idle_days: pl.Int64 = column("Days from the last logon to the end of the window.", since="1.0.0")
+
+
+class ConfidenceBands(Table):
+    """How many of the planned owners with such a confidence are right, by the answers to the last audit."""
+
+    __key__ = ("band",)
+    __reads__ = ("owner_decisions", "audit_sample")
+
+    band: pl.Float64 = column("Least confidence of the band (0 to 1).", ge=0, le=1, unique=True)
+    hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
+    expected_right: pl.Float64 = column("How many of them are expected to be right.", ge=0)
+    low: pl.Float64 = column("Lower end of its 95% interval.", ge=0)
+    high: pl.Float64 = column("Upper end of its 95% interval.", ge=0)
 
 
 class HostProfiles(Table):

@@ -11,8 +11,10 @@ from fastexcel import FastExcelError
 
 from ownership.declaration import polars_schema
 from ownership.names import printable
+from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.claims import wrong_by_audit
+from ownership.tuning.confidence import FEATURES
 from reports.exports import without_formulas
 from reports.sentences import logons, names_of, person
 
@@ -25,19 +27,21 @@ class SheetError(ValueError):
     """A sheet that cannot be read as the answers of a draw: in which line, and what to do."""
 
 
-def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime) -> pl.DataFrame:
-    """Rows of `audit_sample`, not answered, from rows of `owner_decisions`."""
+def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, rules: Rules) -> pl.DataFrame:
+    """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made."""
     words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
     return drawn.select(
         "host_id",
         "hostname",
         "username",
         "run_id",
+        *FEATURES,
         user_id="resolved_owner",
         evidence=words,
         right=pl.lit(None, pl.Boolean),
         seed=pl.lit(seed, pl.Int64),
         drawn_at=pl.lit(drawn_at, pl.Datetime("us", "UTC")),
+        rules=pl.lit(rules.of_evidence.as_json()),
     ).select(*polars_schema(AuditSample))
 
 
@@ -75,14 +79,14 @@ def answered(content: bytes, sample: pl.DataFrame) -> pl.DataFrame:
         asked = asked.select(without_formulas(pl.all()))
     # A spreadsheet may have made a number of an id: then the name tells the host.
     known = {host: number for name in ("hostname", "host_id") for number, host in enumerate(asked[name])}
-    right, seed, seen = sample["right"].to_list(), str(sample["seed"].item(0)), set[int]()
+    right, seeds, seen = sample["right"].to_list(), [*map(str, sample["seed"])], set[int]()
     for line, cells in enumerate(lines, start=2):
         values = {name: (cells[name] or "").strip() for name in _READ}
         if not any(values.values()):
             continue
-        if values["seed"] != seed:
+        if values["seed"] not in seeds:
             other = printable(values["seed"])
-            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {seed}")
+            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {seeds[-1]}")
         number = known.get(values["host_id"], known.get(values["hostname"]))
         person = values["person"]
         if number is None or not (
@@ -117,7 +121,7 @@ def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:
 def audit_in_words(sample: pl.DataFrame, planned: int) -> list[str]:
     """What the answers say of the plan that they were drawn from; 0 `planned`: it is no longer kept."""
     known, right = sample["right"].count(), sample.filter("right").height
-    said = f"Audit with seed {sample['seed'].item(0)}: of {sample.height:,} owners {known:,} are answered, "
+    said = f"Audit with seed {sample['seed'].item(-1)}: of {sample.height:,} owners {known:,} are answered, "
     words = [f"{said}{right:,} of them right."]
     if planned and known:
         found = wrong_by_audit(known, known - right, drawn_from=planned, to_write=planned)

@@ -22,6 +22,9 @@ _ADVICE: Mapping[str, str] = {
     "short names.",
     "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "
     "rules.primary_devices must be greater or null.",
+    "idle_user": "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
+    "low_confidence": "{username} must be on the host on more days, and others on fewer; or "
+    "rules.min_confidence must be lower.",
     "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "
     "person, list it in rules.exclude_users.",
     "no_host": "There must be a host asset with {hostname} in {hostname_field}.",

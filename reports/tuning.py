@@ -10,9 +10,12 @@ import polars as pl
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
+from ownership.tuning.confidence import MIN_ANSWERED, Model
 from reports.sentences import in_columns, person
 
 MAX_SUGGESTIONS = 10
+LEVELS = (70, 80, 90, 95)
+"""Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
     "audit": "Of {hosts:,} planned owners that somebody looked at",
     "people": "Of {hosts:,} hosts whose owner somebody set",
@@ -120,6 +123,32 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
     if all(best[name] == now[name] for name in KEY):
         return [*words, "", "These are the present settings."]
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, best)]
+
+
+def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]:
+    """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
+
+    `planned` are rows of `owner_decisions`. Without a model: what is needed for one.
+    """
+    if model is None:
+        needed = f"{MIN_ANSWERED} answers to an audit of these rules, right and wrong ones among them"
+        return [f"How sure each owner is: not known yet; it takes {needed} (tune --audit {MIN_ANSWERED})."]
+    owners, rows = planned.with_columns(confidence=model.confidence()), []
+    for percent in LEVELS:
+        expected = model.expected_right(owners.filter(100 * pl.col("confidence") >= percent))
+        wrong, low, high = (
+            round(expected.owners - right) for right in (expected.right, expected.high, expected.low)
+        )
+        left = planned.height - expected.owners
+        rows.append(
+            (
+                f"rules.min_confidence: {percent}",
+                f"{expected.owners:,} owners",
+                f"about {wrong:,} wrong ({low:,} to {high:,})",
+                f"{left:,} machines left",
+            )
+        )
+    return [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:

@@ -5,6 +5,8 @@ from zlib import crc32
 
 import polars as pl
 
+from ownership.tuning.confidence import least_certain_first
+
 MIN_PART_DRAWN_FROM = 0.9
 """Part of the hosts to write that must have been in the plan that an audit was drawn from."""
 
@@ -12,11 +14,11 @@ MIN_PART_DRAWN_FROM = 0.9
 def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
     """Draw so many of the owners that a run planned, all where there are fewer; the same ones for a seed.
 
-    Rows of `owner_decisions` in, and some of them out, by hostname.
+    Rows of `owner_decisions` in, and some of them out, the least certain first.
     """
     planned = decisions.filter(action="write").sort("host_id")
     chosen = random.Random(seed).sample(range(planned.height), min(number, planned.height))  # noqa: S311
-    return planned[sorted(chosen)].sort("hostname", "host_id", nulls_last=True)
+    return least_certain_first(planned[sorted(chosen)])
 
 
 def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
+from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -28,9 +29,14 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    sample = as_sample(draw_sample(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
+    _, rules = decided_with(tables, run_id, instance.rules.as_rules())
     with tables.changing():
-        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+        # Answers of before count on, where they are about owners of the same rules (rules 9.8).
+        same_rules = pl.col("rules") == rules.of_evidence.as_json()
+        answers = tables.read("audit_sample").filter(same_rules, pl.col("right").is_not_null()).collect()
+        asked = draw_sample(decisions.join(answers, on="host_id", how="anti"), number, seed=seed)
+        sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), rules=rules)
+        tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
     table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
     text = BOM + as_csv(table)
     if out:
@@ -69,7 +75,7 @@ def read_answers(path: Path, answers: Path) -> list[str]:
             raise ConfigurationError(what) from error
         except (OSError, SheetError) as error:
             raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
-        run_id = sample["run_id"].item(0)
+        run_id = sample["run_id"].item(-1)
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
     return audit_in_words(sample, planned)

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
+
 from ownership.names import printable
 from ownership.windows import Window
 from pipelines.cli.audit_sheet import draw, read_answers
@@ -16,6 +18,7 @@ from reports.tuning import (
     as_values,
     best_line,
     closest_in_words,
+    confidence_in_words,
     drift_in_words,
     in_words,
     line_of,
@@ -78,6 +81,8 @@ def tune(
 
 def text_of(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
     """Return the lines of text that say what the tables of tuning hold."""
+    from assets_defs.evidence import learnt_model
+
     window = _window(instance, tables)
     names = names_of(tables.read("inventory_users").collect().iter_rows(named=True))
     closest = closest_in_words(tables.read("closest_users").collect(), names)
@@ -90,6 +95,8 @@ def text_of(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
             window_days=window.days,
             aim=aim,
         ),
+        "",
+        *confidence_in_words(learnt_model(instance, tables), _planned(tables)),
         *suggestions_in_words(tables.read("suggestions").collect(), instance.rules.as_rules()),
         *(["", *closest] if closest else []),
         *(["", *drift] if (drift := drift_in_words(tables.read("ownership_drift").collect())) else []),
@@ -108,6 +115,10 @@ def _as_object(instance: Instance, tables: Tables, aim: Aim) -> dict[str, Any]:
         "tried": lines.height,
         "suggestions": tables.read("suggestions").collect().to_dicts(),
     }
+
+
+def _planned(tables: Tables) -> pl.DataFrame:
+    return tables.visible().read("owner_decisions").filter(action="write").collect()
 
 
 def _window(instance: Instance, tables: Tables) -> Window:

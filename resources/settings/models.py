@@ -180,6 +180,13 @@ class RuleSettings(Section):
     """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
     `{group: [kiosks, lab*]}`"""
 
+    max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
+    """the primary user must have logged on within so many last days of the window; null = off"""
+
+    min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
+    """of so many of 100 such owners it must be known that they are right; needs an answered audit
+    (`tune --audit`); null = off"""
+
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""
         return Rules(**self.model_dump())

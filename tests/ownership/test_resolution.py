@@ -16,7 +16,7 @@ from ownership.matching import FIELDS
 from ownership.rules import Rules
 from ownership.tables import HostUserShares, OwnerDecisions, UsernameMatches
 from tests import examples
-from tests.ownership.builders import DAY, counts, host, hosts, resolution, user, users
+from tests.ownership.builders import DAY, WINDOW, counts, host, hosts, resolution, user, users
 
 USERNAMES = [
     *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
@@ -58,6 +58,7 @@ rules = st.builds(
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
     domains=st.sampled_from([(), (), ("Corp",), ("corp.example", "lab")]),
     unite_accounts=st.booleans(),
+    max_idle_days=st.sampled_from([None, None, 26, 28]),
 )
 
 
@@ -186,9 +187,11 @@ def expected(logons, people, assets, rules):
             else "hostname_collision" if any(number > 1 for crowd in crowds for number in crowd.values())
             else "no_logons" if not total
             else "too_few_events" if total < rules.min_events or len(seen) < rules.min_active_days
+            else "no_majority" if len(events) > 1
+            and 100 * weights[primary] <= rules.share_threshold_percent * weights.total()
+            else "idle_user" if rules.max_idle_days and (WINDOW.last - seen[-1]).days >= rules.max_idle_days
             else "single_user" if len(events) == 1
-            else "majority" if 100 * weights[primary] > rules.share_threshold_percent * weights.total()
-            else "no_majority"
+            else "majority"
         )  # fmt: skip
         named = evidence in ("single_user", "majority")
         knowing = [

@@ -23,7 +23,9 @@ def on_host(own, others, rules):
         "idle_days": 0,
     }
     return pl.DataFrame([numbers | {"hostname": "ws1", "collides": False, "primary_rank": 1}]).with_columns(
-        problem=pl.lit(None, pl.String), excluded_by=pl.lit(None, pl.String)
+        problem=pl.lit(None, pl.String),
+        excluded_by=pl.lit(None, pl.String),
+        confidence=pl.lit(None, pl.Float64),
     )
 
 

@@ -6,6 +6,7 @@ import io
 import polars as pl
 import pytest
 
+from ownership.rules import Rules
 from ownership.tuning.audit import draw_sample
 from reports.audit import SheetError, answered, as_sample, sheet
 from reports.exports import BOM, as_csv, as_xlsx
@@ -21,7 +22,7 @@ def decided():
 
 def made(seed=7):
     """A sample of them, and its sheet."""
-    sample = as_sample(draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW)
+    sample = as_sample(draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, rules=Rules())
     return sample, BOM + as_csv(sheet(sample, PEOPLE))
 
 

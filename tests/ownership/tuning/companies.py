@@ -21,7 +21,7 @@ from ownership.tuning.audit import draw_sample, with_answers
 from ownership.tuning.backtest import Tried, key_of, usual_settings
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of
-from tests.ownership.builders import counts, decide, host, hosts, user, users
+from tests.ownership.builders import counts, host, hosts, resolution, user, users
 from tests.ownership.tuning.inputs import inputs
 
 Known = Literal["all", "own", "earlier"]
@@ -251,7 +251,7 @@ def draw(company: Company, seed: int) -> Drawn:
 def decisions(drawn: Drawn, rules: Rules, *, days: int = LOOKBACK_DAYS) -> pl.DataFrame:
     """Rows of `owner_decisions`."""
     inside = pl.col("day") > LAST - timedelta(days=days)
-    return decide(drawn.counts.filter(inside), drawn.users, drawn.hosts, rules)
+    return resolution(drawn.counts.filter(inside), drawn.users, drawn.hosts, rules, window=WINDOW).decisions
 
 
 def outcome(drawn: Drawn, decided: pl.DataFrame) -> tuple[int, int, int]:

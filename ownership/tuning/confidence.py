@@ -1,0 +1,152 @@
+"""How sure each owner is, learnt from answers to an audit (rules 9.8): a ridge logistic regression in numpy.
+
+It is learnt where it is used, from owners that were drawn by chance from a plan, and holds for the rules of
+that plan only. The order of what is least certain needs no answers (rules 9.9).
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+import numpy as np
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.tables import ConfidenceBands
+
+MIN_ANSWERED = 50
+"""Answers that are needed, with both right and wrong ones among them."""
+PENALTY = 1.0
+IDLE_DAYS = 14
+"""Days without a logon after which an owner is less certain where nothing is learnt."""
+IDLE_FACTOR = 0.2
+FEATURES = ("active_days", "host_days", "user_days", "events", "total_events", "idle_days")
+"""Columns of `owner_decisions` that say how sure an owner is."""
+BANDS = (0.95, 0.9, 0.8, 0.7, 0.5, 0.0)
+"""Lower ends of the bands of `confidence_bands`."""
+_DRAWS = 4_000
+_SEED = 20260330
+_STEPS = 50
+_TOGETHER = 1_000
+
+
+def exclusiveness() -> pl.Expr:
+    """How far user and host are each other's: part of the host's days times part of the user's.
+
+    0 to 1, of the columns `FEATURES`. Few days say less: so a day and a half of others is added.
+    """
+    days = pl.col("active_days")
+    return (days / (pl.col("host_days") + 1.5)) * (days / (pl.col("user_days") + 1.5))
+
+
+def certainty() -> pl.Expr:
+    """Order owners by how certain they are where nothing is learnt: no probability (rules 9.9)."""
+    is_idle = pl.col("idle_days") >= IDLE_DAYS
+    share = pl.col("events") / pl.col("total_events")
+    return exclusiveness() * share * pl.when(is_idle).then(IDLE_FACTOR).otherwise(1.0)
+
+
+def least_certain_first(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows of `owner_decisions` by how sure they are, then by host (rules 9.9); unknown last."""
+    order = pl.coalesce("confidence", certainty())
+    return decisions.sort(order, "hostname", "host_id", nulls_last=True, maintain_order=True)
+
+
+def _log_odds(part: pl.Expr) -> pl.Expr:
+    return (part / (1 - part)).log()
+
+
+def _features() -> Sequence[pl.Expr]:
+    # Half an event on either side keeps the odds of an only user finite.
+    share = (pl.col("events") + 0.5) / (pl.col("total_events") + 1)
+    return _log_odds(exclusiveness()), _log_odds(share), (1 + pl.col("idle_days").clip(0)).log()
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many of so many owners are expected to be right, with a 95% interval."""
+
+    owners: int
+    right: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Model:
+    """Coefficients for the standardised features, the constant first, and how uncertain they are.
+
+    `answers` is how many answers they were learnt from.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    coefficients: np.ndarray
+    covariance: np.ndarray
+    answers: int
+
+    def confidence(self) -> pl.Expr:
+        """Return how likely an owner is right, 0 to 1, of rows with the columns `FEATURES`."""
+        constant, *factors = map(float, self.coefficients)
+        terms = (
+            factor * (feature - float(mean)) / float(scale)
+            for factor, feature, mean, scale in zip(factors, _features(), self.mean, self.scale, strict=True)
+        )
+        return 1 / (1 + (-(constant + pl.sum_horizontal(terms))).exp())
+
+    def expected_right(self, owners: pl.DataFrame) -> Expected:
+        """Predict how many of these owners are right: rows with the columns `FEATURES`.
+
+        Low and high are a 95% interval of the count: coefficients drawn from their uncertainty, then each
+        owner right or wrong by its own chance.
+        """
+        values = _design(owners, self.mean, self.scale)
+        draw = np.random.default_rng(_SEED)
+        drawn = draw.multivariate_normal(self.coefficients, self.covariance, _DRAWS)
+        counts = np.zeros(_DRAWS)
+        for part in np.array_split(values, 1 + len(values) // _TOGETHER):
+            chances = _sigmoid(part @ drawn.T)
+            counts += (draw.random(chances.shape) < chances).sum(axis=0)
+        low, high = np.quantile(counts, [0.025, 0.975])
+        expected = _sigmoid(values @ self.coefficients).sum()
+        return Expected(len(values), float(expected), float(low), float(high))
+
+
+def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
+    """Predict how many of the planned owners are right in each band: rows of `confidence_bands`."""
+    rows, owners = [], planned.with_columns(confidence=model.confidence())
+    for band, above in zip(BANDS, (2.0, *BANDS), strict=False):
+        inside = owners.filter(pl.col("confidence") >= band, pl.col("confidence") < above)
+        rows.append((band, *astuple(model.expected_right(inside))))
+    return pl.DataFrame(rows, polars_schema(ConfidenceBands), orient="row")
+
+
+def fit(answered: pl.DataFrame) -> Model | None:
+    """Learn from rows with `FEATURES` and right; None where the answers are too few, or all alike."""
+    rows = answered.drop_nulls(["right", *FEATURES])
+    right = rows["right"].to_numpy().astype(float)
+    if len(right) < MIN_ANSWERED or not 0 < right.sum() < len(right):
+        return None
+    features = rows.select(*(each.alias(str(n)) for n, each in enumerate(_features()))).to_numpy()
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    values = _design(rows, mean, scale)
+    penalty = np.diag([0.0, *[PENALTY] * len(mean)])
+    coefficients = np.zeros(values.shape[1])
+    for _ in range(_STEPS):  # Newton's method
+        chances = _sigmoid(values @ coefficients)
+        weights = np.maximum(chances * (1 - chances), 1e-9)
+        hessian = (values.T * weights) @ values + penalty
+        step = np.linalg.solve(hessian, values.T @ (right - chances) - penalty @ coefficients)
+        coefficients = coefficients + step
+        if np.abs(step).max() < 1e-8:
+            break
+    return Model(mean, scale, coefficients, np.linalg.inv(hessian), len(right))
+
+
+def _design(rows: pl.DataFrame, mean: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    features = rows.select(*(each.alias(str(n)) for n, each in enumerate(_features()))).to_numpy()
+    return np.column_stack([np.ones(len(features)), (features - mean) / scale])
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-values))
