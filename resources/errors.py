@@ -68,3 +68,11 @@ class TransientError(ServiceError):
 
 class ProtocolError(ServiceError):
     """The answer is not what the convention promises (HTML, a redirect, a list that never completes)."""
+
+
+class RedirectError(ProtocolError):
+    """The service redirects to `location`, as it came; messages show it without secrets."""
+
+    def __init__(self, message: str, location: str) -> None:
+        super().__init__(message)
+        self.location = location
