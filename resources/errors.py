@@ -71,7 +71,7 @@ class ProtocolError(ServiceError):
 
 
 class RedirectError(ProtocolError):
-    """The service redirects to `location`, as it came; messages show it without secrets."""
+    """The service redirects to an address, of which `location` is the beginning, without secrets."""
 
     def __init__(self, message: str, location: str) -> None:
         super().__init__(message)

@@ -186,12 +186,11 @@ class Transport:
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
-                    location = response.headers.get("Location", "")
-                    elsewhere = redacted_start(location, secrets, 200, personal)
+                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address",
-                        location,
+                        elsewhere,
                     )
                 body = self._body(response, path)
                 if time.monotonic() >= deadline:  # a cut may look like the end of an answer
