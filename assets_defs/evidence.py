@@ -82,7 +82,7 @@ def first_partition(instance: Instance) -> date:
 def _fetch(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date]
 ) -> tuple[list[date], dict[str, int]]:
-    """Fetch and store unsettled days, with `refetch` all that the run names; return them, and numbers."""
+    """Fetch and store unsettled or grown days, with `refetch` all the run names; return them, and numbers."""
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     stored = run.days(days)
     again = run.days_named if run.options.refetch else []

@@ -68,3 +68,11 @@ class TransientError(ServiceError):
 
 class ProtocolError(ServiceError):
     """The answer is not what the convention promises (HTML, a redirect, a list that never completes)."""
+
+
+class RedirectError(ProtocolError):
+    """The service redirects to an address, of which `location` is the beginning, without secrets."""
+
+    def __init__(self, message: str, location: str) -> None:
+        super().__init__(message)
+        self.location = location

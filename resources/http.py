@@ -29,6 +29,7 @@ from resources.errors import (
     AuthenticationError,
     ConfigurationError,
     ProtocolError,
+    RedirectError,
     TransientError,
 )
 from resources.redaction import redacted_start
@@ -186,9 +187,10 @@ class Transport:
                 secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
-                    raise ProtocolError(
+                    raise RedirectError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
-                        f"set {self.section}url to the final address"
+                        f"set {self.section}url to the final address",
+                        elsewhere,
                     )
                 body = self._body(response, path)
                 if time.monotonic() >= deadline:  # a cut may look like the end of an answer

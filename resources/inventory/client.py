@@ -6,6 +6,7 @@ as an `Inventory`.
 """
 
 import itertools
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,8 +37,12 @@ from resources.settings import Instance, ListCall
 MAX_LIST_READS = 3  # of a list that changes while it is read
 ASSETS_TOGETHER = 2_000
 """Assets that become rows together; page by page it takes as long as all else that a run does with them."""
+MAX_PAGES_READ_AGAIN = 8
+MAX_TIMES_ANNOUNCED = 100  # a list that is that much longer than its service says has no end
 
 Kind = Literal["hosts", "users"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -207,39 +212,70 @@ class AssetInventory(Inventory):
     def _listed(self, kind: Kind) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
-        It is complete when as many distinct ids were read as the service announces. A list that changes
-        meanwhile is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single
-        assets may be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
+        It is complete when as many distinct ids were read as the service announced at first, a further page
+        has none that is new, and none was missed. It may grow at its end; a list that changes in another way
+        is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single assets may
+        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
         """
         listed_at, rows = datetime.now(UTC), self._rows[kind]
         known = self.first_pages(kind)
-        size = known[0].size
+        size, complete, reason = known[0].size, False, ""
+        last_size = size
         frames: list[pl.DataFrame] = []
         ids: list[str] = []
         fields: list[Fields] = []
+        numbers: list[int] = []
         seen: set[str] = set()
-        reason = ""
         for page in itertools.chain(known, self._further(kind, known)):
-            if page.refusal or page.size != size:
-                reason = f", and then {page.refusal or f'announced {page.size}'}"
+            if page.refusal or (numbers and seen.issuperset(page.ids)):
+                complete = len(seen) >= size
+                reason = f", and then {page.refusal}" if page.refusal else ""
                 break
-            before = len(seen)
+            if page.size < size:  # where an asset of a page went that was read, one of the next was missed
+                reason = f", and then announced {page.size}"
+                break
+            last_size = max(page.size, last_size)
             seen.update(page.ids)
+            numbers.append(page.number)
             ids += page.ids
             fields += page.fields
-            if len(seen) == size or len(ids) >= ASSETS_TOGETHER:
+            if len(ids) >= ASSETS_TOGETHER:
                 frames.append(rows.table(ids, fields))
                 ids, fields = [], []
-            if len(seen) == size:
-                frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
-                self._require_readable(kind, frame)
-                return frame.with_columns(listed_at=listed_at)
-            if len(seen) == before or len(seen) > size:
-                break
+            if len(seen) > MAX_TIMES_ANNOUNCED * max(size, 1):
+                raise ProtocolError(
+                    f"{self.where} announces {size} {kind} and lists {len(seen)} and more; check "
+                    f"platform.contract.{kind}"
+                )
+        if complete and self._misses_none(kind, numbers, seen, last_size):
+            frames.append(rows.table(ids, fields))
+            frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
+            self._require_readable(kind, frame)
+            return frame.with_columns(listed_at=listed_at)
+        if isinstance(page.refusal, TransientError) and not complete:
+            raise page.refusal
         raise _IncompleteError(
             f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
-            f"{reason} (platform.contract.{kind}); result not used"
+            f"{', and assets moved from page to page meanwhile' if complete else reason} "
+            f"(platform.contract.{kind}); result not used"
         )
+
+    def _misses_none(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
+        """Read some pages again, and return whether they hold no other ids than those that were read.
+
+        When a list loses an asset of a page that was read, the one that then moves to that page from the next
+        one is missed, and where it gains another one, its size does not tell. The last page may have gained
+        some, and any page as many as the list has grown by.
+        """
+        if len(seen) > size:
+            log.warning(f"{self.where} announces {size} {kind} and lists {len(seen)}; all of them are used")
+        before_last = numbers[:-1]
+        chosen = before_last[:: -(-len(before_last) // MAX_PAGES_READ_AGAIN) or 1]
+        with ThreadPoolExecutor(self.transport.connections) as executor:
+            for page in executor.map(self._page, itertools.repeat(kind), chosen):
+                if len({*page.ids} - seen) > max(page.size - size, 0):
+                    return False
+        return True
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:
         """Refuse a list with so many odd assets that the contract or the name of a field must be wrong."""
@@ -274,16 +310,24 @@ class AssetInventory(Inventory):
         """Yield the pages after those that are known, without an end; several are read in parallel.
 
         How many there are follows from the first one, for the service may give fewer items than asked for.
+        One more comes with them. A service may fail at it, instead of refusing it or giving no items.
         """
         begin = known[-1].number + 1
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
+
+        def read(number: int) -> Page:
+            try:
+                return self._page(kind, number)
+            except TransientError as error:
+                if number < end:
+                    raise
+                return Page(number, refusal=error)
+
         with ThreadPoolExecutor(connections := self.transport.connections) as executor:
-            for start in range(begin, end, connections):
-                numbers = range(start, min(start + connections, end))
-                yield from executor.map(self._page, itertools.repeat(kind), numbers)
-        for number in itertools.count(end):
-            yield self._page(kind, number)
+            for start in range(begin, end + 1, connections):
+                yield from executor.map(read, range(start, min(start + connections, end + 1)))
+        yield from map(read, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
         """Read one page."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+from urllib.parse import urlsplit
 
 from resources.errors import (
     AuthenticationError,
@@ -23,6 +24,17 @@ from resources.errors import (
 from resources.http import Answer, Transport
 
 MAX_FIELDS = 20  # that a refusal has detail for, and texts of each
+_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # no page of a list is parsed twice for this
+_LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
+    r"^401$|^\W*(please |you (must|need to|have to) )?(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
+    r"|\bunauthenticated\b|\bnot authenticated\b|\bauthentication required\b|^unauthori[sz]ed\W*$"
+    r"|\bsession\b.{0,20}\b(expired|ended|invalid)\b|\b(expired|invalid|no) session\b",
+    re.IGNORECASE,
+)
+_LOG_IN_PAGE = re.compile(
+    r"<input[^>]*type\s*=\s*[\"']?password|<title>[^<]*\b(log|sign)[ -]?[io]n\b", re.IGNORECASE
+)
+_LOG_IN_ADDRESS = re.compile(r"\b(log|sign)[_-]?[io]n\b|\bauth|\bsso\b|\bsaml", re.IGNORECASE)
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
 
@@ -90,6 +102,32 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
+
+
+def asks_for_log_in(answer: Answer) -> bool:
+    """Whether an answer says that there is no session: HTTP status 401, or a log-in page with another status.
+
+    Such a page is HTML with a field for a password or a title, or JSON with a code or words, for a log-in.
+    """
+    if answer.status == 401:
+        return True
+    if answer.status >= 500 or answer.status in {404, 408, 425, 429}:
+        return False
+    if answer.body[:100].lstrip().startswith(b"<"):
+        return bool(_LOG_IN_PAGE.search(answer.body[:_PAGE_BYTES].decode("utf-8", "replace")))
+    try:
+        members = json.loads(answer.body) if len(answer.body) <= _REFUSAL_BYTES else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(members, dict) or members.get("status") is True:
+        return False
+    said = [members.get(name) for name in ("status", "code", "status_code", "statusCode", "error", "message")]
+    return any(_LOG_IN.search(str(one).replace("_", " ")) for one in said if isinstance(one, int | str))
+
+
+def leads_to_log_in(location: str, path: str) -> bool:
+    """Whether a redirect of a path leads to a log-in, and not to the same path elsewhere."""
+    return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
 
 
 def inside(value: Any, path: str) -> Any:

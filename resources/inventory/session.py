@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from resources.errors import AuthenticationError, ServiceError, SessionExpiredError
+from resources.errors import AuthenticationError, RedirectError, ServiceError, SessionExpiredError
 from resources.http import Answer, Transport
-from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.inventory.envelope import Envelope, asks_for_log_in, inside, leads_to_log_in, open_envelope
 from resources.inventory.totp import TotpCodes
 from resources.settings import Platform
 
@@ -36,7 +36,7 @@ class InventorySession:
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: requests.Session | None = None
-        self._useless_log_ins = 0  # since an answer that was no 401
+        self._useless_log_ins = 0  # since an answer to a session that worked
         self._given_up: str | None = None
 
     def close(self) -> None:
@@ -46,19 +46,19 @@ class InventorySession:
                 self._session.close()
 
     def request(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
-        """Send one request; after a 401 log in, once for all threads, and send it once more (rules 5.2).
+        """Send one request; where the session had ended log in, once for all threads, and send it once more.
 
-        `resend` is false for what changes something: after a 401 it is not sent once more.
+        `resend` is false for what changes something: it is not sent once more (rules 5.2).
 
         Raises:
             AuthenticationError: the log-in was refused, or the session it gave.
-            SessionExpiredError: a 401 to what is not sent again; the next call logs in.
+            SessionExpiredError: the session had ended for what is not sent again; the next call logs in.
             TransientError, ProtocolError: as from `Transport.send`.
         """
         for _ in range(2):
             session = self._signed_in(path)
-            answer = self._transport.send(session, method, path, **arguments)
-            if answer.status != 401:
+            answer = self._send(session, method, path, **arguments)
+            if answer is not None:
                 self._useless_log_ins = 0
                 return answer
             with self._lock:
@@ -69,9 +69,19 @@ class InventorySession:
                 # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
                     f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                    f"{path} (status 401), so that nothing was done"
+                    f"{path} (status 401, or a log-in page), so that nothing was done"
                 )
         raise self._refused_twice(path)
+
+    def _send(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Answer | None:
+        """Send one request; None where it is answered with a 401, a log-in page or a redirect to one."""
+        try:
+            answer = self._transport.send(session, method, path, **arguments)
+        except RedirectError as error:
+            if leads_to_log_in(error.location, path):
+                return None
+            raise
+        return None if asks_for_log_in(answer) else answer
 
     def _signed_in(self, path: str) -> requests.Session:
         """Return the session; logs in where there is none, unless the last two log-ins were useless."""
@@ -87,8 +97,8 @@ class InventorySession:
 
     def _refused_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
-            f"refuses {path} with HTTP status 401 twice, with a log-in of {self._email} in between; check "
-            "that the account may use the API, and that no other program logs in with it"
+            f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in of {self._email} in "
+            "between; check that the account may use the API, and that no other program logs in with it"
             + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
         )
 
@@ -130,7 +140,10 @@ class InventorySession:
                 f"refused the log-in of {self._email}; check platform.email, platform.password and that "
                 f"platform.url ends before /api/v1 ({login.refusal})"
             )
-        return self._codes is not None and self._call(session, "GET", PROFILE).refusal is not None
+        if self._codes is None:
+            return False
+        answer = self._send(session, "GET", PROFILE)
+        return answer is None or open_envelope(answer, PROFILE, self._transport).refusal is not None
 
     def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
         return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)

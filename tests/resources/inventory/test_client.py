@@ -157,16 +157,15 @@ def test_an_odd_page_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahea
     ("page_of", "counts"),
     [
         (lambda page, _: (10, items(*range(2 * page, min(2 * page + 2, 6)))), ("10", "6")),
-        (lambda page, call: (10 + call, items(2 * page, 2 * page + 1)), ("announced 1",)),
+        (lambda page, call: (99 - call, items(2 * page, 2 * page + 1)), ("announced 9",)),
         (lambda _page, _: (10, items(0, 1)), ("10", "2")),
         (lambda _page, _: (10, []), ("10", "0")),
-        (lambda page, _: (3, items(2 * page, 2 * page + 1)), ("3", "4")),
         (
             lambda page, _: (10, items(2 * page, 2 * page + 1)) if page < 3 else no_such_page(),
             ("10", "6", "There is no such page."),
         ),
     ],
-    ids=["ends early", "changes always", "one page again and again", "empty", "too many", "cut off"],
+    ids=["ends early", "shrinks always", "one page again and again", "empty", "cut off"],
 )
 def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(served, page_of, counts):
     with served(listing(page_of), connections=2) as (stub, inventory):
@@ -181,7 +180,7 @@ def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(served, pag
     [
         # A page is missing something the first time; pages of changing length; no page beyond the last one.
         lambda page, call: (6, items(*range(3 * page, min(3 * page + 3, 6 - (call < 4))))),
-        lambda page, _: (6, [items(0, 1), items(2), items(3, 4), items(5), items()][page]),
+        lambda page, _: (6, [items(0, 1), items(2), items(3, 4), items(5), items(), items()][page]),
         lambda page, _: (5, items(*range(2 * page, min(2 * page + 2, 5)))) if page < 3 else no_such_page(),
     ],
     ids=["healed", "uneven", "no page beyond"],
@@ -193,11 +192,77 @@ def test_a_list_is_complete_when_all_ids_were_read(served, page_of):
     assert len(found) == page_of(0, 99)[0]
 
 
+class Shifting:
+    """A list in pages of so many, of which some assets go and some come before the call of that number."""
+
+    def __init__(self, hosts, at_call, gone, come, per_page=2):
+        self.hosts, self.at_call, self.gone, self.come, self.per_page = hosts, at_call, gone, come, per_page
+
+    def __call__(self, page, call):
+        if call == self.at_call:
+            self.hosts = [one for one in self.hosts if one not in self.gone] + self.come
+        place = page * self.per_page
+        return len(self.hosts), items(*self.hosts[place : place + self.per_page])
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("gone", range(6))
+def test_a_list_that_loses_an_asset_and_gains_one_meanwhile_misses_none(served, gone, call):
+    with served(listing(Shifting([*range(7)], call, [gone], [9])), connections=1) as (stub, inventory):
+        found = {int(one[2:]) for one in ids(inventory)}
+    assert found >= {*range(7)} - {gone}, "none that was there all the time"
+    assert len(stub.requests) <= 1 + 2 * (4 + 1 + 3)
+
+
+@pytest.mark.parametrize("call", range(6))
+def test_assets_that_are_added_at_the_end_while_a_list_is_read_hinder_nothing(served, call):
+    growing = Shifting([*range(6)], call, [], [7, 8, 9])
+    with served(listing(growing), connections=1) as (stub, inventory):
+        assert ids(inventory)[:6] == [f"h-{number}" for number in range(6)]
+    assert len(stub.requests) <= 1 + 5 + 1 + 4, "read once"
+
+
+def test_a_list_that_keeps_growing_at_its_end_is_read_whatever_page_says_so(served):
+    def page_of(page, _):  # the last page was asked for before the others, and does not have them yet
+        return 6 + 9 * (page == 1), items(2 * page, 2 * page + 1) if page < 3 else []
+
+    with served(listing(page_of)) as (_, inventory):
+        assert ids(inventory) == [f"h-{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("beyond", ["empty", "refused", "fails", "last page"])
+def test_a_number_of_items_that_is_capped_is_noticed_and_all_are_read(served, caplog, beyond):
+    def page_of(page, _):
+        if page > 3:
+            gone = {"refused": no_such_page(), "fails": Reply(b"<h1>Error</h1>", 500)}
+            return gone.get(beyond, (4, items(6, 7) if beyond == "last page" else []))
+        return 4, items(2 * page, 2 * page + 1)
+
+    with served(listing(page_of)) as (_, inventory):
+        assert ids(inventory) == [f"h-{number}" for number in range(8)]
+    assert "announces 4 hosts and lists 8" in caplog.text
+
+
+def test_a_list_without_an_end_is_given_up(served, monkeypatch):
+    monkeypatch.setattr("resources.inventory.client.MAX_TIMES_ANNOUNCED", 3)
+    endless = pytest.raises(ProtocolError, match="announces 3 hosts and lists 10 and more")
+    with served(listing(lambda page, _: (3, items(2 * page, 2 * page + 1)))) as (stub, inventory), endless:
+        ids(inventory)
+    assert len(stub.requests) < 10
+
+
+@pytest.mark.parametrize(("hosts", "requests"), [(0, 2), (2, 2), (3, 4), (12, 6 + 1 + 5), (80, 40 + 1 + 8)])
+def test_few_pages_are_asked_for_twice(served, hosts, requests):
+    with served(listing(Shifting([*range(hosts)], None, [], []))) as (stub, inventory):
+        assert len(ids(inventory)) == hosts
+    assert len(stub.requests) == 1 + requests
+
+
 def test_an_id_that_comes_twice_is_one_row_with_what_came_last(served):
     pages = [[("a", 1), ("b", 1)], [("a", 2), ("c", 1)]]
 
     def page_of(page, _):
-        return 3, [{"id": asset_id, "criticality": version} for asset_id, version in pages[page]]
+        return 3, [{"id": asset_id, "criticality": version} for asset_id, version in [*pages, []][page]]
 
     with served(listing(page_of)) as (_, inventory):
         found = inventory.hosts().select("host_id", "criticality").rows()

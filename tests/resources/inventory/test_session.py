@@ -1,14 +1,16 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
-from resources.errors import AuthenticationError, ConfigurationError, SessionExpiredError
+from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
 from resources.inventory.totp import TotpCodes
 from resources.settings import home
 from sandbox.inventory import totp_code
-from tests.resources.http_stub import envelope
+from tests.resources.http_stub import Reply, envelope
 from tests.resources.inventory_world import ADMIN, CODED, SECRET, Watch, client
 from tests.resources.samples import instance
 
@@ -52,7 +54,39 @@ def test_a_log_in_refused_with_any_status_is_about_the_credentials(served, http)
         profile(inventory)
 
 
-def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(service, inventory):
+LOG_IN_PAGES = {
+    "401": None,
+    "HTML": HTMLResponse("<html><form action='/login'><input name=p type='password'></form></html>"),
+    "title": HTMLResponse("<!doctype html><title>Sign in - Inventory</title><div id=root></div>"),
+    "JSON": JSONResponse({"status": False, "message": "Sign in to continue.", "data": None}),
+    "code": JSONResponse({"status": 401, "message": "Bitte anmelden"}),
+    "error": JSONResponse({"error": "login_required"}, 403),
+    "redirect": RedirectResponse("/login?next=%2Fapi", 302),
+}
+
+
+@pytest.fixture(params=LOG_IN_PAGES)
+def rejected_with(service, request):
+    """The service says so that there is no session; returns how to make a `Watch` that goes on to do so."""
+    page = LOG_IN_PAGES[request.param]
+
+    def watch(answer=None):
+        watch = Watch(service, answer)
+        count = service.hooks.after
+
+        def instead(asked, response):
+            count(asked, response)
+            return page if response.status_code == 401 else None
+
+        service.hooks.after = instead
+        return watch
+
+    return watch
+
+
+def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie(
+    service, inventory, rejected_with
+):
     threads = 8
     together = threading.Barrier(threads, timeout=10)
     first_ones = iter(range(threads))
@@ -63,7 +97,7 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
 
     profile(inventory)
     service.state.accounts.expire_sessions()
-    watch = Watch(service, hold)
+    watch = rejected_with(hold)
     with ThreadPoolExecutor(threads) as pool:
         profiles = list(pool.map(profile, [inventory] * threads))
     assert [one["email"] for one in profiles] == [ADMIN.email] * threads
@@ -80,16 +114,38 @@ def test_threads_that_are_rejected_together_share_one_log_in_and_drop_the_cookie
     ],
     ids=["update", "post", "upload"],
 )
-def test_what_changes_something_is_not_sent_again_after_a_401(service, inventory, write):
+def test_what_changes_something_is_not_sent_again_after_its_session_ended(
+    service, inventory, write, rejected_with
+):
     profile(inventory)
     service.state.accounts.expire_sessions()
-    watch = Watch(service)
+    watch = rejected_with()
     with pytest.raises(SessionExpiredError):
         write(inventory)
     assert list(watch.calls.values()) == [1], "the write alone"
     assert service.state.journal() == []
     write(inventory)  # after the host was read again
     assert watch.log_ins == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        envelope(status=False, message="You may not change the owner of PC-LOGIN."),
+        envelope({"message": "Sign in to continue.", "title": "<input type=password>"}),
+        Reply(b"<html><title>Welcome</title></html>"),
+        Reply(b"", 302, {"Location": "https://login.corp.example" + PROFILE}),
+        Reply(b"<title>Sign in</title>", 503),
+    ],
+    ids=["refused", "payload", "HTML", "other address", "503"],
+)
+def test_other_answers_end_no_session(served, answer):
+    with served(answer) as (stub, inventory), suppress(ServiceError):
+        inventory.post(PROFILE, repeatable=False)
+    assert paths(stub) == ["login", "me"]
+    with served(answer) as (stub, inventory), suppress(ServiceError):
+        inventory.get(PROFILE)
+    assert paths(stub).count("login") == 1
 
 
 def test_a_second_401_is_an_error_and_ends_the_log_ins(served):
