@@ -494,7 +494,8 @@ class SearchClient(EvidenceSource):
         )
 
     def _not_a_search_service(self, answer: Answer) -> ProtocolError:
-        names = b'"aggregations"' in answer.body  # of hosts and users, which no message may show
+        # These hold names of hosts and users, which no message may show.
+        names = any(part in answer.body for part in (b'"aggregations"', b'"hits"'))
         return ProtocolError(
             f"{self.instance.url} does not answer as a search service; url must name the service itself, no "
             f"dashboard or cache. It said, with HTTP status {answer.status}: "

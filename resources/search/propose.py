@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, PermissionDeniedError
 from resources.search.client import SearchClient
 from resources.settings.presets import Preset, presets
 
@@ -36,7 +36,11 @@ def propose(client: SearchClient) -> Proposal:
     codes = sorted({code for one in known.values() for code in _EVENT_CODE.findall(one.settings["query"])})
     any_logon = {"multi_match": {"query": "4624", "fields": codes, "lenient": True}}
     tried.append({"constant_score": {"filter": any_logon, "boost": 0.5}})
-    found, where = client.newest({"dis_max": {"queries": tried}}), client.instance
+    where = client.instance
+    try:
+        found = client.newest({"dis_max": {"queries": tried}})
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(f"{error}. Name the indexes that it may read with --index") from error
     if not found:
         raise ConfigurationError(
             f"No logon event of a known way of shipping is in {where.index} at {where.url}; name the index "
@@ -59,10 +63,8 @@ def propose(client: SearchClient) -> Proposal:
             f"({', '.join(known)}), and set query, user_field and hostname_field in it"
         )
     preset = known[fitting[0]]
-    pattern = (
-        preset.settings["index"] if _holds(preset, index) else re.sub(r"[-_.]?\d[\d._-]*$", "", index) + "*"
-    )
-    return Proposal(fitting[0], pattern)
+    of_all_days = re.sub(r"[-_.]?\d[\d._-]*$", "*", index)
+    return Proposal(fitting[0], preset.settings["index"] if _holds(preset, index) else of_all_days)
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:

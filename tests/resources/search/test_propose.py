@@ -33,6 +33,7 @@ OF_ECS = {
         (".ds-logs-system.security-default-2026.03.02-000001", ("elastic-agent", "logs-system.security-*")),
         (".ds-winlogbeat-8.15.0-2026.03.02-000001", ("winlogbeat", "winlogbeat-*")),
         ("w2k-events_2026.03", ("elastic-agent", "w2k-events*")),
+        ("logs-small", ("elastic-agent", "logs-small")),
     ],
 )
 def test_of_presets_with_the_same_fields_the_index_decides(index, proposal):

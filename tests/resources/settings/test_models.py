@@ -374,7 +374,7 @@ def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
             {"logs": ["wazuh"], "user_field": "x", "query": "y"},
             "logs: query, user_field cannot be given beside",
         ),
-        ({"logs": ["wazhu"]}, "logs.0: 'wazhu' 'wazhu' is not a known way of shipping; write one of "),
+        ({"logs": ["wazhu"]}, "logs.0.preset: 'wazhu' is not a known way of shipping; write one of "),
         (
             {"logs": [{"user_feild": "x"}]},
             "logs.0.user_feild: is an unknown key; the nearest known one is 'user",
