@@ -260,10 +260,9 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
-    shares = run.read("host_user_shares").collect()
+    events = int(run.read("host_user_shares").select(pl.sum("events")).collect().item())
     nobody = run.read("unmatched_users").collect()
-    events, lost = (int(frame["events"].sum()) for frame in (shares, nobody))
-    percent = 100 * (events - lost) / events if events else 100
+    percent = 100 * (events - int(nobody["events"].sum())) / events if events else 100
     passed = percent >= MATCHED_LIMIT_PERCENT
     advice = "" if passed else "; check platform_user_value_field, and whether the users are imported"
     return _result(
@@ -279,10 +278,9 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """There is no conflict that the decisions published before did not have."""
-    decisions = run.read("owner_decisions").collect()
-    conflicts = decisions.filter(action="conflict").height
-    new = decisions.filter("new_conflict").sort("host_id").select(CONFLICT)
-    return _none(new, f"{conflicts} conflicts, {new.height} of them new", conflicts=conflicts)
+    conflicts = run.read("owner_decisions").filter(action="conflict").collect()
+    new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
+    return _none(new, f"{conflicts.height} conflicts, {new.height} of them new", conflicts=conflicts.height)
 
 
 @check("owner_checks", "owner_decisions")

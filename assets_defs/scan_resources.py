@@ -78,13 +78,8 @@ def scan_resources(
     inventory: OpenInventory = open_inventory,
 ) -> dict[str, Any]:
     """Return the Dagster resources of an instance, by key; `source` and `inventory` open its services."""
-    keys = resource_keys(instance)
-    return {
-        keys.scan: _options_resource(instance),
-        keys.tables: tables,
-        keys.search: opened_once(instance, source),
-        keys.inventory: opened_once(instance, inventory),
-    }
+    services = opened_once(instance, source), opened_once(instance, inventory)
+    return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
 
 
 def default_options(instance: Instance) -> ScanOptions:

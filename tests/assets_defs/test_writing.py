@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import MISSING_STEPS, InstanceRun, settings_fingerprint
+from assets_defs.run import MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.windows import Window
@@ -49,14 +49,12 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **sett
     """Apply or undo a run, by other settings where these are given; return hosts with their outcomes."""
     record = RunRecord(run.tables, run_id, None, LOG)
     record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
-    following = InstanceRun(
+    following = replace(
+        run,
         instance=(now := instance(**settings)),
         run_id=run_id,
-        tables=run.tables,
-        inventory=run.inventory,
         locked_journal=lambda: locked_journal(run.tables, now.platform, run_id),
         record=record,
-        log=LOG,
         why_no_writes="Dry run" if dry_run else None,
     )
     written = ACTS[what](following, about, allow)
