@@ -6,9 +6,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from assets_defs.mode import INPUTS, SINK
+from assets_defs.step_failures import failure
 from ownership.windows import Window, days_of, look_back_window
-from resources.errors import ConfigurationError
-from resources.settings import Instance, named
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import Instance, command_line, named
 
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
@@ -31,7 +32,20 @@ def days_named(tags: Mapping[str, str], today: date) -> list[date]:
 
 
 def executed_steps(context: Any, instance: Instance) -> set[str]:
-    """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job."""
+    """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job.
+
+    Raises:
+        dagster.DagsterUserCodeExecutionError: the run is one of all instances, which Dagster has a job for.
+    """
+    slugs = sorted(
+        slug for slug, _, part in (n.name.partition("__") for n in context.job_def.nodes) if part == SINK
+    )
+    if len(slugs) > 1:
+        commands = "\n".join(f"    {command_line(None, 'run', '--instance', slug)}" for slug in slugs)
+        raise failure(
+            f"This run is of {' and '.join(slugs)}, and a run is for one instance. Nothing was done. Launch "
+            f"the job of each, or on a terminal:\n{commands}"
+        ) from AssetOwnersError()
     again = {key.partition(".")[0] for key in context.run.step_keys_to_execute or ()}
     steps = {step: named(instance, step) for step in (*INPUTS, SINK)}
     return {

@@ -104,15 +104,18 @@ class OneInstancePerRun(dg.RepositoryDefinition):
         super().__init__(REPOSITORY, repository_data=instances)
         self._instances = instances.instances
 
-    def get_maybe_subset_job_def(self, *arguments: Any, **selection: Any) -> dg.JobDefinition:
+    def get_maybe_subset_job_def(self, job_name: str, *selected: Any, **selection: Any) -> dg.JobDefinition:
         """Return the part of a job that a run executes; asked at launch and in the run's process.
 
+        That process first asks for the whole job, whatever was selected; a run of it fails in its first step
+        (`assets_defs.launch.executed_steps`).
+
         Raises:
-            dagster.DagsterInvalidSubsetError: it has assets or checks of several instances.
+            dagster.DagsterInvalidSubsetError: the selection has assets or checks of several instances.
         """
-        job = super().get_maybe_subset_job_def(*arguments, **selection)
+        job = super().get_maybe_subset_job_def(job_name, *selected, **selection)
         slugs = sorted({slug_of_part(node.name) for node in job.nodes})
-        if len(slugs) > 1:
+        if any((*selected, *selection.values())) and len(slugs) > 1:
             chosen: list[Any] = [self._instances[slug] for slug in slugs]  # broken ones have no assets
             names = " and ".join(printable(instance.name) for instance in chosen)
             commands = "\n".join(f"    {command_line(instance, 'run')}" for instance in chosen)

@@ -55,7 +55,7 @@ def begin(tmp_path):
             run=executed,
             instance=recorded,
             log=LOG,
-            job_def=SimpleNamespace(has_node_named=lambda node: node not in lacking),
+            job_def=SimpleNamespace(nodes=(), has_node_named=lambda node: node not in lacking),
         )
         return scan_run(context, small)
 

@@ -27,6 +27,7 @@ def refuse(event, arguments):
         raise OSError(f"definitions must load without a network: {event} {arguments}")
 
 sys.addaudithook(refuse)
+from pipelines.cli.execution import errors
 from pipelines.definitions import definitions
 print(definitions().job_names)
 """
@@ -119,11 +120,10 @@ TWO = ("customer_0", "customer_1")
 @pytest.mark.parametrize(
     "selection",
     [
-        {},
         {"asset_selection": {dg.AssetKey([slug, "inventory_hosts"]) for slug in TWO}},
         {"op_selection": [f"{slug}__inventory_hosts" for slug in TWO]},
     ],
-    ids=["everything", "assets", "ops"],
+    ids=["assets", "ops"],
 )
 def test_a_run_of_two_instances_is_refused_with_the_commands_that_make_two(selection):
     served = build_repository()
@@ -132,8 +132,18 @@ def test_a_run_of_two_instances_is_refused_with_the_commands_that_make_two(selec
         dg.DagsterInvalidSubsetError, match=f"Customer 0(.|\\n)* and Customer 1(.|\\n)*\\n{commands}"
     ):
         served.get_maybe_subset_job_def("__ASSET_JOB", **selection)
+
+
+@pytest.mark.usefixtures("many")
+def test_some_assets_of_one_instance_are_a_run_and_all_of_all_instances_fail_in_its_first_step():
+    """The process of a run asks for the whole job before it asks for what was selected."""
+    served = build_repository()
+    assert served.get_maybe_subset_job_def("__ASSET_JOB", None, None, None).nodes
     one = {dg.AssetKey(["customer_0", "inventory_hosts"])}
     assert served.get_maybe_subset_job_def("__ASSET_JOB", asset_selection=one).nodes
+    result = served.get_job("__ASSET_JOB").execute_in_process(raise_on_error=False)
+    assert not result.success
+    assert all("\n    asset-owners run --instance customer_0\n" in message for message in errors(result))
 
 
 @pytest.mark.usefixtures("many")

@@ -171,7 +171,9 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
         refused = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": two}, LOCATION)
         assert "asset-owners run --instance beta" in refused["message"], refused
-        run_id = Webserver(url).start("windows_logons", LOCATION, [], {})
+        one = [{"path": ["windows_logons", "logon_counts"]}]
+        launched = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": one}, LOCATION)
+        run_id = launched["run"]["runId"]
         eventually(lambda: Webserver(url).run(run_id)["status"] == "STARTED")
         process.kill()
         for pid in services:
