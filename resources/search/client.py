@@ -35,6 +35,9 @@ DAYS_AT_ONCE = 2
 BLANK = ["", "-"]  # what counts as no name
 MAX_DOCUMENTS_READ = 200  # of a day whose documents seem to carry more names than there are documents
 MAX_SENDERS = 20
+HOST_FIELDS = ("winlog.computer_name", "host.name", "host.hostname", "agent.name", "agent.hostname")
+"""Fields by which shippers name a computer: where several differ, one of them names a collector."""
+MAX_HOST_FIELDS = 2
 HOSTS_PER_SENDER = 10
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
@@ -76,6 +79,8 @@ class _Bucket(_Part):
     doc_count: Count
     key: Name | None = None
     names: "_Buckets | None" = None
+    absent: "_Bucket | None" = None
+    other: "_Bucket | None" = None
 
 
 class _Buckets(_Part):
@@ -92,6 +97,7 @@ class _Aggregations(_Part):
     username_absent: _Bucket | None = None
     username_blank: "_Buckets | None" = None
     senders: _Buckets | None = None
+    indexes: _Buckets | None = None
     days: _Buckets | None = None
     latest: dict[str, Any] | None = None
 
@@ -246,20 +252,63 @@ class SearchClient(EvidenceSource):
         return hits[0] if hits else {}
 
     def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """As `ListsSenders` says, for `MAX_SENDERS` names; hosts are values of `host.name`."""
-        by_name = {
-            "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
-            "aggs": {
-                "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
-                "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
-            },
-        }
-        found = self._search([self._between(day, day)], {"senders": by_name}, count_documents=True)
-        buckets = _buckets(found.aggregations.senders)
-        rows = [
-            (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)])) for one in buckets
+        """As `ListsSenders` says, for `MAX_SENDERS` names: by each other field that names a computer."""
+        within = self._between(day, day)
+        matching, by_field = 0, []
+        for other in self._other_host_fields(day):
+            by_name = {
+                "terms": {
+                    "field": self.instance.hostname_field,
+                    "size": MAX_SENDERS,
+                    "order": {"hosts": "desc"},
+                },
+                "aggs": {
+                    "hosts": {"cardinality": {"field": other, "precision_threshold": 100}},
+                    "names": {"terms": {"field": other, "size": HOSTS_PER_SENDER}},
+                },
+            }
+            found = self._search([within], {"senders": by_name}, count_documents=True)
+            matching = found.hits.total.value
+            by_field += [
+                (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)]))
+                for one in _buckets(found.aggregations.senders)
+            ]
+        senders = pl.DataFrame(by_field, _SENDERS, orient="row", strict=False)
+        most = senders.sort(pl.col("host_names").list.len(), "events", descending=True, maintain_order=True)
+        return matching, most.unique("document_hostname", keep="first", maintain_order=True)
+
+    def _other_host_fields(self, day: date) -> Iterator[str]:
+        """Yield the other fields by which documents of a day name a computer, as they can be aggregated."""
+        own = self.instance.hostname_field.removesuffix(".keyword")
+        others = [field for field in HOST_FIELDS if field != own]
+        body = {"size": 1, "aggs": {}, "query": self._matching(day), "_source": others}
+        for hit in self._hits(body):
+            present = [name for name in others if _values(hit.get("_source", {}), name)]
+            for name in present[:MAX_HOST_FIELDS]:
+                for kind in (name, f"{name}.keyword"):
+                    values = {"names": {"terms": {"field": kind, "size": 1}}}
+                    by_index = {"indexes": {"terms": {"field": "_index", "size": 1}, "aggs": values}}
+                    if self._is_answered([self._between(day, day)], by_index):
+                        yield kind
+                        break
+
+    def lacking_by_index(self, setting: str, first: date, last: date) -> list[str]:
+        """Say of which indexes how many documents from `first` to `last` lack the field that a setting names.
+
+        Those with most first. A field with the other of the two usual names is told where documents have it.
+        """
+        field = getattr(self.instance, setting)
+        other = field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
+        below = {"absent": {"missing": {"field": field}}, "other": {"filter": {"exists": {"field": other}}}}
+        by_index = {"terms": {"field": "_index", "size": MAX_SENDERS}, "aggs": below}
+        found = self._search([self._between(first, last)], {"indexes": {**by_index}})
+        buckets = [one for one in _buckets(found.aggregations.indexes) if one.absent and one.absent.doc_count]
+        return [
+            f"{one.absent.doc_count:,} of {one.doc_count:,} in {one.key}"
+            + (f" (which has {other})" if one.other and one.other.doc_count else "")
+            for one in sorted(buckets, key=lambda one: -one.absent.doc_count if one.absent else 0)
+            if one.absent
         ]
-        return found.hits.total.value, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
@@ -402,7 +451,7 @@ class SearchClient(EvidenceSource):
     def _is_answered(self, filters: list[dict[str, Any]], aggregations: Mapping[str, Any]) -> bool:
         try:
             self._search(filters, aggregations)
-        except _RefusedError:
+        except ConfigurationError:
             return False
         return True
 
@@ -474,16 +523,29 @@ class SearchClient(EvidenceSource):
                 f"use a pattern such as logs-* ({reason})"
             )
         if "text fields" in reason.lower() or "fielddata" in reason.lower():
-            for setting in ("hostname_field", "user_field", "logon_type_field", "user_domain_field"):
+            for setting in _FIELD_SETTINGS:
                 if (field := getattr(instance, setting)) and f"[{field}]" in reason:
                     raise ConfigurationError(
                         f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
-                        f"its keyword field, often {field + '.keyword'!r}, or leave that index out ({reason})"
+                        f"a keyword field that every index of the pattern has, often {field + '.keyword'!r}, "
+                        f"or leave that index out ({reason})"
                     )
+        if "class_cast_exception" in kinds:
+            fields = {one: getattr(instance, one) for one in _FIELD_SETTINGS if getattr(instance, one)}
+            named = ", ".join(f"{setting} ({name})" for setting, name in fields.items())
+            raise ConfigurationError(
+                f"{named}: one of them is text in some indexes of {instance.index!r} and a number in others, "
+                f"which {where} cannot count together; narrow index, or index the field anew ({reason})"
+            )
+        if "no_shard_available_action_exception" in kinds:
+            raise ProtocolError(
+                f"{self.transport.where} has shards that nobody serves{in_index} (a red index); result not "
+                f"used. Repair the cluster, or leave the index out ({reason})"
+            )
         if any(map(_QUERY_ERRORS.search, kinds)):
             shown = answer.sanitised(instance.query)
             raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
-        self.transport.raise_if_transient(answer, self.path)
+        self.transport.raise_if_transient(answer, self.path, reason)
         if not kinds:
             raise self._not_a_search_service(answer)
         is_about_a_value = not {"number_format_exception", "illegal_argument_exception"}.isdisjoint(kinds)
@@ -511,6 +573,7 @@ class _TooManyBucketsError(ProtocolError):
     """The page is larger than the cluster's bucket limit."""
 
 
+_FIELD_SETTINGS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
 _MASKED = "^[0-9a-f]{64}$"
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 

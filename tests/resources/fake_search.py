@@ -27,7 +27,7 @@ class FakeSearch(Stub):
         if body.get("track_total_hits"):
             answer["hits"] = {"total": {"value": len(matching), "relation": "eq"}}
         if body["size"]:
-            given = [self.hit(one, body["docvalue_fields"]) for one in matching[: body["size"]]]
+            given = [self.hit(one, body.get("docvalue_fields", ())) for one in matching[: body["size"]]]
             answer["hits"] = {"hits": given}
         if self.documents is not None:
             answer["aggregations"] = aggregated(matching, body["aggs"])

@@ -124,6 +124,87 @@ def test_days_are_counted_in_one_request_as_each_day_is(engine, client, index, k
     assert by_day == expected
 
 
+KEYWORD = {"type": "keyword"}
+
+
+def mapping(**user):
+    """An index whose user.name is as given."""
+    properties = {"agent": {"properties": {"name": KEYWORD}}, "user": {"properties": {"name": user}}}
+    return {"mappings": {"properties": properties}}
+
+
+def test_names_that_cannot_be_searched_and_documents_that_stand_for_several_are_counted(
+    engine, client, index
+):
+    rolled_up = event("PC", "ann") | {"_doc_count": 5}
+    nobody = [event("PC", "-"), event("PC", ""), event("PC", None), event(None, "-")]
+    engine.load(index, mapping(**KEYWORD, index=False), [rolled_up, event("PC", "bob"), *nobody])
+    with client() as logons:
+        (day,) = logons.logons([DAY])
+        assert logons.totals(DAY, DAY) == (10, 4, 1)
+    assert found(day) == (10, 4, 1, [("PC", "ann", 5), ("PC", "bob", 1)])
+
+
+def test_words_of_a_text_are_no_names_and_several_values_are(engine, client, index):
+    documents = [event("PC", "svc-miller"), event("PC", ["ann", "bob"])]
+    engine.load(index + "-text", mapping(type="text", fielddata=True), documents)
+    engine.load(index + "-keyword", mapping(**KEYWORD), documents)
+    with (
+        client(index=index + "-text") as logons,
+        pytest.raises(ConfigurationError, match=r"user_field: 'user.name' is an analysed text in the index"),
+    ):
+        list(logons.logons([DAY]))
+    with client(index=index + "-keyword") as logons:
+        (day,) = logons.logons([DAY])
+    assert found(day)[3] == [("PC", "ann", 1), ("PC", "bob", 1), ("PC", "svc-miller", 1)]
+
+
+def test_a_field_of_two_types_is_named_at_once(engine, client, index):
+    engine.load(index + "-1", mapping(**KEYWORD), [event("PC", "ann"), event("PC", "bob")])
+    engine.load(index + "-2", mapping(type="long"), [event("PC", 17), event("PC", 18)])
+    with (
+        client(index=index + "-*") as logons,
+        pytest.raises(ConfigurationError, match=r"user_field \(user.name\)"),
+    ):
+        list(logons.logons([DAY]))
+
+
+def test_masked_names_are_none(engine, client, index):
+    engine.load(index, mapping(**KEYWORD), [event("PC", f"{number:064x}") for number in range(3)])
+    with client() as logons, pytest.raises(ConfigurationError, match=r"user_field: .* \(field masking\)"):
+        list(logons.logons([DAY]))
+
+
+def test_indexes_that_lack_a_field_are_named_with_the_name_that_they_have(engine, client, index):
+    below = {"fields": {"keyword": KEYWORD}}
+    engine.load(index + "-old", mapping(type="text", **below), [event("PC", "ann")])
+    engine.load(index + "-new", mapping(**KEYWORD), [event("PC", "ann")] * 3)
+    with client(index=index + "-*", user_field="user.name.keyword") as logons:
+        assert logons.totals(DAY, DAY) == (4, 3, 0)
+        assert logons.lacking_by_index("user_field", DAY, DAY) == [
+            f"3 of 3 in {index}-new (which has user.name)"
+        ]
+
+
+@pytest.mark.parametrize("field", ["agent.name", "agent.name.keyword", "host.name.keyword"])
+def test_a_collector_is_seen_whatever_the_field_is_called(engine, client, index, field):
+    documents = [
+        event("WEC01", "ann") | {"host": {"name": "WEC01"}, "winlog": {"computer_name": f"pc-{number}.corp"}}
+        for number in range(3)
+    ]
+    engine.load(
+        index,
+        {"mappings": {"properties": {"agent": {"properties": {"name": KEYWORD}}}}}
+        if field == "agent.name"
+        else {"mappings": {}},
+        documents,
+    )
+    with client(hostname_field=field) as logons:
+        matching, senders = logons.top_senders(DAY)
+    assert (matching, senders["document_hostname"].to_list()) == (3, ["WEC01"])
+    assert sorted(senders["host_names"].item(0)) == ["pc-0.corp", "pc-1.corp", "pc-2.corp"]
+
+
 @pytest.fixture(scope="module")
 def plain(engine):
     """An index of one event; its names are keywords with text fields below. Another one has only text."""
