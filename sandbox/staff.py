@@ -122,12 +122,12 @@ def _curious(add: Callable[..., str]) -> dict[str, Account]:
         return Account(name, "matched", user_id)
 
     weber = add("Hanna", "Weber", user_email=f"Weber@{DOMAIN}", directory_user_sam_account_name="h1001")
-    add("Gustav", "Weber", directory_user_sam_account_name="weber")
+    add("Gustav", "Weber", directory_user_sam_account_name="h1002")
     nash = add("Deana", "Nash", directory_user_sam_account_name="dean")
     add("Peter", "Dean")
     decomposed = normalize("NFD", "zoë.brontë")
     return {
-        "e-mail address before account name and surname": account("weber", weber),
+        "e-mail address before surname": account("weber", weber),
         "account name before surname": account("dean", nash),
         "by account name only": account(
             "x4711", add("Ingrid", "Thorvaldsen", user_email=None, directory_user_sam_account_name="X4711")

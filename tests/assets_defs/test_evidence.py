@@ -16,7 +16,7 @@ from assets_defs.launch import RANGE_END, RANGE_START, today_of
 from assets_defs.scan_resources import resource_keys, scan_resources
 from assets_defs.step_failures import failure_message
 from ownership.windows import Window
-from resources.errors import ServiceError
+from resources.errors import ConfigurationError, ServiceError
 from resources.store.tables import Tables, write_file
 from tests.assets_defs.scans import scan
 from tests.pipelines.in_memory import LogFile
@@ -267,6 +267,8 @@ def test_when_most_events_lack_a_field_the_rest_decides_nothing(fetch, tables, l
     some = Search({day: events(3) for day in DAYS[:4]}, lacking=DAYS[:lacking])
     assert fetch(some).success
     run = scan(tables, an_instance(), Window(DAYS[0], DAYS[-1]), search=some)
-    expected = pytest.raises(ConfigurationError, match="column who: 9 of the 12 logon events .* would decide")
+    expected = pytest.raises(
+        ConfigurationError, match=r"column who: 9 of the 12 logon events .* would decide"
+    )
     with expected if refused else nullcontext():
         require_evidence(run)
