@@ -6,7 +6,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from assets_defs.mode import INPUTS, SINK
-from assets_defs.step_failures import failure
 from ownership.windows import Window, days_of, look_back_window
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, named
@@ -41,6 +40,9 @@ def executed_steps(context: Any, instance: Instance) -> set[str]:
         slug for slug, _, part in (n.name.partition("__") for n in context.job_def.nodes) if part == SINK
     )
     if len(slugs) > 1:
+        # Here, because Dagster takes seconds to load, and `check` asks for the window alone.
+        from assets_defs.step_failures import failure  # noqa: PLC0415
+
         commands = "\n".join(f"    {command_line(None, 'run', '--instance', slug)}" for slug in slugs)
         raise failure(
             f"This run is of {' and '.join(slugs)}, and a run is for one instance. Nothing was done. Launch "
