@@ -79,8 +79,11 @@ class ScanRun(InstanceRun):
 
     @property
     def private_days_of(self) -> str | None:
-        """The id under which a dry run keeps the days it fetches; None: analysts see them (rules 4.2)."""
-        return self.run_id if self.options.dry_run else None
+        """The id under which a run keeps the days it fetches; None: analysts see them (rules 4.2, 7.11).
+
+        A dry run does, and one that lacks steps: no table of it is published.
+        """
+        return self.run_id if self.options.dry_run or self.mode.missing_steps else None
 
     def read(self, table: str) -> pl.LazyFrame:
         """Return the rows of a table as this run made it, or else as it was published last."""

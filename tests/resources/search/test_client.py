@@ -324,6 +324,8 @@ FIELDDATA = "Fielddata is disabled on [user.name] in [logs-1]. Please use a keyw
         (("illegal_argument_exception", "no sorting"), 400, ConfigurationError, "in the index logs-1"),
         (("parsing_exception", "unknown query [x]"), 400, ConfigurationError, "query: "),
         (("index_closed_exception", "closed"), 400, ConfigurationError, "check index, query"),
+        (("class_cast_exception", "Long to String"), 500, ConfigurationError, "is text in some indexes"),
+        (("no_shard_available_action_exception", "x"), 503, ProtocolError, "(a red index); result not used"),
     ],
 )
 def test_errors_become_settings_to_mend(cause, status, kind, says):
