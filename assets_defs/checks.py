@@ -305,11 +305,13 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
 @check(BLOCKING, "owner_decisions")
 def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
-    """No host name stands for several hosts, as a collector's does: it would get the owner of other hosts.
+    """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
 
     Looked at on the last day with events. When most events come from collectors, the decisions are about
     collectors, and nothing is written until hostname_field is fixed.
     """
+    if all(one.hostname_field != "agent.name" for one in run.instance.sources):
+        return _result(f"Hosts are named by {run.instance.hostname_field}, not by the sender")
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
         return _result("There are no events in the window")
@@ -323,9 +325,8 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     collectors = "1 collector sends" if forwarders.height == 1 else f"{forwarders.height} collectors send"
     return _none(
         forwarders,
-        f"{collectors} events for several hosts, {percent:.0f}% of the events of {day}: set hostname_field "
-        "to the field of the computer itself, such as winlog.computer_name, or add the collectors to "
-        "rules.exclude_hosts",
+        f"{collectors} events for several hosts, {percent:.0f}% of the events of {day}: set "
+        "hostname_field to host.name, or add the collectors to rules.exclude_hosts",
         severity=ERROR if percent > FORWARDED_LIMIT_PERCENT else WARN,
         forwarded_percent=round(percent, 1),
     )

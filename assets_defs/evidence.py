@@ -25,12 +25,9 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
 from ownership.windows import Window, days_of, days_that_grew, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search.source import CountsDays, DayOfLogons, NamesIndexes, extraction_fingerprint
+from resources.search.source import CountsDays, DayOfLogons, extraction_fingerprint
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
-
-MOST_LACKING = 0.5
-"""Part of the events that may lack the user or the host: the rest would decide for all (rules 3.4)."""
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
@@ -294,11 +291,9 @@ def require_evidence(run: ScanRun) -> None:
             "or choose a smaller lookback_days"
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
-    # A document with users `-` and bob lacks one and is counted.
-    most = MOST_LACKING if days["counted"].sum() else 1.0
-    _require_fields(run, window.first, window.last, most=most, **totals.row(0, named=True))
-    fields = [one.logon_type_field for one in instance.sources if one.logon_type_field]
-    if days["counted"].sum() and fields:
+    if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
+        _require_fields(run, window.first, window.last, **totals.row(0, named=True))
+    elif fields := [one.logon_type_field for one in instance.sources if one.logon_type_field]:
         carrying = run.counts(window).drop_nulls("document_logon_type").head(1).collect()
         if carrying.is_empty():
             raise ConfigurationError(
@@ -317,31 +312,13 @@ def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
 
 
 def _require_fields(
-    run: ScanRun,
-    first: date,
-    last: date,
-    *,
-    most: float = 1.0,
-    matching: int,
-    lacking_user: int,
-    lacking_host: int,
+    run: ScanRun, first: date, last: date, *, matching: int, lacking_user: int, lacking_host: int
 ) -> None:
-    """Refuse documents of which `most` (a part) or all lack one of the two fields (rules 3.4)."""
-    for setting, without in {"user_field": lacking_user, "hostname_field": lacking_host}.items():
-        if not matching or (without < matching and without <= most * matching):
-            continue
+    """Refuse documents of which none carries one of the two fields (rules 3.4)."""
+    if matching and matching in (lacking_user, lacking_host):
         source = run.search()
-        named = source.user_setting if setting == "user_field" else source.host_setting
-        if without == matching:
-            raise ConfigurationError(
-                f"{named}: none of the {matching} logon events from {first} to {last} has it; "
-                "name the field that does, or let the reader see it (a role may hide it by field-level "
-                "security)"
-            )
-        knows = isinstance(source, NamesIndexes)
-        where = source.lacking_by_index(setting, first, last) if knows else []
+        setting = source.user_setting if lacking_user == matching else source.host_setting
         raise ConfigurationError(
-            f"{named}: {without:,} of the {matching:,} logon events from {first} to {last} lack "
-            f"it, and the rest would decide: {', '.join(where) or 'that is too many'}. Name a "
-            "field that every index of the pattern has, or narrow index"
+            f"{setting}: none of the {matching} logon events from {first} to {last} has it; name "
+            "the field that does"
         )

@@ -246,14 +246,11 @@ class Transport:
             return "Check this machine's clock, and renew the certificate of the service or its authority"
         return f"Set {self.section}ca_file to the authority that signed its certificate"
 
-    def raise_if_transient(self, answer: Answer, path: str, reason: str | None = None) -> None:
-        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx.
-
-        `reason` is what the answer says, where its beginning does not show it.
-        """
+    def raise_if_transient(self, answer: Answer, path: str) -> None:
+        """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
             raise TransientError(
-                f"{self.where} answered {path} with HTTP status {answer.status}: {reason or answer.excerpt}",
+                f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
                 retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
                 not_done=answer.status == 429,
             )

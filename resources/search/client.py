@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from itertools import product
 from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
@@ -32,12 +31,7 @@ MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large p
 MIN_PAGE = 100
 MAX_SAMPLE = 5_000  # pairs; below the bucket limit of every cluster that nobody lowered it on
 DAYS_AT_ONCE = 2
-BLANK = ["", "-"]  # what counts as no name
-MAX_DOCUMENTS_READ = 200  # of a day whose documents seem to carry more names than there are documents
 MAX_SENDERS = 20
-HOST_FIELDS = ("winlog.computer_name", "host.name", "host.hostname", "agent.name", "agent.hostname")
-"""Fields by which shippers name a computer: where several differ, one of them names a collector."""
-MAX_HOST_FIELDS = 2
 HOSTS_PER_SENDER = 10
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
 MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
@@ -56,8 +50,8 @@ class _Part(Struct, gc=False):
 
 
 class _Pair(_Part):
-    hostname: Name | None
-    username: Name | None
+    hostname: Name
+    username: Name
     # Only where they are asked for; None: no value.
     logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
     user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -78,9 +72,8 @@ class _Bucket(_Part):
 
     doc_count: Count
     key: Name | None = None
-    names: "_Buckets | None" = None
     absent: "_Bucket | None" = None
-    other: "_Bucket | None" = None
+    names: "_Buckets | None" = None
 
 
 class _Buckets(_Part):
@@ -91,13 +84,9 @@ class _Aggregations(_Part):
     """What was asked for of these; nothing where the pattern matches no index."""
 
     pairs: _Pairs | None = None
-    matching: _Bucket | None = None
-    hostname_absent: _Bucket | None = None
-    hostname_blank: "_Buckets | None" = None
-    username_absent: _Bucket | None = None
-    username_blank: "_Buckets | None" = None
+    hostname: _Bucket | None = None
+    username: _Bucket | None = None
     senders: _Buckets | None = None
-    indexes: _Buckets | None = None
     days: _Buckets | None = None
     latest: dict[str, Any] | None = None
 
@@ -148,21 +137,20 @@ class SearchClient(EvidenceSource):
         dsl = query.lstrip().startswith("{")
         self._query = json.loads(query) if dsl else {"query_string": {"query": query}}
         fields = {"hostname": instance.hostname_field, "username": instance.user_field}
+        self._sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in fields.items()
+        ]
         asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
         self._further = {name: field for name, field in asked.items() if field}
-        self._sources = [
+        self._sources += [
             {name: {"terms": {"field": field, "missing_bucket": True}}}
-            for name, field in (fields | self._further).items()
+            for name, field in self._further.items()
         ]
         # What `_totals` reads, and the latest time: a field without times is refused there, and by no query.
-        # All count buckets, as the pairs do: a document may stand for several (`_doc_count`).
         self._carried: dict[str, Any] = {
-            "matching": {"filter": {"match_all": {}}},
-            "latest": {"max": {"field": instance.time_field}},
-        }
-        for name, one in fields.items():
-            blank = {"terms": {"field": one, "include": BLANK}}
-            self._carried |= {f"{name}_absent": {"missing": {"field": one}}, f"{name}_blank": blank}
+            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
+            for name, field in fields.items()
+        } | {"latest": {"max": {"field": instance.time_field}}}
         self.user_setting = f"user_field ({instance.user_field})"
         self.host_setting = f"hostname_field ({instance.hostname_field})"
         self._password = instance.password.resolve("password")
@@ -206,15 +194,15 @@ class SearchClient(EvidenceSource):
 
         A field that cannot be aggregated is refused here, too.
         """
-        composite = {"pairs": {"composite": {"size": 1, "sources": self._sources}}}
-        return _totals(self._count([self._between(first, last)], composite))
+        aggregations = {**self._carried, "pairs": {"composite": {"size": 1, "sources": self._sources}}}
+        return _totals(self._search([self._between(first, last)], aggregations))
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame:
         """Return the first hosts and users from `first` to `last`, by name, as `DayOfLogons` has a day's."""
         composite = {"pairs": {"composite": {"size": MAX_SAMPLE, "sources": self._sources}}}
-        found = self._search([self._between(first, last)], composite)
+        found = self._search([self._between(first, last)], composite, count_documents=False)
         pairs = found.aggregations.pairs
-        return _with_domains(_with_both_names(self._pairs(pairs.buckets if pairs else [])))
+        return _with_domains(self._counts(pairs.buckets if pairs else []))
 
     def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
         """As `CountsDays` says: one request, whose buckets count as those of a day do."""
@@ -224,7 +212,7 @@ class SearchClient(EvidenceSource):
         ranges = [{"key": day, "from": start, "to": end} for day, (start, end) in bounds.items()]
         by_day = {"field": self.instance.time_field, "format": "epoch_millis", "ranges": ranges}
         window = self._between(min(days), max(days))
-        found = self._search([window], {"days": {"date_range": by_day}})
+        found = self._search([window], {"days": {"date_range": by_day}}, count_documents=False)
         counts = {bucket.key: bucket.doc_count for bucket in _buckets(found.aggregations.days)}
         return {day: counts.get(str(day), 0) for day in days}
 
@@ -234,81 +222,41 @@ class SearchClient(EvidenceSource):
 
     def count_with_field(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
-        within = [self._between(first, last), {"exists": {"field": field}}]
-        return self._search(within, count_documents=True).hits.total.value
+        return self._search([self._between(first, last), {"exists": {"field": field}}]).hits.total.value
 
     def count_without_time(self) -> int:
         """Count the documents of all times that match the query if none of them has `time_field`, else 0."""
         has_time = {"exists": {"field": self.instance.time_field}}
         if self._search([has_time], count_documents=1).hits.total.value:
             return 0
-        return self._search([], count_documents=True).hits.total.value
+        return self._search([]).hits.total.value
 
     def newest(self, query: dict[str, Any]) -> dict[str, Any]:
         """Return `_index`, `fields` and `matched_queries` of the newest of the best hits; {} without hits."""
         sort = ["_score", {"@timestamp": {"order": "desc", "unmapped_type": "date"}}]
         body = {"size": 1, "query": query, "sort": sort, "fields": ["*"], "_source": False, "aggs": {}}
-        hits = self._hits(body)
+        answer: Answer = self.transport.retrying()(self._post, body)
+        try:
+            hits = json.loads(answer.body)["hits"]["hits"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._not_a_search_service(answer) from error
         return hits[0] if hits else {}
 
     def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """As `ListsSenders` says, for `MAX_SENDERS` names: by each other field that names a computer."""
-        within = self._between(day, day)
-        matching, by_field = 0, []
-        for other in self._other_host_fields(day):
-            by_name = {
-                "terms": {
-                    "field": self.instance.hostname_field,
-                    "size": MAX_SENDERS,
-                    "order": {"hosts": "desc"},
-                },
-                "aggs": {
-                    "hosts": {"cardinality": {"field": other, "precision_threshold": 100}},
-                    "names": {"terms": {"field": other, "size": HOSTS_PER_SENDER}},
-                },
-            }
-            found = self._search([within], {"senders": by_name}, count_documents=True)
-            matching = found.hits.total.value
-            by_field += [
-                (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)]))
-                for one in _buckets(found.aggregations.senders)
-            ]
-        senders = pl.DataFrame(by_field, _SENDERS, orient="row", strict=False)
-        most = senders.sort(pl.col("host_names").list.len(), "events", descending=True, maintain_order=True)
-        return matching, most.unique("document_hostname", keep="first", maintain_order=True)
-
-    def _other_host_fields(self, day: date) -> Iterator[str]:
-        """Yield the other fields by which documents of a day name a computer, as they can be aggregated."""
-        own = self.instance.hostname_field.removesuffix(".keyword")
-        others = [field for field in HOST_FIELDS if field != own]
-        body = {"size": 1, "aggs": {}, "query": self._matching(day), "_source": others}
-        for hit in self._hits(body):
-            present = [name for name in others if _values(hit.get("_source", {}), name)]
-            for name in present[:MAX_HOST_FIELDS]:
-                for kind in (name, f"{name}.keyword"):
-                    values = {"names": {"terms": {"field": kind, "size": 1}}}
-                    by_index = {"indexes": {"terms": {"field": "_index", "size": 1}, "aggs": values}}
-                    if self._is_answered([self._between(day, day)], by_index):
-                        yield kind
-                        break
-
-    def lacking_by_index(self, setting: str, first: date, last: date) -> list[str]:
-        """Say of which indexes how many documents from `first` to `last` lack the field that a setting names.
-
-        Those with most first. A field with the other of the two usual names is told where documents have it.
-        """
-        field = getattr(self.instance, setting)
-        other = field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
-        below = {"absent": {"missing": {"field": field}}, "other": {"filter": {"exists": {"field": other}}}}
-        by_index = {"terms": {"field": "_index", "size": MAX_SENDERS}, "aggs": below}
-        found = self._search([self._between(first, last)], {"indexes": {**by_index}})
-        buckets = [one for one in _buckets(found.aggregations.indexes) if one.absent and one.absent.doc_count]
-        return [
-            f"{one.absent.doc_count:,} of {one.doc_count:,} in {one.key}"
-            + (f" (which has {other})" if one.other and one.other.doc_count else "")
-            for one in sorted(buckets, key=lambda one: -one.absent.doc_count if one.absent else 0)
-            if one.absent
+        """As `ListsSenders` says, for `MAX_SENDERS` names; hosts are values of `host.name`."""
+        by_name = {
+            "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
+            "aggs": {
+                "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
+                "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
+            },
+        }
+        found = self._search([self._between(day, day)], {"senders": by_name})
+        buckets = _buckets(found.aggregations.senders)
+        rows = [
+            (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)])) for one in buckets
         ]
+        return found.hits.total.value, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
@@ -324,9 +272,9 @@ class SearchClient(EvidenceSource):
             size = self._page_size
             composite = {"size": size, "sources": self._sources}
             further = {"after": msgspec.to_builtins(after)} if after else {}
-            asked_for, within = {"pairs": {"composite": composite | further}}, [self._between(day, day)]
+            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried)}
             try:
-                page = self._search(within, asked_for) if after else self._count(within, asked_for)
+                page = self._search([self._between(day, day)], aggregations, count_documents=not after)
             except _TooManyBucketsError:
                 if size <= MIN_PAGE:
                     raise
@@ -339,7 +287,7 @@ class SearchClient(EvidenceSource):
                     f"{day} was counted; run again"
                 )
             totals = totals if after else _totals(page)
-            rows.append(self._pairs(pairs.buckets if pairs else []))
+            rows.append(self._counts(pairs.buckets if pairs else []))
             if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
                 break
             after = pairs.after_key
@@ -349,62 +297,24 @@ class SearchClient(EvidenceSource):
                     "Check for a proxy or cache between this machine and the service"
                 )
             asked.add(str(after))
-        pairs_of_day = pl.concat(rows)
-        counts = _with_both_names(pairs_of_day)
-        missing = totals[0] - pairs_of_day["events"].sum()
+        counts = pl.concat(rows)
+        matching, lacking_user, lacking_host = totals
+        missing = matching - lacking_user - lacking_host - counts["events"].sum()
         if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
             raise ProtocolError(
-                f"{self.transport.where} counted {totals[0]} events of {day} and gave hosts and users of "
+                f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
                 f"{missing} too few; result not used. Check for a proxy between this machine and the service "
                 "that shortens answers"
             )
-        if pairs_of_day.drop("events").is_duplicated().any():
+        if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
                 f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        if missing < 0:
-            self._require_whole_values(day)
-        self._require_readable_names(counts)
         return DayOfLogons(day, fetched_at, *totals, counts=_with_domains(counts))
 
-    def _require_whole_values(self, day: date) -> None:
-        """Refuse fields whose values are words of a text: each document then counts for several names.
-
-        Documents may also have several values, which count once for each (rules 1.1).
-        """
-        named = {setting: getattr(self.instance, setting) for setting in ("hostname_field", "user_field")}
-        sources = {each: each.removesuffix(".keyword") for each in named.values()}
-        body: dict[str, Any] = {"size": MAX_DOCUMENTS_READ, "aggs": {}, "query": self._matching(day)}
-        body |= {"_source": [*sources.values()], "docvalue_fields": [*sources]}
-        for hit, (setting, name) in product(self._hits(body), named.items()):
-            whole, counted = (
-                {str(value).casefold() for value in values}
-                for values in (
-                    _values(hit.get("_source", {}), sources[name]),
-                    hit.get("fields", {}).get(name, ()),
-                )
-            )
-            if whole and not counted <= whole:
-                raise ConfigurationError(
-                    f"{setting}: {name!r} is an analysed text in the index {hit.get('_index')}: each of its "
-                    "words would count as a name. Name its keyword field"
-                )
-
-    def _require_readable_names(self, counts: pl.DataFrame) -> None:
-        """Refuse names that a role masks: the service gives hashes for them."""
-        for setting, column in (("user_field", "document_username"), ("hostname_field", "document_hostname")):
-            masked = counts.filter(pl.col(column).str.contains(_MASKED))["events"].sum()
-            if 2 * masked > counts["events"].sum():
-                instance = self.instance
-                raise ConfigurationError(
-                    f"{setting}: most values of {getattr(instance, setting)!r} are hashes (64 hexadecimal "
-                    f"digits), no names: a role of {instance.username} masks the field (field masking). Let "
-                    "it read the field unmasked"
-                )
-
-    def _pairs(self, buckets: Sequence[_PairBucket]) -> pl.DataFrame:
-        """Turn buckets into rows as those of `DayOfLogons`, also those without one of the names."""
+    def _counts(self, buckets: Sequence[_PairBucket]) -> pl.DataFrame:
+        """Turn buckets into the rows of `DayOfLogons`; `-` and empty count as no name."""
         columns = {
             "document_hostname": _texts([bucket.key.hostname for bucket in buckets]),
             "document_username": _texts([bucket.key.username for bucket in buckets]),
@@ -413,7 +323,8 @@ class SearchClient(EvidenceSource):
         for name in self._further:
             values = (getattr(bucket.key, name) for bucket in buckets)
             columns[f"document_{name}"] = _texts([None if each is msgspec.UNSET else each for each in values])
-        return pl.DataFrame(columns)
+        lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
+        return pl.DataFrame(columns).filter(~pl.any_horizontal(lacking))
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
         """Return where `first` begins and `last` has ended, in milliseconds since the epoch."""
@@ -425,42 +336,12 @@ class SearchClient(EvidenceSource):
         start, end = self._bounds(first, last)
         return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
-    def _matching(self, day: date) -> dict[str, Any]:
-        return {"bool": {"filter": [self._between(day, day), self._query]}}
-
-    def _hits(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the documents of an answer."""
-        answer: Answer = self.transport.retrying()(self._post, body)
-        try:
-            return json.loads(answer.body)["hits"].get("hits", [])
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise self._not_a_search_service(answer) from error
-
-    def _count(self, filters: list[dict[str, Any]], aggregations: Mapping[str, Any]) -> _Found:
-        """Search, with what `_totals` reads; fields of numbers refuse to be asked whether they are blank."""
-        try:
-            return self._search(filters, {**aggregations, **self._carried})
-        except _RefusedError:
-            blank = {name: what for name, what in self._carried.items() if name.endswith("_blank")}
-            refused = {name for name, what in blank.items() if not self._is_answered(filters, {name: what})}
-            if not refused:
-                raise
-            self._carried = {name: what for name, what in self._carried.items() if name not in refused}
-        return self._search(filters, {**aggregations, **self._carried})
-
-    def _is_answered(self, filters: list[dict[str, Any]], aggregations: Mapping[str, Any]) -> bool:
-        try:
-            self._search(filters, aggregations)
-        except ConfigurationError:
-            return False
-        return True
-
     def _search(
         self,
         filters: list[dict[str, Any]],
         aggregations: Mapping[str, Any] | None = None,
         *,
-        count_documents: bool | int = False,
+        count_documents: bool | int = True,
     ) -> _Found:
         """Aggregate the matching documents; `count_documents`: whether to count them, or up to how many."""
         body = {
@@ -523,33 +404,19 @@ class SearchClient(EvidenceSource):
                 f"use a pattern such as logs-* ({reason})"
             )
         if "text fields" in reason.lower() or "fielddata" in reason.lower():
-            for setting in _FIELD_SETTINGS:
+            for setting in ("hostname_field", "user_field", "logon_type_field", "user_domain_field"):
                 if (field := getattr(instance, setting)) and f"[{field}]" in reason:
                     raise ConfigurationError(
                         f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
-                        f"a keyword field that every index of the pattern has, often {field + '.keyword'!r}, "
-                        f"or leave that index out ({reason})"
+                        f"its keyword field, often {field + '.keyword'!r}, or leave that index out ({reason})"
                     )
-        if "class_cast_exception" in kinds:
-            fields = {one: getattr(instance, one) for one in _FIELD_SETTINGS if getattr(instance, one)}
-            named = ", ".join(f"{setting} ({name})" for setting, name in fields.items())
-            raise ConfigurationError(
-                f"{named}: one of them is text in some indexes of {instance.index!r} and a number in others, "
-                f"which {where} cannot count together; narrow index, or index the field anew ({reason})"
-            )
-        if "no_shard_available_action_exception" in kinds:
-            raise ProtocolError(
-                f"{self.transport.where} has shards that nobody serves{in_index} (a red index); result not "
-                f"used. Repair the cluster, or leave the index out ({reason})"
-            )
         if any(map(_QUERY_ERRORS.search, kinds)):
             shown = answer.sanitised(instance.query)
             raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
-        self.transport.raise_if_transient(answer, self.path, reason)
+        self.transport.raise_if_transient(answer, self.path)
         if not kinds:
             raise self._not_a_search_service(answer)
-        is_about_a_value = not {"number_format_exception", "illegal_argument_exception"}.isdisjoint(kinds)
-        raise (_RefusedError if is_about_a_value else ConfigurationError)(
+        raise ConfigurationError(
             f"The search is refused by {where}{in_index} with HTTP status {answer.status}; check index, "
             f"query, time_field, hostname_field, user_field, user_domain_field and logon_type_field "
             f"({reason})"
@@ -565,46 +432,30 @@ class SearchClient(EvidenceSource):
         )
 
 
-class _RefusedError(ConfigurationError):
-    """The service refuses a search for another reason than those that have a message of their own."""
-
-
 class _TooManyBucketsError(ProtocolError):
     """The page is larger than the cluster's bucket limit."""
 
 
-_FIELD_SETTINGS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
-_MASKED = "^[0-9a-f]{64}$"
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 
 
+def _not_blank(field: str) -> dict[str, Any]:
+    """Query for documents whose field is not empty or `-`, which count as lacking it (rules 1.3).
+
+    Lenient, because a field of numbers can be neither and would refuse to be compared with them.
+    """
+    blank = [{"match": {field: {"query": text, "lenient": True}}} for text in ("", "-")]
+    return {"bool": {"must_not": blank}}
+
+
 def _totals(found: _Found) -> tuple[int, int, int]:
-    """Documents of an answer: matching, without a user, without a host; empty and `-` are no name."""
-    counted = found.aggregations
-    matching = counted.matching.doc_count if counted.matching else 0
-
-    def lacking(absent: _Bucket | None, blank: _Buckets | None) -> int:
-        number = absent.doc_count if absent else 0
-        return min(matching, number + sum(bucket.doc_count for bucket in _buckets(blank)))
-
-    lacking_user = lacking(counted.username_absent, counted.username_blank)
-    return matching, lacking_user, lacking(counted.hostname_absent, counted.hostname_blank)
-
-
-def _with_both_names(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of which neither name is missing, empty or `-` (rules 1.3)."""
-    named = pl.col("document_hostname", "document_username")
-    return pairs.filter(pl.all_horizontal(~named.is_in(BLANK)))
-
-
-def _values(document: Any, field: str) -> list[Any]:
-    """Return the values of a field in a document's source, which may nest it or write it with dots."""
-    if field in document:
-        found = document[field]
-        return found if isinstance(found, list) else [found]
-    first, _, rest = field.partition(".")
-    within = document.get(first)
-    return _values(within, rest) if rest and isinstance(within, dict) else []
+    """Documents of an answer: matching, without a user, without a host."""
+    matching = found.hits.total.value
+    lacking_user, lacking_host = (
+        matching - (carried.doc_count - carried.absent.doc_count if carried and carried.absent else 0)
+        for carried in (found.aggregations.username, found.aggregations.hostname)
+    )
+    return matching, lacking_user, lacking_host
 
 
 def _faults(found: _Found, asked: Mapping[str, Any]) -> list[str]:

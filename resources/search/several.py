@@ -62,15 +62,6 @@ class SeveralLogs(EvidenceSource):
         with _named(name):
             yield from self.clients[name].logons(days)
 
-    def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
-        """As `CountsDays` says, of all logs together."""
-        total = dict.fromkeys(days, 0)
-        for name, client in self.clients.items():
-            with _named(name):
-                for day, matching in client.matching_by_day(days).items():
-                    total[day] += matching
-        return total
-
     def _require_fields(self, name: str, last: date) -> None:
         """Refuse logs of which no document carries one of the two fields (rules 3.4)."""
         client, first = self.clients[name], last - self._lookback
@@ -84,9 +75,14 @@ class SeveralLogs(EvidenceSource):
                     )
 
     def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """As `ListsSenders` says, of all logs."""
+        """As `ListsSenders` says, of the logs whose hosts are named by the sender."""
+        by_sender = {
+            name: client
+            for name, client in self.clients.items()
+            if client.instance.hostname_field == "agent.name"
+        }
         found = []
-        for name, client in self.clients.items():
+        for name, client in by_sender.items():
             with _named(name):
                 found.append(client.top_senders(day))
         return sum(matching for matching, _ in found), pl.concat(senders for _, senders in found)

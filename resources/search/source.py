@@ -78,14 +78,6 @@ class CountsDays(Protocol):
 
 
 @runtime_checkable
-class NamesIndexes(Protocol):
-    """A source that can tell where events lack a field."""
-
-    def lacking_by_index(self, setting: str, first: date, last: date) -> list[str]:
-        """Say of which indexes how many events lack the field that `user_field` or `hostname_field` names."""
-
-
-@runtime_checkable
 class ListsSenders(Protocol):
     """A source that also knows who sent the events, as Elastic's agents do."""
 

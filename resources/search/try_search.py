@@ -4,10 +4,9 @@ Tries what a run relies on, through the client that a run uses. Only searches ar
 """
 
 from collections.abc import Iterator
-from functools import partial
 
-from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT, forwarders
-from ownership.windows import Window, days_of
+from ownership.quality import LACKING_LIMIT_PERCENT
+from ownership.windows import Window
 from resources.findings import Finding, attempt, reached
 from resources.search.client import SearchClient
 
@@ -39,37 +38,7 @@ def search_findings(search: SearchClient, window: Window) -> Iterator[Finding]:
         needed = setting != "logon_type_field"
         many = needed and 100 * without > LACKING_LIMIT_PERCENT * matching
         others = ", the others are not counted" if without and needed else ""
-        if many:
-            where = yield from attempt(
-                setting, partial(search.lacking_by_index, setting, window.first, window.last)
-            )
-            others += f"; it is missing in {', '.join(where)}" if where else ""
-        # A run refuses what is left when most lack it (rules 3.4).
-        grave = "wrong" if needed and 2 * without > matching else "warning"
-        yield Finding(grave if many else "ok", setting, text + others)
-    yield from _collectors(search, window)
-
-
-def _collectors(search: SearchClient, window: Window) -> Iterator[Finding]:
-    """Look on the last day with events for names that stand for several hosts, as a run's check does."""
-    counted = yield from attempt("hostname_field", lambda: search.matching_by_day([*days_of(window)]))
-    day = max((day for day, matching in (counted or {}).items() if matching), default=None)
-    if day is None:
-        return
-    found = yield from attempt("hostname_field", lambda: search.top_senders(day))
-    if found is None:
-        return
-    matching, senders = found
-    collecting = forwarders(senders, exclude_hosts=search.instance.rules.exclude_hosts)
-    if collecting.height:
-        percent = 100 * int(collecting["events"].sum()) / max(matching, 1)
-        yield Finding(
-            "wrong" if percent > FORWARDED_LIMIT_PERCENT else "warning",
-            "hostname_field",
-            f"{search.instance.hostname_field} names {collecting.height} collectors, which send "
-            f"{percent:.0f}% of the events of {day} for several hosts; name the field of the "
-            "computer itself, such as winlog.computer_name, or list the collectors in rules.exclude_hosts",
-        )
+        yield Finding("warning" if many else "ok", setting, text + others)
 
 
 def _nothing_matches(search: SearchClient, window: Window) -> Iterator[Finding]:

@@ -263,8 +263,11 @@ def test_a_collector_that_sends_for_others(stored, events, severity):
     assert run.record.row()["status"] == ("failed" if blocked else "started")
 
 
-def test_a_collector_does_no_harm_where_it_is_excluded(stored):
-    tables = stored(rules={"exclude_hosts": ["wec*"]}).days()
+@pytest.mark.parametrize(
+    "settings", [{"hostname_field": "host.name"}, {"rules": {"exclude_hosts": ["wec*"]}}], ids=str
+)
+def test_a_collector_does_no_harm_where_hosts_are_named_or_it_is_excluded(stored, settings):
+    tables = stored(**settings).days()
     tables.search = Senders(("wec01", 99, ["pc1", "pc2"]))
     assert tables.look(checks.hosts_send_their_own_events).passed
 

@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from threading import Event
@@ -259,16 +258,3 @@ def test_partitions_begin_with_the_first_day_that_a_run_or_the_file_names(settin
     assert partitions is not None
     assert partitions.get_first_partition_key() == str(today_of(small) - timedelta(days=days))
     assert partitions.get_last_partition_key() == str(today_of(small))
-
-
-@pytest.mark.parametrize(("lacking", "refused"), [(3, True), (2, False)])
-def test_when_most_events_lack_a_field_the_rest_decides_nothing(fetch, tables, lacking, refused):
-    """Rules 3.4: some indexes carry the field, most do not."""
-    some = Search({day: events(3) for day in DAYS[:4]}, lacking=DAYS[:lacking])
-    assert fetch(some).success
-    run = scan(tables, an_instance(), Window(DAYS[0], DAYS[-1]), search=some)
-    expected = pytest.raises(
-        ConfigurationError, match=r"column who: 9 of the 12 logon events .* would decide"
-    )
-    with expected if refused else nullcontext():
-        require_evidence(run)

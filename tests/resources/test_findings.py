@@ -29,8 +29,6 @@ NOTHING = dict.fromkeys(FIELDS) | REACHED
         (SOUND, {"logon_type_field": "nowhere"}, {"logon_type_field": "wrong"}),
         ([*SOUND, event("PC", None)], {}, {"user_field": "ok"}),
         ([*SOUND, *[event("PC", None)] * 2], {}, {"user_field": "warning"}),
-        ([*SOUND, *[event("PC", None)] * 99], {}, {"user_field": "wrong"}),
-        ([event(f"PC-{n}", "ann", sender="WEC") for n in range(3)], {}, {"hostname_field": "wrong"}),
         ([event("PC", None)] * 9, {}, {"user_field": "wrong", "hostname_field": "ok"}),
         ([event(None, "ann")] * 9, {}, {"user_field": "ok", "hostname_field": "wrong"}),
         (None, {}, NOTHING | {"index": "wrong"}),
