@@ -21,7 +21,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from resources.errors import ConfigurationError
-from resources.settings.query import corrected_kql
 
 MAX_TEXT = 1000
 MAX_FILE_BYTES = 256 * 1024
@@ -83,7 +82,7 @@ def _cron_expression(value: str) -> str:
 
 
 def _query_text(value: object) -> object:
-    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text. Refuses KQL."""
+    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
     if isinstance(value, Mapping):
         return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
     if isinstance(value, str) and value.lstrip().startswith("{"):
@@ -91,8 +90,6 @@ def _query_text(value: object) -> object:
             json.loads(value)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
-    elif isinstance(value, str) and (corrected := corrected_kql(value)):
-        raise ValueError(f"is KQL, which means something else in Lucene syntax; write {corrected}")
     return value
 
 

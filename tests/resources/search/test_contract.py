@@ -8,7 +8,6 @@ import pytest
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError
 from resources.search import client as search
 from resources.search.client import SearchClient
-from resources.settings.query import corrected_kql
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
@@ -86,35 +85,6 @@ def test_a_query_is_lucene_syntax_or_query_dsl(engine, client, index, query):
     with client(query=query) as logons:
         (day,) = logons.logons([DAY])
     assert found(day) == (1, 0, 0, [("PC", "ann", 1)])
-
-
-@pytest.mark.parametrize(
-    ("kql", "matching"),
-    [
-        ("a:1 and b:1 and c:1", ["111"]),
-        ("a:1 and not (b:1 or c:1)", ["100"]),
-        ("a:1 or b:1 and c:1", ["011", "100", "101", "110", "111"]),
-        ("c:1 or not b:1", ["000", "001", "011", "100", "101", "111"]),
-        ("a:1 not b:1 c:1", ["101"]),
-        ("b >= 1 and not a:1 and host.name:my pc", ["010", "011"]),
-        (r"user.name:(001 or 01?) and host.name:my p*", ["001", "010", "011"]),
-    ],
-)
-def test_a_corrected_query_matches_what_was_meant(engine, client, index, kql, matching):
-    documents = [
-        event("my pc", f"{number:03b}") | dict(zip("abc", f"{number:03b}", strict=True))
-        for number in range(8)
-    ]
-    fields = {name: {"type": "keyword"} for name in "abc"}
-    for document in documents:
-        document["host"] = {"name": "my pc"}
-    names = {"host": {"properties": {"name": {"type": "keyword"}}}}
-    engine.load(
-        index, {"mappings": {"properties": MAPPING["mappings"]["properties"] | fields | names}}, documents
-    )
-    with client(query=corrected_kql(kql)) as logons:
-        (day,) = logons.logons([DAY])
-    assert [user for _, user, _ in found(day)[3]] == matching
 
 
 def test_an_index_may_be_any_expression_the_service_knows(engine, client, index):

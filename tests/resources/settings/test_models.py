@@ -117,13 +117,6 @@ def test_a_wrong_value_is_refused_by_its_key(write, key, wrong):
     assert complaint(write(**{key: wrong})).startswith(f"{key}: ")
 
 
-def test_a_query_in_kql_is_refused_with_the_query_to_write(write):
-    for key in ("query", "logs"):
-        kql = "a:1 and b:2"
-        said = complaint(write(**{key: kql if key == "query" else [{"query": kql}]}))
-        assert said.partition("query: ")[2].endswith("write a:1 AND b:2")
-
-
 def test_all_that_is_wrong_or_missing_is_named_at_once(write):
     wrong = {
         "hostname_feild": ("x", "is an unknown key; the nearest known one is 'hostname_field'"),
