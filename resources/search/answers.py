@@ -21,11 +21,11 @@ class _Part(Struct, gc=False):
 
 
 class Pair(_Part):
-    """Host and user of some documents; None: they have no value."""
+    """Host and user of some documents."""
 
-    hostname: Name | None
-    username: Name | None
-    # Only where they are asked for.
+    hostname: Name
+    username: Name
+    # Only where they are asked for; None: no value.
     logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
     user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
 
@@ -119,12 +119,22 @@ class Found(_Part):
     @property
     def matching(self) -> int:
         """The documents that match, counted as in buckets: one with `_doc_count` counts that often."""
-        return self.aggregations.matching.doc_count if self.aggregations.matching else 0
+        return _count(self.aggregations.matching)
+
+    @property
+    def lacking(self) -> tuple[int, int, int]:
+        """The documents without a value for the user, without one for the host, and without both."""
+        username, hostname = self.aggregations.username, self.aggregations.hostname
+        return _count(username), _count(hostname), _count(username.absent if username else None)
 
     @property
     def buckets(self) -> list[Bucket]:
         """The buckets of the aggregation `buckets`."""
         return self.aggregations.buckets.buckets if self.aggregations.buckets else []
+
+
+def _count(bucket: Bucket | None) -> int:
+    return bucket.doc_count if bucket else 0
 
 
 # Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.

@@ -6,7 +6,7 @@ OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is de
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
@@ -21,7 +21,7 @@ from ownership.windows import day_start
 from resources.errors import ConfigurationError, ProtocolError
 from resources.http import Answer, Transport
 from resources.search import diagnosis
-from resources.search.answers import DECODER, READ, Found, Pair, PairBucket, faults, texts
+from resources.search.answers import DECODER, READ, Bucket, Found, Pair, PairBucket, faults, texts
 from resources.search.refusals import (
     MIN_PAGE,
     MixedTypesError,
@@ -69,12 +69,19 @@ class SearchClient(EvidenceSource):
         self.fields = {"hostname": instance.hostname_field, "username": instance.user_field}
         asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
         self._further = {name: field for name, field in asked.items() if field}
+        # A bucket for documents without a value as well would double the time of the first page.
         self._sources: list[dict[str, Any]] = [
-            {name: {"terms": {"field": field, "missing_bucket": True}}}
-            for name, field in (self.fields | self._further).items()
+            {name: {"terms": {"field": field}}} for name, field in self.fields.items()
         ]
+        self._sources += [
+            {name: {"terms": {"field": field, "missing_bucket": True}}}
+            for name, field in self._further.items()
+        ]
+        user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
+        without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
         # With the latest time: a field without times is refused there, and by no query.
-        self._totals: dict[str, Any] = MATCHING | {"latest": {"max": {"field": instance.time_field}}}
+        latest = {"max": {"field": instance.time_field}}
+        self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
         self.user_setting = f"user_field ({instance.user_field})"
         self.host_setting = f"hostname_field ({instance.hostname_field})"
         self._password = instance.password.resolve("password")
@@ -122,7 +129,11 @@ class SearchClient(EvidenceSource):
         found = self.search([self.between(first, last)], self._totals | one_pair)
         if not found.matching:
             return 0, 0, 0
-        return found.matching, *self._lacking(first, last, self.fields)
+        blank = (self._count_blank(name, first, last) for name in ("username", "hostname"))
+        lacking_user, lacking_host = (
+            some + further for some, further in zip(found.lacking, blank, strict=False)
+        )
+        return found.matching, lacking_user, lacking_host
 
     def shards(self) -> int:
         """Count the shards of the indexes of the pattern: 0 where it matches no index."""
@@ -165,7 +176,7 @@ class SearchClient(EvidenceSource):
         after: Pair | None = None
         asked: set[str] = set()
         rows: list[pl.DataFrame] = []
-        matching = 0
+        matching, absent = 0, (0, 0, 0)
         while True:
             size = self._page_size
             composite = {"size": size, "sources": self._sources}
@@ -184,7 +195,8 @@ class SearchClient(EvidenceSource):
                     f"The last index of {self.instance.index} at {self.instance.url} was deleted while "
                     f"{day} was counted; run again"
                 )
-            matching = matching if after else page.matching
+            if not after:
+                matching, absent = page.matching, page.lacking
             rows.append(self._rows(pairs.buckets if pairs else []))
             if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
                 break
@@ -196,7 +208,8 @@ class SearchClient(EvidenceSource):
                 )
             asked.add(str(after))
         counts = pl.concat(rows)
-        missing = matching - counts["events"].sum()
+        without_user, without_host, without_both = absent
+        missing = matching - without_user - without_host + without_both - counts["events"].sum()
         if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
             raise ProtocolError(
                 f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
@@ -208,42 +221,38 @@ class SearchClient(EvidenceSource):
                 f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        lacking = [_has_no_name(name) for name in ("username", "hostname")]
-        lacking_user, lacking_host = (int(counts.filter(one)["events"].sum()) for one in lacking)
         if missing < 0:  # documents with several values, or such as arrived since the first page
             diagnosis.require_whole_names(self, day, day)
-            blank = [name for name in self.fields if counts[f"document_{name}"].is_in(NO_NAME).any()]
-            lacking_user, lacking_host = self._lacking(day, day, blank)
-        return DayOfLogons(
-            day,
-            fetched_at,
-            matching,
-            min(lacking_user, matching),
-            min(lacking_host, matching),
-            counts=counts.filter(~pl.any_horizontal(lacking)),
-        )
+        is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
+        lacking = []
+        for name, without, only_other in (
+            ("username", without_user, without_host - without_both),
+            ("hostname", without_host, without_user - without_both),
+        ):
+            blank = int(counts.filter(is_blank[name])["events"].sum())
+            # Pairs do not show a name without the other one, and a document with several more than once.
+            if only_other or (blank and missing < 0):
+                blank = self._count_blank(name, day, day)
+            lacking.append(min(without + blank, matching))
+        counts = counts.filter(~pl.any_horizontal(*is_blank.values()))
+        return DayOfLogons(day, fetched_at, matching, *lacking, counts=counts)
 
-    def _lacking(self, first: date, last: date, blank: Collection[str]) -> tuple[int, int]:
-        """Count the documents without a user, and those without a host.
-
-        `blank` names which of both may be one of `NO_NAME`. A document with a name beside it has a name.
-        """
-        between = self.between(first, last)
-        absent = {name: {"missing": {"field": field}} for name, field in self.fields.items()}
-        found = self.search([between], absent).aggregations
-        lacking = {name: part.doc_count if (part := getattr(found, name)) else 0 for name in absent}
-        for name in blank:
-            field = self.fields[name]
-            values = {"values": {"value_count": {"field": field}}}
-            blanks = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
-            with suppress(ConfigurationError):  # a field of numbers, which holds no text to ask for
-                for bucket in self.search([between], {"buckets": blanks}).buckets:
-                    beside = round((bucket.values.value if bucket.values else None) or 0) - bucket.doc_count
-                    lacking[name] += max(bucket.doc_count - max(beside, 0), 0)
-        return lacking["username"], lacking["hostname"]
+    def _count_blank(self, name: str, first: date, last: date) -> int:
+        """Count the documents whose user, or host, is empty or `-`; one with a name beside it has a name."""
+        field = self.fields[name]
+        values = {"values": {"value_count": {"field": field}}}
+        terms = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
+        buckets: list[Bucket] = []
+        with suppress(ConfigurationError):  # a field of numbers refuses to be asked for texts, and has none
+            buckets = self.search([self.between(first, last)], {"buckets": terms}).buckets
+        documents = 0
+        for bucket in buckets:
+            beside = round((bucket.values.value if bucket.values else None) or 0) - bucket.doc_count
+            documents += max(bucket.doc_count - max(beside, 0), 0)
+        return documents
 
     def _rows(self, buckets: Sequence[PairBucket]) -> pl.DataFrame:
-        """Turn buckets into rows like those of `DayOfLogons`, null where the documents have no value."""
+        """Turn buckets into rows like those of `DayOfLogons`, with names that are none."""
         columns = {
             "document_hostname": texts([bucket.key.hostname for bucket in buckets]),
             "document_username": texts([bucket.key.username for bucket in buckets]),
@@ -319,8 +328,3 @@ class SearchClient(EvidenceSource):
 
 def _path(index: str) -> str:
     return f"/{quote(index, safe='*,-')}/_search"
-
-
-def _has_no_name(name: str) -> pl.Expr:
-    column = pl.col(f"document_{name}")
-    return column.is_null() | column.is_in(NO_NAME)

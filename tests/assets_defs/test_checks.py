@@ -51,7 +51,7 @@ class Search(LogFile):
     def why_nothing(self, first, last):
         return f"The clause matches 0 from {first} to {last}"
 
-    def why_lacking(self, first, last, *, user):
+    def why_lacking(self, first, last, *, user):  # noqa: ARG002
         return "" if user else "it is missing in logs-2"
 
     def unmatched_parts(self):

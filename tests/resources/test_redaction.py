@@ -166,6 +166,7 @@ def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
     after = {"hostname": "PC", "username": "CORP\\jörg"}
     pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}
     found = {"pairs": pairs, "matching": {"doc_count": 1}, "latest": {}}
+    found |= {key: {"doc_count": 0} for key in ("hostname", "username")}
     page = {"timed_out": False, "_shards": {"total": 1}, "aggregations": found}
 
     def service(request):
