@@ -92,8 +92,7 @@ def test_what_is_corrected_is_right_and_keeps_its_terms(query):
 
 @given(st.text(alphabet='ab:()[]{}"/\\ +-!&|<>*~^\tANDORnot', max_size=30))
 def test_any_text_can_be_read(query):
-    lucene = corrected(query)
-    assert lucene is None or corrected(lucene) in {None, lucene}
+    assert corrected(query) != query
     assert clauses("x" + query) is not None
 
 
