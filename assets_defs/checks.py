@@ -23,7 +23,6 @@ from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
-from resources.search.source import ListsSenders
 from resources.settings import Instance, Platform, command_line, named
 
 MATCHED_LIMIT_PERCENT = 50
@@ -117,8 +116,9 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     timezone = run.instance.scan.timezone
     days = events_by_day(days_of(run.window), run.days(run.window), timezone=timezone)
     if not days["events"].sum():
-        text = "There are no logon events in the window, so no owner is found; asset-owners check says why"
-        return _result(text, passed=False)
+        text = "There are no logon events in the window, so no owner is found"
+        why = run.search().why_nothing(run.window.first, run.window.last)
+        return _result(f"{text}. {why or 'asset-owners check says more'}", passed=False)
     gaps = days.filter(state="gap").select("day", "events")
     named = ", ".join(map(str, gaps["day"].head(MAX_DAYS_NAMED)))
     named += ", …" if gaps.height > MAX_DAYS_NAMED else ""
@@ -131,19 +131,41 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 
 
 @check("logon_checks", "logon_days")
+def index_is_there(run: ScanRun) -> dg.AssetCheckResult:
+    """Each part of an index pattern with several parts, or with a remote cluster, matches an index."""
+    parts = run.search().unmatched_parts()
+    return _none(
+        pl.DataFrame({"part": parts}, schema={"part": pl.String}),
+        f"{', '.join(parts)} matches no index, so it is not counted; correct index, or wait for events",
+    )
+
+
+@check("logon_checks", "logon_days")
 def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
     days = run.days(run.window)
     lacking = quality.days_lacking_fields(days)
-    source = None if lacking.is_empty() else run.search()
+    fault = "" if lacking.is_empty() else _fields_lacking(run, lacking, days.height)
     return _none(
         lacking,
-        f"On {lacking.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}% of the documents lack "
-        f"the user or the host; check {source.user_setting} and {source.host_setting}"
-        if source
-        else "",
+        fault,
         lacking_user=int(days["lacking_user"].sum()),
         lacking_host=int(days["lacking_host"].sum()),
+    )
+
+
+def _fields_lacking(run: ScanRun, lacking: pl.DataFrame, days: int) -> str:
+    source, sums = run.search(), lacking.select(pl.sum("lacking_user", "lacking_host")).row(0, named=True)
+    reasons = [
+        f"{setting}: {why}"
+        if (why := source.why_lacking(run.window.first, run.window.last, user=user))
+        else setting
+        for user, setting in ((True, source.user_setting), (False, source.host_setting))
+        if sums["lacking_user" if user else "lacking_host"]
+    ]
+    return (
+        f"On {lacking.height} of {days} days more than {LACKING_LIMIT_PERCENT}% of the documents lack the "
+        f"user or the host; check {' and '.join(reasons)}"
     )
 
 
@@ -305,28 +327,23 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
 @check(BLOCKING, "owner_decisions")
 def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
-    """No `agent.name` sends for several hosts, as a collector does: it would get the owner of other hosts.
+    """No name stands for several hosts, as a collector's does: it would get the owner of other hosts.
 
-    Looked at on the last day with events. When most events come from collectors, the decisions are about
-    collectors, and nothing is written until hostname_field is fixed.
+    Looked at on the last day with events, by the other fields that name a computer. When most events come
+    from collectors, the decisions are about collectors, and nothing is written until hostname_field is fixed.
     """
-    if all(one.hostname_field != "agent.name" for one in run.instance.sources):
-        return _result(f"Hosts are named by {run.instance.hostname_field}, not by the sender")
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
         return _result("There are no events in the window")
-    source = run.search()
-    if not isinstance(source, ListsSenders):
-        return _result("This source does not list senders")
     day = days["day"][-1]
-    matching, senders = source.top_senders(day)
-    forwarders = quality.forwarders(senders, exclude_hosts=run.instance.rules.exclude_hosts)
-    percent = 100 * int(forwarders["events"].sum()) / max(matching, 1)
-    collectors = "1 collector sends" if forwarders.height == 1 else f"{forwarders.height} collectors send"
+    senders = run.search().top_senders(day)
+    if senders is None:
+        return _result("No other field of the events names a computer, so collectors cannot be told")
+    forwarders = quality.forwarders(senders.names, exclude_hosts=run.instance.rules.exclude_hosts)
+    percent = senders.forwarded_percent(forwarders)
     return _none(
         forwarders,
-        f"{collectors} events for several hosts, {percent:.0f}% of the events of {day}: set "
-        "hostname_field to host.name, or add the collectors to rules.exclude_hosts",
+        senders.describe(forwarders, f"of {day}"),
         severity=ERROR if percent > FORWARDED_LIMIT_PERCENT else WARN,
         forwarded_percent=round(percent, 1),
     )

@@ -25,7 +25,14 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
 from ownership.windows import Window, days_of, days_that_grew, days_to_fetch, torn_days
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search.source import CountsDays, DayOfLogons, extraction_fingerprint
+from resources.search.source import (
+    MASKED_LIMIT,
+    MASKED_NAME,
+    CountsDays,
+    DayOfLogons,
+    extraction_fingerprint,
+    masked_names,
+)
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
 
@@ -291,9 +298,10 @@ def require_evidence(run: ScanRun) -> None:
             "or choose a smaller lookback_days"
         )
     totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
-    if not days["counted"].sum():  # a document with users `-` and bob lacks one and is counted
-        _require_fields(run, window.first, window.last, **totals.row(0, named=True))
-    elif fields := [one.logon_type_field for one in instance.sources if one.logon_type_field]:
+    _require_fields(run, window.first, window.last, **totals.row(0, named=True))
+    _require_plain_names(run)
+    fields = [one.logon_type_field for one in instance.sources if one.logon_type_field]
+    if days["counted"].sum() and fields:
         carrying = run.counts(window).drop_nulls("document_logon_type").head(1).collect()
         if carrying.is_empty():
             raise ConfigurationError(
@@ -311,14 +319,38 @@ def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
     return days, [day for day in days_of(run.window) if day not in whole]
 
 
+def _require_plain_names(run: ScanRun) -> None:
+    """Fail if on a day of the window most names of users or of hosts are masked."""
+    shares = {
+        name: pl.col(f"document_{name}").str.contains(MASKED_NAME).mean() > MASKED_LIMIT
+        for name in ("username", "hostname")
+    }
+    days = run.counts(run.window).group_by("day").agg(**shares)
+    found = days.filter(pl.any_horizontal(*shares)).sort("day").collect()
+    if found.is_empty():
+        return
+    source = run.search()
+    setting = source.user_setting if found["username"].any() else source.host_setting
+    first, last = found["day"][0], found["day"][-1]
+    raise ConfigurationError(
+        f"{setting}: {masked_names(run.instance.username)}. So it is on {found.height} of {run.window.days} "
+        f"days; once it is mended, materialize logon_counts from {first} to {last}"
+    )
+
+
 def _require_fields(
     run: ScanRun, first: date, last: date, *, matching: int, lacking_user: int, lacking_host: int
 ) -> None:
-    """Refuse documents of which none carries one of the two fields (rules 3.4)."""
-    if matching and matching in (lacking_user, lacking_host):
-        source = run.search()
-        setting = source.user_setting if lacking_user == matching else source.host_setting
-        raise ConfigurationError(
-            f"{setting}: none of the {matching} logon events from {first} to {last} has it; name "
-            "the field that does"
-        )
+    """Refuse documents of which more than half lack one of the two fields (rules 3.4)."""
+    lacking = max(lacking_user, lacking_host)
+    if 2 * lacking <= matching:
+        return
+    source, user = run.search(), lacking_user == lacking
+    none = lacking == matching
+    setting = source.user_setting if user else source.host_setting
+    why = source.why_lacking(first, last, user=user)
+    raise ConfigurationError(
+        f"{setting}: {'none' if none else f'{lacking:,}'} of the {matching:,} logon events from {first} to "
+        f"{last} {'has it' if none else 'lack it (missing, empty or -)'}, so nothing is decided"
+        + (f": {why}" if why else "; name the field that all have")
+    )

@@ -5,112 +5,44 @@ OpenSearch 1 to 3: no product check, no cluster call. What the counts mean is de
 """
 
 import json
-import re
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 import polars as pl
-from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
 from ownership.names import with_domain
 from ownership.windows import day_start
-from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
+from resources.errors import ConfigurationError, ProtocolError
 from resources.http import Answer, Transport
-from resources.search.source import DayOfLogons, EvidenceSource
+from resources.search import diagnosis
+from resources.search.answers import DECODER, READ, Bucket, Found, Pair, PairBucket, faults, texts
+from resources.search.refusals import (
+    MIN_PAGE,
+    MixedTypesError,
+    TextFieldError,
+    TooManyBucketsError,
+    not_a_search_service,
+    raise_refusal,
+)
+from resources.search.source import DayOfLogons, EvidenceSource, Senders
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
-MIN_PAGE = 100
 MAX_SAMPLE = 5_000  # pairs; below the bucket limit of every cluster that nobody lowered it on
 DAYS_AT_ONCE = 2
-MAX_SENDERS = 20
-HOSTS_PER_SENDER = 10
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
-MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
 
-_READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,hits.hits,aggregations,error,status"
-"""What is read of an answer; the service leaves the rest out."""
-
-_SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
-
-Name = str | int | float | bool  # a host or a user; a field may also hold numbers
-Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
-
-
-class _Part(Struct, gc=False):
-    """A part of an answer. Excluded from garbage collection, which would take longer than parsing."""
-
-
-class _Pair(_Part):
-    hostname: Name
-    username: Name
-    # Only where they are asked for; None: no value.
-    logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
-    user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
-
-
-class _PairBucket(_Part):
-    key: _Pair
-    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
-
-
-class _Pairs(_Part):
-    buckets: list[_PairBucket]
-    after_key: _Pair | None = None
-
-
-class _Bucket(_Part):
-    """Documents that have something in common, and of them what was asked for."""
-
-    doc_count: Count
-    key: Name | None = None
-    absent: "_Bucket | None" = None
-    names: "_Buckets | None" = None
-
-
-class _Buckets(_Part):
-    buckets: list[_Bucket]
-
-
-class _Aggregations(_Part):
-    """What was asked for of these; nothing where the pattern matches no index."""
-
-    pairs: _Pairs | None = None
-    hostname: _Bucket | None = None
-    username: _Bucket | None = None
-    senders: _Buckets | None = None
-    days: _Buckets | None = None
-    latest: dict[str, Any] | None = None
-
-
-class _Total(_Part):
-    value: Count = 0
-
-
-class _Hits(_Part):
-    total: _Total = field(default_factory=_Total)
-
-
-class _Found(_Part):
-    """An answer to a search."""
-
-    timed_out: bool
-    shards: dict[str, int] = field(name="_shards")
-    clusters: dict[str, Any] = field(name="_clusters", default_factory=dict)
-    hits: _Hits = field(default_factory=_Hits)
-    aggregations: _Aggregations = field(default_factory=_Aggregations)
-
-
-# Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.
-_DECODER = msgspec.json.Decoder(_Found)
+NO_NAME = ("", "-")
+"""Texts that count as no name (rules 1.3)."""
+MATCHING = {"matching": {"filter": {"match_all": {}}}}
+"""Counts documents as buckets do, where `hits.total` counts one with `_doc_count` once."""
 
 
 class SearchClient(EvidenceSource):
@@ -132,25 +64,26 @@ class SearchClient(EvidenceSource):
             read_timeout_seconds=300,
             sleep=sleep,
         )
-        self.path = f"/{quote(instance.index, safe='*,-')}/_search"
+        self.path = _path(instance.index)
         query = instance.query
         dsl = query.lstrip().startswith("{")
-        self._query = json.loads(query) if dsl else {"query_string": {"query": query}}
-        fields = {"hostname": instance.hostname_field, "username": instance.user_field}
-        self._sources: list[dict[str, Any]] = [
-            {name: {"terms": {"field": field}}} for name, field in fields.items()
-        ]
+        self.query = json.loads(query) if dsl else {"query_string": {"query": query}}
+        self.fields = {"hostname": instance.hostname_field, "username": instance.user_field}
         asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
         self._further = {name: field for name, field in asked.items() if field}
+        # A bucket for documents without a value as well would double the time of the first page.
+        self._sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in self.fields.items()
+        ]
         self._sources += [
             {name: {"terms": {"field": field, "missing_bucket": True}}}
             for name, field in self._further.items()
         ]
-        # What `_totals` reads, and the latest time: a field without times is refused there, and by no query.
-        self._carried: dict[str, Any] = {
-            name: {"filter": _not_blank(field), "aggs": {"absent": {"missing": {"field": field}}}}
-            for name, field in fields.items()
-        } | {"latest": {"max": {"field": instance.time_field}}}
+        user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
+        without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
+        # With the latest time: a field without times is refused there, and by no query.
+        latest = {"max": {"field": instance.time_field}}
+        self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
         self.user_setting = f"user_field ({instance.user_field})"
         self.host_setting = f"hostname_field ({instance.hostname_field})"
         self._password = instance.password.resolve("password")
@@ -170,8 +103,8 @@ class SearchClient(EvidenceSource):
         """Count the logon events of each day, in the order given, several days in parallel.
 
         A ConfigurationError names the setting: an index that does not exist, a field that cannot be
-        aggregated, a query that does not parse, a `time_field` that none of the documents has. Such documents
-        lie on no day (rules 4.1), so no day is given as empty then.
+        aggregated or that holds words of a text, a query that does not parse, a `time_field` that none of
+        the documents has. Such documents lie on no day (rules 4.1), so no day is given as empty then.
         """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
@@ -194,15 +127,21 @@ class SearchClient(EvidenceSource):
 
         A field that cannot be aggregated is refused here, too.
         """
-        aggregations = {**self._carried, "pairs": {"composite": {"size": 1, "sources": self._sources}}}
-        return _totals(self._search([self._between(first, last)], aggregations))
+        one_pair = {"pairs": {"composite": {"size": 1, "sources": self._sources}}}
+        found = self.search([self.between(first, last)], self._totals | one_pair)
+        if not found.matching:
+            return 0, 0, 0
+        blank = (self._count_blank(name, first, last) for name in ("username", "hostname"))
+        lacking_user, lacking_host = (
+            some + further for some, further in zip(found.lacking, blank, strict=False)
+        )
+        return found.matching, lacking_user, lacking_host
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame:
         """Return the first hosts and users from `first` to `last`, by name, as `DayOfLogons` has a day's."""
         composite = {"pairs": {"composite": {"size": MAX_SAMPLE, "sources": self._sources}}}
-        found = self._search([self._between(first, last)], composite, count_documents=False)
-        pairs = found.aggregations.pairs
-        return _with_domains(self._counts(pairs.buckets if pairs else []))
+        pairs = self.search([self.between(first, last)], composite).aggregations.pairs
+        return _with_domains(_with_both_names(self._rows(pairs.buckets if pairs else [])))
 
     def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
         """As `CountsDays` says: one request, whose buckets count as those of a day do."""
@@ -211,52 +150,53 @@ class SearchClient(EvidenceSource):
         bounds = {str(day): self._bounds(day, day) for day in days}
         ranges = [{"key": day, "from": start, "to": end} for day, (start, end) in bounds.items()]
         by_day = {"field": self.instance.time_field, "format": "epoch_millis", "ranges": ranges}
-        window = self._between(min(days), max(days))
-        found = self._search([window], {"days": {"date_range": by_day}}, count_documents=False)
-        counts = {bucket.key: bucket.doc_count for bucket in _buckets(found.aggregations.days)}
+        window = self.between(min(days), max(days))
+        found = self.search([window], {"buckets": {"date_range": by_day}})
+        counts = {bucket.key: bucket.doc_count for bucket in found.buckets}
         return {day: counts.get(str(day), 0) for day in days}
 
     def shards(self) -> int:
         """Count the shards of the indexes of the pattern: 0 where it matches no index."""
-        return self._search([]).shards.get("total", 0)
+        return self.search([]).shards.get("total", 0)
 
     def count_with_field(self, field: str, first: date, last: date) -> int:
         """Count the matching documents from `first` to `last` that have a field."""
-        return self._search([self._between(first, last), {"exists": {"field": field}}]).hits.total.value
+        return self.search([self.between(first, last), {"exists": {"field": field}}], MATCHING).matching
 
     def count_without_time(self) -> int:
         """Count the documents of all times that match the query if none of them has `time_field`, else 0."""
         has_time = {"exists": {"field": self.instance.time_field}}
-        if self._search([has_time], count_documents=1).hits.total.value:
+        if self.search([has_time], count_documents=1).hits.total.value:
             return 0
-        return self._search([]).hits.total.value
+        return self.search([], MATCHING).matching
 
     def newest(self, query: dict[str, Any]) -> dict[str, Any]:
         """Return `_index`, `fields` and `matched_queries` of the newest of the best hits; {} without hits."""
         sort = ["_score", {"@timestamp": {"order": "desc", "unmapped_type": "date"}}]
         body = {"size": 1, "query": query, "sort": sort, "fields": ["*"], "_source": False, "aggs": {}}
-        answer: Answer = self.transport.retrying()(self._post, body)
+        answer: Answer = self.transport.retrying()(self._post, self.path, body)
         try:
             hits = json.loads(answer.body)["hits"]["hits"]
         except (ValueError, LookupError, TypeError) as error:
-            raise self._not_a_search_service(answer) from error
+            raise not_a_search_service(answer, self.instance) from error
         return hits[0] if hits else {}
 
-    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """As `ListsSenders` says, for `MAX_SENDERS` names; hosts are values of `host.name`."""
-        by_name = {
-            "terms": {"field": self.instance.hostname_field, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
-            "aggs": {
-                "hosts": {"cardinality": {"field": "host.name", "precision_threshold": 100}},
-                "names": {"terms": {"field": "host.name", "size": HOSTS_PER_SENDER}},
-            },
-        }
-        found = self._search([self._between(day, day)], {"senders": by_name})
-        buckets = _buckets(found.aggregations.senders)
-        rows = [
-            (one.key, one.doc_count, _texts([name.key for name in _buckets(one.names)])) for one in buckets
-        ]
-        return found.hits.total.value, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
+    def top_senders(self, day: date) -> Senders | None:
+        """As `ListsSenders` says."""
+        return diagnosis.top_senders(self, day, day)
+
+    def why_lacking(self, first: date, last: date, *, user: bool) -> str:
+        """As `EvidenceSource` says: the indexes whose documents lack the field."""
+        field = self.fields["username" if user else "hostname"]
+        return diagnosis.why_lacking(self, field, first, last)
+
+    def why_nothing(self, first: date, last: date) -> str:
+        """As `EvidenceSource` says: how many documents each clause of the query matches by itself."""
+        return diagnosis.why_nothing(self, first, last)
+
+    def unmatched_parts(self) -> list[str]:
+        """As `EvidenceSource` says: parts of `index` that match no index."""
+        return diagnosis.unmatched_parts(self)
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.
@@ -264,18 +204,18 @@ class SearchClient(EvidenceSource):
         Only an administrator may read the cluster's bucket limit, so refused pages are halved.
         """
         fetched_at = datetime.now(UTC)
-        after: _Pair | None = None
+        after: Pair | None = None
         asked: set[str] = set()
         rows: list[pl.DataFrame] = []
-        totals = 0, 0, 0
+        matching, absent = 0, (0, 0, 0)
         while True:
             size = self._page_size
             composite = {"size": size, "sources": self._sources}
             further = {"after": msgspec.to_builtins(after)} if after else {}
-            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._carried)}
+            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._totals)}
             try:
-                page = self._search([self._between(day, day)], aggregations, count_documents=not after)
-            except _TooManyBucketsError:
+                page = self.search([self.between(day, day)], aggregations)
+            except TooManyBucketsError:
                 if size <= MIN_PAGE:
                     raise
                 self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
@@ -286,20 +226,21 @@ class SearchClient(EvidenceSource):
                     f"The last index of {self.instance.index} at {self.instance.url} was deleted while "
                     f"{day} was counted; run again"
                 )
-            totals = totals if after else _totals(page)
-            rows.append(self._counts(pairs.buckets if pairs else []))
+            if not after:
+                matching, absent = page.matching, page.lacking
+            rows.append(self._rows(pairs.buckets if pairs else []))
             if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
                 break
             after = pairs.after_key
-            if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * totals[0]:
+            if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * matching:
                 raise ProtocolError(
                     f"{self.transport.where} gives hosts and users of {day} without an end; result not used. "
                     "Check for a proxy or cache between this machine and the service"
                 )
             asked.add(str(after))
         counts = pl.concat(rows)
-        matching, lacking_user, lacking_host = totals
-        missing = matching - lacking_user - lacking_host - counts["events"].sum()
+        without_user, without_host, without_both = absent
+        missing = matching - without_user - without_host + without_both - counts["events"].sum()
         if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
             raise ProtocolError(
                 f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
@@ -311,20 +252,48 @@ class SearchClient(EvidenceSource):
                 f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        return DayOfLogons(day, fetched_at, *totals, counts=_with_domains(counts))
+        if missing < 0:  # documents with several values, or such as arrived since the first page
+            diagnosis.require_whole_names(self, day, day)
+        is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
+        lacking = []
+        for name, without, only_other in (
+            ("username", without_user, without_host - without_both),
+            ("hostname", without_host, without_user - without_both),
+        ):
+            blank = int(counts.filter(is_blank[name])["events"].sum())
+            # Pairs do not show a name without the other one, and a document with several more than once.
+            if only_other or (blank and missing < 0):
+                blank = self._count_blank(name, day, day)
+            lacking.append(min(without + blank, matching))
+        return DayOfLogons(
+            day, fetched_at, matching, *lacking, counts=_with_domains(_with_both_names(counts))
+        )
 
-    def _counts(self, buckets: Sequence[_PairBucket]) -> pl.DataFrame:
-        """Turn buckets into the rows of `DayOfLogons`; `-` and empty count as no name."""
+    def _count_blank(self, name: str, first: date, last: date) -> int:
+        """Count the documents whose user, or host, is empty or `-`; one with a name beside it has a name."""
+        field = self.fields[name]
+        values = {"values": {"value_count": {"field": field}}}
+        terms = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
+        buckets: list[Bucket] = []
+        with suppress(ConfigurationError):  # a field of numbers refuses to be asked for texts, and has none
+            buckets = self.search([self.between(first, last)], {"buckets": terms}).buckets
+        documents = 0
+        for bucket in buckets:
+            beside = round((bucket.values.value if bucket.values else None) or 0) - bucket.doc_count
+            documents += max(bucket.doc_count - max(beside, 0), 0)
+        return documents
+
+    def _rows(self, buckets: Sequence[PairBucket]) -> pl.DataFrame:
+        """Turn buckets into rows like those of `DayOfLogons`, with names that are none."""
         columns = {
-            "document_hostname": _texts([bucket.key.hostname for bucket in buckets]),
-            "document_username": _texts([bucket.key.username for bucket in buckets]),
+            "document_hostname": texts([bucket.key.hostname for bucket in buckets]),
+            "document_username": texts([bucket.key.username for bucket in buckets]),
             "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
         }
         for name in self._further:
             values = (getattr(bucket.key, name) for bucket in buckets)
-            columns[f"document_{name}"] = _texts([None if each is msgspec.UNSET else each for each in values])
-        lacking = pl.col("document_hostname", "document_username").is_in(["", "-"])
-        return pl.DataFrame(columns).filter(~pl.any_horizontal(lacking))
+            columns[f"document_{name}"] = texts([None if each is msgspec.UNSET else each for each in values])
+        return pl.DataFrame(columns)
 
     def _bounds(self, first: date, last: date) -> tuple[int, int]:
         """Return where `first` begins and `last` has ended, in milliseconds since the epoch."""
@@ -332,142 +301,75 @@ class SearchClient(EvidenceSource):
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
         return start, end
 
-    def _between(self, first: date, last: date) -> dict[str, Any]:
+    def between(self, first: date, last: date) -> dict[str, Any]:
+        """Return the query for documents from one day to another, both included."""
         start, end = self._bounds(first, last)
         return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
-    def _search(
+    def search(
         self,
         filters: list[dict[str, Any]],
         aggregations: Mapping[str, Any] | None = None,
         *,
-        count_documents: bool | int = True,
-    ) -> _Found:
-        """Aggregate the matching documents; `count_documents`: whether to count them, or up to how many."""
-        body = {
-            "size": 0,
-            "track_total_hits": count_documents,
-            "query": {"bool": {"filter": [*filters, self._query]}},
-            "aggs": aggregations or {},
-        }
-        answer: Answer = self.transport.retrying()(self._post, body)
+        count_documents: bool | int = False,
+    ) -> Found:
+        """Aggregate the documents that match the query; `count_documents`: whether, or up to how many."""
+        query = {"bool": {"filter": [*filters, self.query]}}
         try:
-            found = _DECODER.decode(answer.body)
+            return self.ask(query, aggregations, count_documents=count_documents)
+        except TextFieldError as error:
+            raise ConfigurationError(f"{error}{diagnosis.lacking_keyword(self, error.field)}") from error
+        except MixedTypesError as error:
+            raise ConfigurationError(diagnosis.mixed_types(self, query) or str(error)) from error
+
+    def ask(
+        self,
+        query: Mapping[str, Any],
+        aggregations: Mapping[str, Any] | None = None,
+        *,
+        index: str | None = None,
+        count_documents: bool | int = False,
+    ) -> Found:
+        """Aggregate any documents of the index pattern, or of a part of it."""
+        body = {"size": 0, "track_total_hits": count_documents, "query": query, "aggs": aggregations or {}}
+        path = _path(index) if index else self.path
+        answer: Answer = self.transport.retrying()(self._post, path, body)
+        try:
+            found = DECODER.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._not_a_search_service(answer) from error
-        if faults := _faults(found, aggregations or {}):
+            raise not_a_search_service(answer, self.instance) from error
+        if reasons := faults(found, aggregations or {}):
             raise ProtocolError(
-                f"{self.transport.where} answered incompletely ({', '.join(faults)}); result not used. "
+                f"{self.transport.where} answered incompletely ({', '.join(reasons)}); result not used. "
                 "Repair the cluster, or a proxy in front of it, and run again"
             )
         return found
 
-    def _post(self, body: dict[str, Any]) -> Answer:
-        answer = self.transport.send(self._session, "POST", self.path, **self._arguments(body))
+    def _post(self, path: str, body: dict[str, Any]) -> Answer:
+        answer = self.transport.send(self._session, "POST", path, **self._arguments(body))
         if answer.status != 200:
-            self._raise_refusal(answer)
+            raise_refusal(answer, self.instance, self.transport, path)
         return answer
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
         after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})
         return {
-            "params": {"allow_partial_search_results": "false", "filter_path": _READ},
+            "params": {"allow_partial_search_results": "false", "filter_path": READ},
             "json": body,
             "auth": self._auth,
             "cookies": self._cookies,
             "secrets": (self._password, *self._cookies.values()),
-            "personal": tuple(map(str, after.values())),
+            "personal": tuple(str(name) for name in after.values() if name is not None),
         }
 
-    def _raise_refusal(self, answer: Answer) -> NoReturn:
-        """Raise what an error answer means; the message names the setting to fix."""
-        instance, where = self.instance, f"the search service at {self.instance.url}"
-        causes = _causes(answer.body)
-        kinds = causes["type"]
-        reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
-        indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
-        in_index = f" in the index {indexes}" if indexes else ""
-        if answer.status == 401:
-            raise AuthenticationError(
-                f"The log-in is refused by {where}; check username and password ({reason})"
-            )
-        if answer.status == 403:
-            raise PermissionDeniedError(
-                f"{instance.username} may not search {instance.index} at {where}; grant read and "
-                f"view_index_metadata on exactly that index pattern ({reason})"
-            )
-        if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
-            raise _TooManyBucketsError(f"Even pages of {MIN_PAGE} buckets are refused by {where} ({reason})")
-        if "index_not_found_exception" in kinds:
-            raise ConfigurationError(
-                f"index: {instance.index!r} names an index that {where} does not have; correct the name or "
-                f"use a pattern such as logs-* ({reason})"
-            )
-        if "text fields" in reason.lower() or "fielddata" in reason.lower():
-            for setting in ("hostname_field", "user_field", "logon_type_field", "user_domain_field"):
-                if (field := getattr(instance, setting)) and f"[{field}]" in reason:
-                    raise ConfigurationError(
-                        f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name "
-                        f"its keyword field, often {field + '.keyword'!r}, or leave that index out ({reason})"
-                    )
-        if any(map(_QUERY_ERRORS.search, kinds)):
-            shown = answer.sanitised(instance.query)
-            raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
-        self.transport.raise_if_transient(answer, self.path)
-        if not kinds:
-            raise self._not_a_search_service(answer)
-        raise ConfigurationError(
-            f"The search is refused by {where}{in_index} with HTTP status {answer.status}; check index, "
-            f"query, time_field, hostname_field, user_field, user_domain_field and logon_type_field "
-            f"({reason})"
-        )
 
-    def _not_a_search_service(self, answer: Answer) -> ProtocolError:
-        # These hold names of hosts and users, which no message may show.
-        names = any(part in answer.body for part in (b'"aggregations"', b'"hits"'))
-        return ProtocolError(
-            f"{self.instance.url} does not answer as a search service; url must name the service itself, no "
-            f"dashboard or cache. It said, with HTTP status {answer.status}: "
-            f"{'...' if names else answer.excerpt}"
-        )
+def _path(index: str) -> str:
+    return f"/{quote(index, safe='*,-')}/_search"
 
 
-class _TooManyBucketsError(ProtocolError):
-    """The page is larger than the cluster's bucket limit."""
-
-
-_QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
-
-
-def _not_blank(field: str) -> dict[str, Any]:
-    """Query for documents whose field is not empty or `-`, which count as lacking it (rules 1.3).
-
-    Lenient, because a field of numbers can be neither and would refuse to be compared with them.
-    """
-    blank = [{"match": {field: {"query": text, "lenient": True}}} for text in ("", "-")]
-    return {"bool": {"must_not": blank}}
-
-
-def _totals(found: _Found) -> tuple[int, int, int]:
-    """Documents of an answer: matching, without a user, without a host."""
-    matching = found.hits.total.value
-    lacking_user, lacking_host = (
-        matching - (carried.doc_count - carried.absent.doc_count if carried and carried.absent else 0)
-        for carried in (found.aggregations.username, found.aggregations.hostname)
-    )
-    return matching, lacking_user, lacking_host
-
-
-def _faults(found: _Found, asked: Mapping[str, Any]) -> list[str]:
-    """Return why an answer is incomplete (rules 3.3)."""
-    counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
-    counts["shards failed"] = found.shards.get("failed")
-    faults = [f"{count} {fault}" for fault, count in counts.items() if count]
-    if found.timed_out:
-        faults.append("the search timed out")
-    if found.shards.get("total"):
-        faults += [f"no {name}" for name in asked if getattr(found.aggregations, name) is None]
-    return faults
+def _with_both_names(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the rows of which neither name is empty or `-` (rules 1.3)."""
+    return pairs.filter(~pl.any_horizontal(pl.col("document_hostname", "document_username").is_in(NO_NAME)))
 
 
 def _with_domains(counts: pl.DataFrame) -> pl.DataFrame:
@@ -477,25 +379,3 @@ def _with_domains(counts: pl.DataFrame) -> pl.DataFrame:
     spelling = with_domain(pl.col("document_username"), pl.col("document_user_domain"))
     spelled = counts.with_columns(document_username=spelling).drop("document_user_domain")
     return spelled.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))
-
-
-def _buckets(found: _Buckets | None) -> list[_Bucket]:
-    return found.buckets if found else []
-
-
-def _texts(names: list[Name | None]) -> pl.Series:
-    return pl.Series(names, dtype=pl.String, strict=False)
-
-
-def _causes(body: bytes) -> dict[str, list[str]]:
-    """The texts of an error answer by their key, innermost first, without the grammar in further lines."""
-    texts: dict[str, list[str]] = defaultdict(list)
-
-    def keep(members: list[tuple[str, Any]]) -> None:
-        for name, text in members:
-            if isinstance(text, str) and text:
-                texts[name].append(text.splitlines()[0])
-
-    with suppress(ValueError, RecursionError):
-        json.loads(body, object_pairs_hook=keep)
-    return texts

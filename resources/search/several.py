@@ -9,7 +9,7 @@ import polars as pl
 
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.client import SearchClient
-from resources.search.source import DayOfLogons, EvidenceSource
+from resources.search.source import DayOfLogons, EvidenceSource, Senders
 from resources.settings import Instance
 
 _TOTALS = ("matching", "lacking_user", "lacking_host")
@@ -74,18 +74,41 @@ class SeveralLogs(EvidenceSource):
                         "the field that does"
                     )
 
-    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """As `ListsSenders` says, of the logs whose hosts are named by the sender."""
-        by_sender = {
-            name: client
-            for name, client in self.clients.items()
-            if client.instance.hostname_field == "agent.name"
-        }
-        found = []
-        for name, client in by_sender.items():
+    def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
+        """As `CountsDays` says, of all logs together."""
+        total = dict.fromkeys(days, 0)
+        for name, client in self.clients.items():
             with _named(name):
-                found.append(client.top_senders(day))
-        return sum(matching for matching, _ in found), pl.concat(senders for _, senders in found)
+                for day, matching in client.matching_by_day(days).items():
+                    total[day] += matching
+        return total
+
+    def why_lacking(self, first: date, last: date, *, user: bool) -> str:
+        """As `EvidenceSource` says, of each of the logs."""
+        return self._of_each(lambda client: client.why_lacking(first, last, user=user))
+
+    def why_nothing(self, first: date, last: date) -> str:
+        """As `EvidenceSource` says, of each of the logs."""
+        return self._of_each(lambda client: client.why_nothing(first, last))
+
+    def _of_each(self, ask: Callable[[SearchClient], str]) -> str:
+        said = {name: ask(client) for name, client in self.clients.items()}
+        return "; ".join(f"{name}: {text}" for name, text in said.items() if text)
+
+    def unmatched_parts(self) -> list[str]:
+        """As `EvidenceSource` says, of all logs."""
+        return sorted({part for client in self.clients.values() for part in client.unmatched_parts()})
+
+    def top_senders(self, day: date) -> Senders | None:
+        """As `EvidenceSource` says, of all logs together."""
+        found = []
+        for name, client in self.clients.items():
+            with _named(name):
+                found += filter(None, [client.top_senders(day)])
+        if not found:
+            return None
+        names = pl.concat(one.names for one in found)
+        return Senders(found[0].field, sum(one.matching for one in found), names)
 
 
 def _added(parts: Sequence[DayOfLogons]) -> DayOfLogons:

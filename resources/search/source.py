@@ -12,6 +12,19 @@ import polars as pl
 
 from resources.settings import Instance
 
+MASKED_NAME = "^([0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})$"
+"""What a name becomes where the role masks the field, or a pipeline puts a digest in its place."""
+MASKED_LIMIT = 0.5
+"""Share of names above which they are not those of people and machines."""
+
+
+def masked_names(username: str) -> str:
+    """Say what masked names are, as part of a sentence that begins with the setting of their field."""
+    return (
+        "most of its names are digests (40 to 128 hexadecimal digits): field masking of the role of "
+        f"{username} hides the names, or a pipeline did; have the role show them, or name another field"
+    )
+
 
 @dataclass(frozen=True)
 class DayOfLogons:
@@ -33,6 +46,31 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class Senders:
+    """The host names of documents, and for which computers each stands, by another `field` of the documents.
+
+    `names`: document_hostname, events, host_names (some of the computers), for those with most computers.
+    `matching` is the number of documents.
+    """
+
+    field: str
+    matching: int
+    names: pl.DataFrame
+
+    def forwarded_percent(self, forwarders: pl.DataFrame) -> float:
+        """Return how many of the documents some of the names have sent."""
+        return 100 * int(forwarders["events"].sum()) / max(self.matching, 1)
+
+    def describe(self, forwarders: pl.DataFrame, when: str) -> str:
+        """Say how much collectors sent, and what to do about it."""
+        collectors = "1 collector sends" if forwarders.height == 1 else f"{forwarders.height} collectors send"
+        return (
+            f"{collectors} events for several hosts, {self.forwarded_percent(forwarders):.0f}% of the events "
+            f"{when}: set hostname_field to {self.field}, or add the collectors to rules.exclude_hosts"
+        )
+
+
 class EvidenceSource(ABC):
     """A service that counts logon events by day, host and user.
 
@@ -42,7 +80,8 @@ class EvidenceSource(ABC):
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
        ConfigurationError for what a setting can mend, TransientError for what may be retried.
     3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
-    4. Where it makes sense, implement `probe`, `__exit__` to close connections, and what `CountsDays` has.
+    4. Where it makes sense, implement `probe`, `__exit__` to close connections, what `CountsDays` has, and
+       what explains a result: `why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`.
 
     `tests/resources/search/test_adapters.py` tries any source.
     """
@@ -68,6 +107,22 @@ class EvidenceSource(ABC):
         Days are calendar days in `scan.timezone`.
         """
 
+    def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
+        """Return where logons have no user, or no host, as part of a sentence; "" if that is not known."""
+        return ""
+
+    def why_nothing(self, first: date, last: date) -> str:  # noqa: ARG002
+        """Return why there are no logons from one day to another; "" if that is not known."""
+        return ""
+
+    def unmatched_parts(self) -> list[str]:
+        """Return the parts of what is searched that hold nothing, such as an index that does not exist."""
+        return []
+
+    def top_senders(self, day: date) -> Senders | None:  # noqa: ARG002
+        """Return the host names that stand for most computers on a day; None: the source cannot tell."""
+        return None
+
 
 @runtime_checkable
 class CountsDays(Protocol):
@@ -75,17 +130,6 @@ class CountsDays(Protocol):
 
     def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
         """Count the matching documents of each day, as in `DayOfLogons.matching`; 0 where there is none."""
-
-
-@runtime_checkable
-class ListsSenders(Protocol):
-    """A source that also knows who sent the events, as Elastic's agents do."""
-
-    def top_senders(self, day: date) -> tuple[int, pl.DataFrame]:
-        """Count the matching documents of a day, and list the names that sent for most hosts.
-
-        The list holds document_hostname, events, host_names (some of the hosts).
-        """
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from resources.errors import ConfigurationError
+from resources.settings.query import corrected
 
 MAX_TEXT = 1000
 MAX_FILE_BYTES = 256 * 1024
@@ -90,6 +91,11 @@ def _query_text(value: object) -> object:
             json.loads(value)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
+    elif isinstance(value, str) and (lucene := corrected(value)):
+        raise ValueError(
+            "is KQL, or has clauses without an operator between them, and means something else in Lucene "
+            f"syntax; write: {lucene} (and in quotes whatever is a word to search for)"
+        )
     return value
 
 

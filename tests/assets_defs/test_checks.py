@@ -13,11 +13,12 @@ from ownership.declaration import empty
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.errors import TransientError
-from resources.search.source import extraction_fingerprint
+from resources.search.source import Senders, extraction_fingerprint
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
 from tests.ownership.builders import NOW, counts, host, hosts, logon_day, resolution, table, user, users
+from tests.pipelines.in_memory import LogFile
 from tests.resources.samples import instance as sample
 from tests.resources.writeback.world import plan, values
 
@@ -31,20 +32,30 @@ PEOPLE = users(
 )
 
 
-class Senders:
-    """Stands for the search service, which a check asks who sends for whom."""
+class Search(LogFile):
+    """Stands for the search service, which checks ask who sends for whom and why something is missing."""
 
     user_setting, host_setting = "user_field", "hostname_field"
 
-    def __init__(self, *rows, error=None):
-        self.rows, self.error = rows, error
+    def __init__(self, *rows, error=None, parts=()):
+        super().__init__()
+        self.rows, self.error, self.parts = rows, error, parts
 
     def top_senders(self, day):
         if self.error:
             raise self.error
         assert day == DAYS.last
         schema = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
-        return 100, pl.DataFrame(self.rows, schema=schema, orient="row")
+        return Senders("host.name", 100, pl.DataFrame(self.rows, schema=schema, orient="row"))
+
+    def why_nothing(self, first, last):
+        return f"The clause matches 0 from {first} to {last}"
+
+    def why_lacking(self, first, last, *, user):  # noqa: ARG002
+        return "" if user else "it is missing in logs-2"
+
+    def unmatched_parts(self):
+        return list(self.parts)
 
 
 class Stored:
@@ -53,7 +64,7 @@ class Stored:
     def __init__(self, home, **settings):
         self.instance = sample(**settings)
         self.tables = Tables(home, self.instance.slug)
-        self.search = Senders()
+        self.search = Search()
         self.tables.prepare()
 
     def days(self, **changed):
@@ -128,7 +139,16 @@ def test_days_without_events(stored, strict, severity):
 
 def test_a_window_without_any_event(stored):
     nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 6)}
-    assert warns(stored().days(**nothing).look(checks.no_gaps))
+    verdict = stored().days(**nothing).look(checks.no_gaps)
+    assert warns(verdict)
+    assert "The clause matches 0 from 2026-03-01" in verdict.description
+
+
+def test_a_part_of_the_index_pattern_that_matches_nothing(stored):
+    tables = stored(index="logs-a*,logs-b*").days()
+    assert tables.look(checks.index_is_there).passed
+    tables.search = Search(parts=["logs-b*"])
+    assert warns(tables.look(checks.index_is_there), ("logs-b*",))
 
 
 def test_documents_that_lack_a_field(stored):
@@ -138,7 +158,7 @@ def test_documents_that_lack_a_field(stored):
     )
     verdict = days.look(checks.documents_carry_both_fields)
     assert warns(verdict, ("2026-03-02", 100, 0, 11), ("2026-03-04", 100, 11, 0))
-    assert "check user_field and hostname_field" in verdict.description
+    assert "check user_field and hostname_field: it is missing in logs-2" in verdict.description
     assert verdict.metadata["lacking_user"].value == 21
 
 
@@ -250,7 +270,7 @@ def test_conflicts_that_were_not_there_before(well):
 @pytest.mark.parametrize(("events", "severity"), [(50, WARN), (51, ERROR)])
 def test_a_collector_that_sends_for_others(stored, events, severity):
     tables = stored().days()
-    tables.search = Senders(("ws1", 9, ["WS1", "ws1.corp.example"]), ("wec01", events, ["pc1", "pc2", "pc3"]))
+    tables.search = Search(("ws1", 9, ["WS1", "ws1.corp.example"]), ("wec01", events, ["pc1", "pc2", "pc3"]))
     run = tables.run()
     run.record.begin("run", checked_at=NOW)
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, run, blocking=True)
@@ -263,13 +283,12 @@ def test_a_collector_that_sends_for_others(stored, events, severity):
     assert run.record.row()["status"] == ("failed" if blocked else "started")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"hostname_field": "host.name"}, {"rules": {"exclude_hosts": ["wec*"]}}], ids=str
-)
-def test_a_collector_does_no_harm_where_hosts_are_named_or_it_is_excluded(stored, settings):
-    tables = stored(**settings).days()
-    tables.search = Senders(("wec01", 99, ["pc1", "pc2"]))
+def test_a_collector_does_no_harm_where_it_is_excluded(stored):
+    tables = stored(rules={"exclude_hosts": ["wec*"]}).days()
+    tables.search = Search(("wec01", 99, ["pc1", "pc2"]))
     assert tables.look(checks.hosts_send_their_own_events).passed
+    tables.search = LogFile()
+    assert "cannot be told" in tables.look(checks.hosts_send_their_own_events).description
 
 
 @pytest.mark.parametrize(("blocking", "severity"), [(False, WARN), (True, ERROR)])
@@ -277,7 +296,7 @@ def test_a_check_that_cannot_be_carried_out_fails_and_blocks_where_it_is_the_one
     stored, blocking, severity
 ):
     tables = stored().days()
-    tables.search = Senders(error=TransientError("The search service at https://search.example timed out"))
+    tables.search = Search(error=TransientError("The search service at https://search.example timed out"))
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, tables.run(), blocking=blocking)
     assert (verdict.passed, verdict.severity) == (False, severity)
     assert "timed out" in verdict.description

@@ -15,7 +15,7 @@ from assets_defs.launch import RANGE_END, RANGE_START, today_of
 from assets_defs.scan_resources import resource_keys, scan_resources
 from assets_defs.step_failures import failure_message
 from ownership.windows import Window
-from resources.errors import ConfigurationError, ServiceError
+from resources.errors import ServiceError
 from resources.store.tables import Tables, write_file
 from tests.assets_defs.scans import scan
 from tests.pipelines.in_memory import LogFile
@@ -122,6 +122,30 @@ def test_counts_are_kept_while_no_event_carries_the_fields_of_new_settings(fetch
     assert stored(tables) == dict.fromkeys(DAYS, 3)
     assert fetch(Search(after, lacking=DAYS[:3]), user_field="who").success
     assert stored(tables) == dict.fromkeys(DAYS[3:], 4)
+
+
+@pytest.mark.parametrize(("days", "decides"), [(2, True), (3, False)])
+def test_nothing_is_decided_when_more_than_half_of_the_events_lack_a_field(fetch, days, decides):
+    search = Search({day: events(3) for day in DAYS[1:]}, lacking=DAYS[1 : 1 + days])
+    result = fetch(search, lookback_days=5)
+    assert result.success == decides
+    if not decides:
+        said = "column who: 9 of the 12 logon events from 2025-06-01 to 2025-06-05 lack it"
+        assert message(result).startswith(said)
+        assert "nothing is decided" in message(result)
+
+
+@pytest.mark.parametrize(("masked", "decides"), [(1, True), (2, False)])
+def test_nothing_is_decided_when_most_names_of_a_day_are_masked(fetch, masked, decides):
+    names = [f"{number:064x}" if number < masked else f"u-{number}" for number in range(3)]
+    days = dict.fromkeys(DAYS, events(3)) | {DAYS[2]: {("pc-1", name): 1 for name in names}}
+    result = fetch(Search(days), lookback_days=5)
+    assert result.success == decides
+    if not decides:
+        said = message(result)
+        assert said.startswith("column who: most of its names are digests")
+        assert "field masking of the role of owner-search" in said
+        assert "on 1 of 5 days" in said
 
 
 def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):

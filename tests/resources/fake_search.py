@@ -58,9 +58,6 @@ def fits(document, query):
             return any(bounds["gte"] <= instant < bounds["lt"] for instant in instants)
         case "exists":
             return bool(values(document, what["field"]))
-        case "match":
-            ((field, text),) = what.items()
-            return text["query"] in values(document, field)
         case "match_all" | "match_none":
             return kind == "match_all"
     raise NotImplementedError(kind)
@@ -74,33 +71,52 @@ def one_aggregation(documents, aggregation):
     (kind,) = aggregation.keys() - {"aggs"}
     what, below = aggregation[kind], aggregation.get("aggs", {})
     match kind:
-        case "filter":
-            inside = [one for one in documents if fits(one, what)]
+        case "filters":
+            some = [[one for one in documents if fits(one, query)] for query in what["filters"]]
+            return {"buckets": [{"doc_count": len(one), **aggregated(one, below)} for one in some]}
+        case "filter" | "missing":
+            wanted = what if kind == "filter" else {"bool": {"must_not": [{"exists": what}]}}
+            inside = [one for one in documents if fits(one, wanted)]
             return {"doc_count": len(inside), **aggregated(inside, below)}
-        case "missing":
-            return {"doc_count": sum(not values(one, what["field"]) for one in documents)}
-        case "cardinality" | "max":
-            names = {value for one in documents for value in values(one, what["field"])}
-            return {"value": len(names) if kind == "cardinality" else None}
         case "date_range":
             return {"buckets": [one_range(documents, what["field"], one) for one in what["ranges"]]}
         case "terms":
             names = {value for one in documents for value in values(one, what["field"])}
+            names &= set(what.get("include", names))
             holding = {name: [d for d in documents if name in values(d, what["field"])] for name in names}
             buckets: list[dict[str, Any]] = [
                 {"key": name, "doc_count": len(inside), **aggregated(inside, below)}
                 for name, inside in sorted(holding.items())
             ]
-            buckets.sort(key=lambda one: one["hosts"]["value"] if "order" in what else 0, reverse=True)
-            return {"buckets": buckets[: what["size"]]}
+            for by in what.get("order", ()):
+                buckets.sort(key=lambda one: one[by].get("value", one[by].get("doc_count")), reverse=True)
+            return {"buckets": buckets[: what.get("size", 10)]}
         case "composite":
             return composite(documents, what)
+    return metric(documents, kind, what)
+
+
+def metric(documents, kind, what):
+    match kind:
+        case "max":
+            return {"value": None}
+        case "cardinality":
+            return {"value": len({value for one in documents for value in values(one, what["field"])})}
+        case "value_count":
+            return {"value": sum(len(set(values(one, what["field"]))) for one in documents)}
+        case "top_hits":
+            return {"hits": {"hits": top_hits(documents[: what["size"]], what["docvalue_fields"])}}
     raise NotImplementedError(kind)
 
 
 def one_range(documents, field, bounds):
     within = {"range": {field: {"gte": bounds["from"], "lt": bounds["to"]}}}
     return {"key": bounds["key"], "doc_count": sum(fits(one, within) for one in documents)}
+
+
+def top_hits(documents, fields):
+    shown = [(one, {field: sorted(set(values(one, field))) for field in fields}) for one in documents]
+    return [{"_index": "logs", "_source": one, "fields": counted} for one, counted in shown]
 
 
 def composite(documents, what):

@@ -164,15 +164,10 @@ def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
     monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
     monkeypatch.setattr(search_client, "MAX_PAGE", 1)
     after = {"hostname": "PC", "username": "CORP\\jörg"}
-    absent = {"doc_count": 1, "absent": {"doc_count": 0}}
     pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}
-    found = {"pairs": pairs, "hostname": absent, "username": absent, "latest": {}}
-    page = {
-        "timed_out": False,
-        "_shards": {"total": 1},
-        "hits": {"total": {"value": 1}},
-        "aggregations": found,
-    }
+    found = {"pairs": pairs, "matching": {"doc_count": 1}, "latest": {}}
+    found |= {key: {"doc_count": 0} for key in ("hostname", "username")}
+    page = {"timed_out": False, "_shards": {"total": 1}, "aggregations": found}
 
     def service(request):
         if not json.loads(request.body)["aggs"]["pairs"]["composite"].get("after"):

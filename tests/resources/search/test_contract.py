@@ -1,13 +1,20 @@
 """The search client on the real engine, as the reader who has nothing but the two privileges."""
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError
+from resources.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    PermissionDeniedError,
+    ProtocolError,
+)
 from resources.search import client as search
 from resources.search.client import SearchClient
+from resources.settings.query import corrected
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
@@ -87,6 +94,26 @@ def test_a_query_is_lucene_syntax_or_query_dsl(engine, client, index, query):
     assert found(day) == (1, 0, 0, [("PC", "ann", 1)])
 
 
+@pytest.mark.parametrize(
+    ("kql", "documents"),
+    [
+        ("a:1 and b:1", 2),
+        ("a:1 or b:1 and c:1", 5),
+        ("not a:1 or b:1 and not c:1", 5),
+        ("a:(not 1) and (b:1 or not c:1)", 3),
+        ("a:(0 or 1) b:1", 4),
+        ("a >= 1 and b < 1", 2),
+    ],
+)
+def test_a_corrected_query_means_what_its_kql_says(engine, client, index, kql, documents):
+    each = list(itertools.product((0, 1), repeat=3))
+    load(
+        engine, index, [dict(zip("abc", bits, strict=True)) for bits in each], a=KEYWORD, b=KEYWORD, c=KEYWORD
+    )
+    with client(query=corrected(kql)) as logons:
+        assert logons.totals(DAY, DAY)[0] == documents
+
+
 def test_an_index_may_be_any_expression_the_service_knows(engine, client, index):
     year = datetime.now(UTC).year
     for name, user in ((f"-{year}", "ann"), ("-b", "bob"), ("-c", "eve")):
@@ -105,8 +132,128 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             (day,) = logons.logons([DAY])
             assert found(day) == (0, 0, 0, [])
             assert (*logons.totals(DAY, DAY), logons.count_without_time()) == (0, 0, 0, 0)
-            matching, senders = logons.top_senders(DAY)
-            assert (matching, senders.height) == (0, 0)
+            assert logons.top_senders(DAY) is None
+
+
+KEYWORD, WORDS = {"type": "keyword"}, {"type": "text", "fielddata": True}
+
+
+def load(engine, index, documents, **fields):
+    """Load documents with these fields at noon of the day."""
+    properties = {"@timestamp": {"type": "date"}, **fields}
+    engine.load(
+        index, {"mappings": {"properties": properties}}, [{"@timestamp": NOON} | d for d in documents]
+    )
+
+
+def test_counts_and_totals_are_asked_for_in_one_way(engine, client, index):
+    """Fields that cannot be searched, documents that stand for several, a name beside `-`."""
+    documents = [
+        {"user": "ann", "host": "PC", "_doc_count": 5},
+        {"user": "-", "host": "PC"},
+        {"user": "", "host": ["PC", "FS"], "_doc_count": 2},
+        {"user": ["-", "bob"], "host": "PC"},
+        {"host": "PC"},
+        {"user": "eve"},
+    ]
+    unsearchable = KEYWORD | {"index": False}
+    load(engine, index, documents, user=unsearchable, host=unsearchable)
+    with client(user_field="user", hostname_field="host") as logons:
+        (day,) = logons.logons([DAY])
+        assert logons.totals(DAY, DAY) == (11, 4, 1)
+    assert found(day) == (11, 4, 1, [("PC", "ann", 5), ("PC", "bob", 1)])
+
+
+@pytest.mark.parametrize("setting", ["user_field", "hostname_field"])
+def test_words_of_a_text_are_no_names_and_several_names_of_a_document_are(engine, client, index, setting):
+    load(engine, index, [{"plain": ["svc-miller", "dan"], "words": "svc-miller"}], plain=KEYWORD, words=WORDS)
+    with client(user_field="plain", hostname_field="plain") as logons:
+        (day,) = logons.logons([DAY])
+    assert day.counts.height == 4
+    fields = {"user_field": "plain", "hostname_field": "plain", setting: "words"}
+    with client(**fields) as logons, pytest.raises(ConfigurationError) as raised:
+        list(logons.logons([DAY]))
+    assert str(raised.value).startswith(f"{setting}: 'words' is text with fielddata in the index {index}")
+    assert "miller" not in str(raised.value)
+
+
+def test_a_field_of_two_types_and_a_red_index_are_named_and_not_asked_for_again(engine, client, index):
+    for name, kind, user in (("-a", "long", 5), ("-b", "keyword", "ann")):
+        load(engine, index + name, [{"user": user, "host": "PC"}], user={"type": kind}, host=KEYWORD)
+    with client(index=f"{index}-*", user_field="user", hostname_field="host") as logons:
+        with pytest.raises(ConfigurationError) as raised:
+            list(logons.logons([DAY]))
+        where = f"numbers in {index}-a and text in {index}-b"
+        assert str(raised.value).startswith(f"user_field: 'user' holds {where}, which")
+        red = {"index.routing.allocation.include._name": "nobody", "index.number_of_replicas": 0}
+        engine.request("PUT", f"{index}-red?wait_for_active_shards=0", json={"settings": red})
+        with pytest.raises(ProtocolError, match=f"The index {index}-red at .* is red"):
+            list(logons.logons([DAY]))
+    engine.request("DELETE", f"{index}-red")
+
+
+def test_the_indexes_whose_documents_lack_a_field_are_named(engine, client, index):
+    old = {"user": {"type": "text", "fields": {"keyword": KEYWORD}}, "host": KEYWORD}
+    load(engine, f"{index}-1", [{"user": "ann", "host": "PC"}], **old)
+    load(
+        engine,
+        f"{index}-2",
+        [{"user": "ann", "host": "PC"}] * 2 + [{"host": "PC"}],
+        user=KEYWORD,
+        host=KEYWORD,
+    )
+    with client(index=f"{index}-*", user_field="user.keyword", hostname_field="host") as logons:
+        assert logons.totals(DAY, DAY) == (4, 3, 0)
+        why = logons.why_lacking(DAY, DAY, user=True)
+        assert f"in {index}-2 (3 of 3 documents, which have user). All" in why
+        assert logons.why_lacking(DAY, DAY, user=False) == ""
+    with client(index=f"{index}-*", user_field="nowhere", hostname_field="host") as logons:
+        assert "field-level security of the role of reader" in logons.why_lacking(DAY, DAY, user=True)
+
+
+def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, index):
+    load(engine, index, [{"code": "4624", "name": "x"}] * 3, code=KEYWORD, name=KEYWORD)
+    for query in ("code:4624 AND NOT name:x", {"bool": {"filter": {"term": {"code": "4624"}}, "must_not": [
+        {"term": {"name": "x"}}]}}):  # fmt: skip
+        with client(query=query) as logons:
+            why = logons.why_nothing(DAY, DAY)
+        assert re.fullmatch(r"Of 3 documents of .* none: .*4624.* matches 3; .*x.* by itself matches 0", why)
+    with client(query="code:4625") as logons:
+        assert logons.why_nothing(DAY, DAY).endswith("the query matches none")
+        assert "holds no documents from" in logons.why_nothing(DAY.replace(day=9), DAY.replace(day=9))
+
+
+def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client, index):
+    load(engine, f"{index}-a", [])
+    some = {f"{index}-a": [], f"{index}-b*": [], f"unknown:{index}*": [f"unknown:{index}*"]}
+    some |= {f"{index}-a,{index}-b*,-{index}-c*, other:x-*": [f"{index}-b*", "other:x-*"]}
+    for pattern, unmatched in some.items():
+        with client(index=pattern) as logons:
+            assert logons.unmatched_parts() == unmatched
+
+
+@pytest.mark.parametrize(
+    ("hostname_field", "field"),
+    [
+        ("agent.name.keyword", "winlog.computer_name.keyword"),
+        ("agent.hostname.keyword", "winlog.computer_name.keyword"),
+        ("host.name.keyword", "winlog.computer_name.keyword"),
+        ("winlog.computer_name.keyword", None),
+    ],
+)
+def test_collectors_are_seen_whatever_the_fields_are_called(engine, client, index, hostname_field, field):
+    """By default fields are text with a keyword below."""
+    collector = {"name": "wec01", "hostname": "wec01"}
+    documents = [
+        {"agent": collector, "host": collector, "winlog": {"computer_name": f"pc{number}.corp.example"}}
+        for number in range(3)
+    ]
+    load(engine, index, documents)
+    with client(hostname_field=hostname_field) as logons:
+        senders = logons.top_senders(DAY)
+    names = [] if field is None else [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
+    assert senders.names.rows() == names
+    assert field is None or (senders.field, senders.matching) == (field, 3)
 
 
 @pytest.mark.parametrize(("timezone", "first"), ZONES)
@@ -153,6 +300,7 @@ def plain(engine):
         ({"hostname_field": "agent.name.text"}, ConfigurationError, "hostname_field: "),
         ({"logon_type_field": "agent.name.text"}, ConfigurationError, "logon_type_field: "),
         ({"index": "logs-search-plain*"}, ConfigurationError, "index logs-search-plain-text"),
+        ({"index": "logs-search-plain*"}, ConfigurationError, "missing in logs-search-plain (1 of 1 doc"),
         ({"time_field": "user.name"}, ConfigurationError, "time_field"),
         ({"user_field": "place"}, ConfigurationError, "user_field"),
         ({"logon_type_field": "place"}, ConfigurationError, "logon_type_field"),

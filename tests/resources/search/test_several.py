@@ -6,6 +6,7 @@ import pytest
 from resources.errors import ConfigurationError
 from resources.search import open_source
 from resources.search.several import SeveralLogs
+from resources.search.source import Senders
 from tests.resources.fake_search import FakeSearch
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, event, found
@@ -68,11 +69,15 @@ def test_a_secret_that_is_missing_names_the_first_of_the_logs(opened, monkeypatc
         opened()
 
 
-def test_senders_are_those_of_logs_that_name_hosts_by_the_sender(opened):
+def test_senders_are_those_of_all_logs(opened):
     with opened([("wec", "ann")] * 3, [("web", "bob")]) as logs:
         assert isinstance(logs, SeveralLogs)
-        asked = []
         for name, client in logs.clients.items():
-            client.top_senders = lambda _, name=name: asked.append(name) or (3, pl.DataFrame({"events": [3]}))
-        matching, senders = logs.top_senders(DAY)
-    assert (asked, matching, senders.height) == (["logs[0]"], 3, 1)
+            names = pl.DataFrame({"document_hostname": [name], "events": [3]})
+            client.top_senders = lambda _, names=names: Senders("host.name", 3, names)
+        found = logs.top_senders(DAY)
+        assert found
+        assert (found.matching, found.names["document_hostname"].to_list()) == (6, [*logs.clients])
+        for client in logs.clients.values():
+            client.top_senders = lambda _: None
+        assert logs.top_senders(DAY) is None

@@ -1,0 +1,113 @@
+"""Which queries are KQL and what they mean in Lucene syntax, and the clauses of a query."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from resources.settings.query import clauses, corrected
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "event.code:4624 AND event.outcome:success AND process.name:svchost.exe",
+        "*",
+        "svchost.exe",
+        "and",
+        "event.action:and",
+        'message:"this and that" AND NOT "or not"',
+        'message:"a \\" and b" AND c:1',
+        "event.code:[4624 TO 4625}",
+        '@timestamp:["2026-01-01 00:00" TO now] AND event.code:4624',
+        "event.code:(4624 OR 4625)",
+        "event.code:(4624 4625)",
+        "(event.code:4624 OR event.code:4625)^2 AND user.name:*",
+        "_exists_:user.name AND NOT user.name:*$",
+        "user.name:John\\ Smith",
+        "user.name:/[a-z] (and|or) \\/x/ AND event.code:4624",
+        "+event.code:4624 +event.outcome:success -user.name:SYSTEM",
+        "event.code:4624 -user.name:SYSTEM !host.name:x",
+        "event.code:4624 NOT user.name:SYSTEM",
+        "event.code:4624 && (a:1 || b:2) && !c:3",
+        "event.code : 4624 AND port:>= 10 AND port:(>=10 AND <20)",
+        '"a phrase"~2 AND x:roam~1 AND y:z^2',
+        "source.ip:fe80\\:\\:1 OR NOT a:1",
+        'event.code:"4624',
+        "(event.code:4624",
+        "a:1)",
+        "(" * 20_000,
+        "",
+    ],
+)
+def test_lucene_syntax_and_what_is_neither_pass(query):
+    assert corrected(query) is None
+
+
+@pytest.mark.parametrize(
+    ("query", "lucene"),
+    [
+        ("event.code:4624 and event.outcome:success", "event.code:4624 AND event.outcome:success"),
+        ("event.code:4624 event.outcome:success", "event.code:4624 AND event.outcome:success"),
+        ('event.code : 4624 and m : "x and y"', 'event.code:4624 AND m:"x and y"'),
+        ("a:1 And Not b:2", "a:1 AND NOT b:2"),
+        ("a:1 not b:2", "a:1 AND NOT b:2"),
+        ("not a:1", "NOT a:1"),
+        ("not a:1 or b:2", "(*:* AND NOT a:1) OR b:2"),
+        ("a:1 or b:2 and c:3", "a:1 OR (b:2 AND c:3)"),
+        ("a:1 and (b:2 or c:3)", "a:1 AND (b:2 OR c:3)"),
+        ("(a:1 b:2) AND c:3", "(a:1 AND b:2) AND c:3"),
+        ("a:1 AND b:2 c:3", "a:1 AND b:2 AND c:3"),
+        ("event.code:(4624 or 4625)", "event.code:(4624 OR 4625)"),
+        ("a:(not 4625)", "a:(NOT 4625)"),
+        ("user.name:John Q Smith and b:2", 'user.name:"John Q Smith" AND b:2'),
+        ("logon failure", "logon AND failure"),
+        ("port >= 10 and port<20", "port:>=10 AND port:<20"),
+    ],
+)
+def test_kql_and_clauses_without_an_operator_are_corrected(query, lucene):
+    assert corrected(query) == lucene
+
+
+TERMS = st.sampled_from(["a:1", 'b:"x or y"', "c:[1 TO 2]", "d:*", "e:/f g/", "h:(1 2)"])
+QUERIES = st.recursive(
+    TERMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["and", "or", "AND", "OR", "&&", ""]), inner).map(" ".join),
+        inner.map("not {}".format),
+        inner.map("({})".format),
+    ),
+    max_leaves=8,
+)
+
+
+@given(QUERIES)
+def test_what_is_corrected_is_right_and_keeps_its_terms(query):
+    lucene = corrected(query)
+    if lucene is None:
+        assert not {"and", "or", "not"} & set(query.replace('b:"x or y"', "").replace("(", " ").split())
+    else:
+        assert corrected(lucene) is None
+        assert [lucene.count(term) for term in ("a:1", "d:*")] == [query.count(t) for t in ("a:1", "d:*")]
+
+
+@given(st.text(alphabet='ab:()[]{}"/\\ +-!&|<>*~^\tANDORnot', max_size=30))
+def test_any_text_can_be_read(query):
+    assert corrected(query) != query
+    assert clauses("x" + query) is not None
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        ("a:1 AND (b:2 OR c:3) AND NOT d:4", ["a:1", "(b:2 OR c:3)", "NOT d:4"]),
+        ("+a:1 -b:2", ["a:1", "NOT b:2"]),
+        ("a:1 OR b:2", []),
+        ("a:1", []),
+        ('{"bool": {"filter": {"term": {"a": 1}}, "must_not": [{"term": {"b": 1}}]}}',
+         ['{"term": {"a": 1}}', 'not {"term": {"b": 1}}']),
+        ('{"bool": {"should": [{"term": {"a": 1}}, {"term": {"b": 1}}]}}', []),
+        ('{"term": {"a": 1}}', []),
+    ],
+)  # fmt: skip
+def test_the_clauses_that_must_all_match(query, texts):
+    assert list(clauses(query)) == texts
