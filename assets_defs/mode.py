@@ -20,6 +20,7 @@ class Mode:
     """What a scan is, and what follows for it.
 
     `why_no_writes` says why it sends nothing to the inventory and publishes no table; None: it may do both.
+    Days of logons are published by whatever run fetches them, unless it is a dry run.
     `missing_steps` are those that its plan rests on and it does not execute. Without the sink it only fills
     tables (`plans`).
     """
@@ -62,8 +63,9 @@ def mode_of(
         why = "Dry run: nothing is sent to the inventory"
         why += ", because writes.dry_run is on" if is_always_dry else ""
     elif missing:
+        published = "no table is published" + (" but days of logons" if "logons" in steps else "")
         why = (
-            "Nothing is sent to the inventory, and no table is published: this run does not execute "
+            f"Nothing is sent to the inventory, and {published}: this run does not execute "
             f"{', '.join(missing)}, and tables of other runs may be out of date. A run that may write "
             f"executes all steps: {whole_run}"
         )
