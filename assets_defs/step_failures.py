@@ -1,5 +1,6 @@
 """How a step fails: with a message for the person who can fix it, in Dagster and in the table `runs`."""
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,7 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
         yield
     except dg.DagsterExecutionInterruptedError:
         if record:
-            record.fail("interrupted; the next run settles what was not known to be written")
+            record.fail(_why_interrupted(record))
         raise
     except Exception as error:
         is_invalid = isinstance(error, InvalidTableError)
@@ -47,6 +48,17 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
     else:
         if record and last:
             record.succeed()
+
+
+def _why_interrupted(record: RunRecord) -> str:
+    """Return who ended a run that was interrupted: somebody in Dagster, or a signal from elsewhere."""
+    try:
+        record.require_running()
+    except RunEndedError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  (of Dagster's database; the run ends all the same)
+        logging.getLogger(__name__).warning(f"Dagster did not say why this run was interrupted: {error}")
+    return "interrupted; the next run settles what was not known to be written"
 
 
 def failure(message: str) -> dg.DagsterUserCodeExecutionError:

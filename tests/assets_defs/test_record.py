@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from assets_defs.record import RunRecord
+from assets_defs.step_failures import as_dagster_failure
 from reports.run_results import result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
@@ -130,3 +131,18 @@ def test_a_database_that_restarts_ends_no_run_that_writes_and_one_that_stays_awa
     monkeypatch.setattr(time, "monotonic", lambda: later)
     with pytest.raises(ConnectionError):
         record.require_running()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [("CANCELING", "CANCELING in Dagster (Sending run termination request.)"), ("STARTED", "interrupted;")],
+)
+def test_a_run_that_is_interrupted_says_whether_somebody_terminated_it_in_dagster(tables, status, says):
+    recorded: Any = Recorded()
+    recorded.status = dg.DagsterRunStatus[status]
+    recorded.all_logs = lambda *_, **__: [SimpleNamespace(user_message="Sending run termination request.")]
+    record = RunRecord(tables, "run-1", recorded, LOG)
+    record.begin("run")
+    with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(record):
+        raise dg.DagsterExecutionInterruptedError
+    assert says in record.row()["message"]
