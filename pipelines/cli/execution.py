@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -26,7 +27,7 @@ from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from reports.summary import decisions_in_words, writes_in_words
-from resources.errors import ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, home, journal_url
 from resources.store.tables import Tables, short_run_id
 
@@ -96,15 +97,23 @@ def execute(
     tables = own_tables(instance)
     journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
+    run_id = str(uuid4())
     with dagster_instance(home()) as recorded:
         result = definitions.resolve_job_def(job).execute_in_process(
+            run_id=run_id,
             instance=recorded,
             tags={**(tags or {}), **process_tag()},
             run_config={**run_config, "loggers": {"console": {}}},
             raise_on_error=False,
         )
+        if recorded.get_run_by_id(run_id) is None:
+            look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
+            raise AssetOwnersError(
+                f"Somebody deleted run {run_id} in Dagster while it worked, so it ended. What it "
+                f"wrote: {look}"
+            )
         if not result.success:  # an interrupt may come between what the steps themselves record
-            record = RunRecord(tables, result.run_id, recorded, logging.getLogger(__name__))
+            record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
         try:
             attach_to_job(recorded, result.run_id, job)

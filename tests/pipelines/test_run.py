@@ -3,12 +3,13 @@
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import dagster as dg
 import polars as pl
 import pytest
 
-from pipelines.cli.execution import chosen_window, undo_command
+from pipelines.cli.execution import chosen_window, execute, undo_command
 from pipelines.cli.exit_status import failure_summary
-from resources.errors import ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.open_journal import open_journal
 from tests.ownership.builders import RUN
@@ -99,3 +100,20 @@ def test_the_command_that_undoes_a_run_is_named_where_it_wrote():
     (said,) = undo_command(instance(), "0123abcd-4567", {"written": 2})
     assert said.endswith("undo --instance small 0123abcd")
     assert [*undo_command(instance(), "0123abcd-4567", {"undone": 2})] == []
+
+
+def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+
+    @dg.op
+    def deleted_amid_its_work(context):
+        context.instance.delete_run(context.run_id)
+
+    @dg.job
+    def small():
+        deleted_amid_its_work()
+
+    given = dg.Definitions(jobs=[small])
+    monkeypatch.setattr("pipelines.cli.execution.build_definitions", lambda *_, **__: given)
+    with pytest.raises(AssetOwnersError, match=r"Somebody deleted run .* in Dagster while it worked"):
+        execute(instance(), "small", {})
