@@ -35,6 +35,7 @@ def ownership_drift(
     last_anywhere: pl.DataFrame,
     decisions: pl.DataFrame,
     hosts: pl.DataFrame,
+    users: pl.DataFrame,
     *,
     window: Window,
     stored_days: int,
@@ -55,6 +56,7 @@ def ownership_drift(
     )
     since = pl.col("last_here") + pl.duration(days=1)
     reasons = (
+        ("gone", ~pl.col("owner").is_in(users["user_id"].implode())),
         ("never_seen", pl.col("last_anywhere").is_null()),
         ("left", (pl.col("last_anywhere") < window.first) & (stored_days >= window.days)),
         ("moved", pl.col("action") == "conflict"),

@@ -110,6 +110,7 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
             last_logons(all_counts, users, user_value_field=stored.user_value_field),
             stored.decisions,
             stored.hosts,
+            users,
             window=window,
             stored_days=stored.stored_days,
         ),

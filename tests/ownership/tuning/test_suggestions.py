@@ -98,6 +98,7 @@ def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
         anywhere,
         decide(in_window, PEOPLE, assets),
         assets,
+        PEOPLE,
         window=WINDOW,
         stored_days=stored_days,
     )
@@ -125,7 +126,7 @@ def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
     rows = drift_of(logons, assets).select(columns).rows()
     assert {host_id: values for host_id, *values in rows} == {
         "handed-on": ["u1", "moved", "bob", early + timedelta(days=1), 20],
-        "of-a-leaver": ["u9", "never_seen", "bob", None, None],
+        "of-a-leaver": ["u9", "gone", "bob", None, None],
         "shared": ["u1", "unsupported", "bob", before + timedelta(days=1), 34],
         "left-alone": ["u1", "unsupported", None, before + timedelta(days=1), 34],
     }  # fmt: skip
