@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from assets_defs.mode import INPUTS, SINK
 from ownership.windows import Window, days_of, look_back_window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, named
 
 PARTITION = "dagster/partition"
@@ -34,20 +34,17 @@ def executed_steps(context: Any, instance: Instance) -> set[str]:
     """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job.
 
     Raises:
-        dagster.DagsterUserCodeExecutionError: the run is one of all instances, which Dagster has a job for.
+        ConfigurationError: the run is one of all instances, which Dagster has a job for.
     """
     slugs = sorted(
         slug for slug, _, part in (n.name.partition("__") for n in context.job_def.nodes) if part == SINK
     )
     if len(slugs) > 1:
-        # Here, because Dagster takes seconds to load, and `check` asks for the window alone.
-        from assets_defs.step_failures import failure  # noqa: PLC0415
-
-        commands = "\n".join(f"    {command_line(None, 'run', '--instance', slug)}" for slug in slugs)
-        raise failure(
+        commands = "; ".join(command_line(None, "run", "--instance", slug) for slug in slugs)
+        raise ConfigurationError(
             f"This run is of {' and '.join(slugs)}, and a run is for one instance. Nothing was done. Launch "
-            f"the job of each, or on a terminal:\n{commands}"
-        ) from AssetOwnersError()
+            f"the job of each, or on a terminal: {commands}"
+        )
     again = {key.partition(".")[0] for key in context.run.step_keys_to_execute or ()}
     steps = {step: named(instance, step) for step in (*INPUTS, SINK)}
     return {

@@ -122,7 +122,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         today = today_of(instance, begun.get("started_at"))
         days = days_named(context.run.tags, today)
         window = window_of(instance, days[-1], lookback_days=options.lookback_days)
-    late_days, steps = instance.scan.late_days, executed_steps(context, instance)
+        steps = executed_steps(context, instance)
+    late_days = instance.scan.late_days
     mode = mode_of(
         steps,
         dry_run=options.dry_run,
