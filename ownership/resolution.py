@@ -17,7 +17,7 @@ from ownership.kinds import Kinds, account_profiles, host_profiles
 from ownership.matching import people_by_account, username_matches
 from ownership.rules import Rules
 from ownership.shares import host_user_shares
-from ownership.tables import AccountProfiles, HostProfiles, UsernameMatches
+from ownership.tables import AccountProfiles, HostProfiles
 from ownership.windows import Window
 
 UNKNOWN = pl.lit(None, pl.Float64)
@@ -108,6 +108,6 @@ class Resolution:
         return people_by_account(self.users, user_value_field=self.user_value_field)
 
 
-_NO_PEOPLE = empty(UsernameMatches).select("username", "user_id")
+_NO_PEOPLE = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
 _NO_USERS = empty(AccountProfiles)["username"]
 _NO_HOSTS = empty(HostProfiles)

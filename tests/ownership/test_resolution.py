@@ -1,6 +1,8 @@
 """The whole resolution in Polars against the same rules in plain Python, on random evidence."""
 
 import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -296,3 +298,11 @@ def test_it_does_so_whoever_has_the_name_in_whichever_field_and_can_be_read():
         for odd in persons
     ]
     check(logons, people, [([f"ws{n}"], ("u9", f"u{n}") * (n % 2), None) for n, _ in holders], Rules())
+
+
+def test_importing_the_stages_starts_no_threads_of_polars():
+    """A process that is forked afterwards, as runs may be, would wait for them for ever."""
+    script = "import os, polars; n = len(os.listdir('/proc/self/task')); import ownership.resolution; "
+    script += "print(len(os.listdir('/proc/self/task')) - n)"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)  # noqa: S603  (our program)
+    assert done.stdout == "0\n"
