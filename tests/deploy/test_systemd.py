@@ -39,7 +39,7 @@ def test_a_unit_starts_as_its_user_with_a_read_only_root_and_stops_within_ten_se
         env={**environment, **secrets},
     )
     if "metrics" in url:
-        assert "asset_owners_instances 4" in said
+        assert f"asset_owners_instances {len([*instances.iterdir()])}" in said
     else:
         assert (state / "dagster/dagster.yaml").exists()
 
