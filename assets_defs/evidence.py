@@ -251,7 +251,6 @@ def _share(run: ScanRun) -> dict[str, Any]:
 def resolution_of(run: ScanRun) -> Resolution:
     """Return the stages of a run over the tables that its earlier steps stored."""
     return Resolution(
-        confidence=learnt_confidence(run.instance, run.tables),
         counts=run.counts(run.window),
         read_inventory=run.read,
         rules=run.instance.rules.as_rules(),

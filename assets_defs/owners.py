@@ -1,13 +1,14 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import require_evidence, resolution_of
+from assets_defs.evidence import learnt_confidence, require_evidence, resolution_of
 from assets_defs.metadata import decisions_metadata, owners_metadata
 from assets_defs.report import where_reported
 from assets_defs.run import ScanRun, listed
@@ -46,7 +47,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     decided_at = datetime.now(UTC)
     shares = run.read("host_user_shares")
     matches = run.read("username_matches").collect()
-    frame = resolution_of(run).decide(matches, decided_at=decided_at, run_id=run.run_id)
+    resolution = replace(resolution_of(run), confidence=learnt_confidence(run.instance, run.tables))
+    frame = resolution.decide(matches, decided_at=decided_at, run_id=run.run_id)
     require_evidence(run)
     frame = store_decisions(
         run.tables, frame, decided_at=decided_at, run_id=run.run_id, publish=run.may_write

@@ -92,17 +92,6 @@ AUTHORITIES: tuple[str, ...] = (
 )
 """Domains of accounts that Windows or Microsoft keeps, in lower case: they are no directory (rules 1.3)."""
 
-AUTHORITIES: tuple[str, ...] = (
-    *("microsoftaccount", "nt authority", "nt service", "iis apppool", "nt virtual machine", "nt task"),
-    *("window manager", "font driver host", "user manager", "builtin"),
-    # NT AUTHORITY in German, French, Spanish, Portuguese, Italian, Romanian, Dutch, Swedish, Norwegian,
-    # Danish and Polish, with and without accents.
-    *("nt-autorität", "nt-autoritaet", "nt-autoritat", "autorité nt", "autorite nt", "autoridad nt"),
-    *("autoridade nt", "autorità nt", "autoritate nt", "nt-autoriteit", "nt instans", "nt-instans"),
-    *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),
-)
-"""Domains of accounts that Windows or Microsoft keeps, in lower case: they are no directory (rules 1.3)."""
-
 SERVICE: Forms = {
     r"^WORD[-_.]": "svc, gmsa, service, srv",
     r"^WORD[a-z]{3}": "svc, gmsa",

@@ -84,10 +84,10 @@ def answered(content: bytes, sample: pl.DataFrame) -> pl.DataFrame:
         values = {name: (cells[name] or "").strip() for name in _READ}
         if not any(values.values()):
             continue
-        if values["seed"] not in seeds:
-            other = printable(values["seed"])
-            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {seeds[-1]}")
         number = known.get(values["host_id"], known.get(values["hostname"]))
+        if values["seed"] != (drawn := seeds[-1 if number is None else number]):
+            other = printable(values["seed"])
+            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")
         person = values["person"]
         if number is None or not (
             person == asked["user_id"][number] or person.endswith(asked["end"][number])

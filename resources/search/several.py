@@ -92,7 +92,10 @@ class SeveralLogs(EvidenceSource):
         return self._of_each(lambda client: client.why_nothing(first, last))
 
     def _of_each(self, ask: Callable[[SearchClient], str]) -> str:
-        said = {name: ask(client) for name, client in self.clients.items()}
+        said = {}
+        for name, client in self.clients.items():
+            with _named(name):
+                said[name] = ask(client)
         return "; ".join(f"{name}: {text}" for name, text in said.items() if text)
 
     def unmatched_parts(self) -> list[str]:
