@@ -16,9 +16,13 @@ FIELDS = (*ACCOUNT_FIELDS, SURNAME)
 
 @dataclass(frozen=True)
 class FieldNames:
-    """The instance's names for fields of the inventory, as advice must call them."""
+    """The instance's names for fields of the inventory, as advice must call them.
+
+    `decisive` is the user value field if the instance file names it: then it is asked first.
+    """
 
     user_value: str = "user_email"
+    decisive: str | None = None
     owner: str = "asset_owner"
     hostname: str = "search_agent_name"
 
@@ -26,6 +30,12 @@ class FieldNames:
     def asked(self) -> tuple[str, ...]:
         """Fields of user assets in the order in which they are asked (rules 2.1)."""
         return tuple(dict.fromkeys((self.user_value, *FIELDS)))
+
+    @property
+    def turns(self) -> tuple[tuple[str, ...], ...]:
+        """The same in turns: what is asked together, once no earlier turn knows the name (rules 2.1)."""
+        further = [[name for name in turn if name != self.decisive] for turn in (ACCOUNT_FIELDS, (SURNAME,))]
+        return tuple(map(tuple, filter(None, [[self.decisive] if self.decisive else [], *further])))
 
 
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:

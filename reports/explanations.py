@@ -47,7 +47,7 @@ def host_explanation(
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     current = owners.drop("hostname", "owner_emails")
     named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
-    accounts = accounts_of(users)
+    accounts = accounts_of(users, fields)
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)

@@ -54,7 +54,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
     """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
     email, *others = NAMES
     emails, accounts, names = (names_of(users.to_dicts(), asked) for asked in ([email], others, NAMES))
-    problems, accounts_by_name = problems_of(users), accounts_of(users)
+    problems, accounts_by_name = problems_of(users), accounts_of(users, fields)
 
     def row(host: Mapping[str, Any]) -> dict[str, Any]:
         owners, named, outcome = host["owner_ids"], host["resolved_owner"] or "", host["outcome"]

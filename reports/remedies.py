@@ -45,9 +45,9 @@ def problems_of(users: pl.DataFrame) -> dict[str, str]:
     return dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
 
 
-def accounts_of(users: pl.DataFrame) -> dict[str, str]:
+def accounts_of(users: pl.DataFrame, fields: FieldNames) -> dict[str, str]:
     """The user asset for which each e-mail and account name stands, where it is one."""
-    return dict(people_by_account(users, user_value_field=None).iter_rows())
+    return dict(people_by_account(users, user_value_field=fields.decisive).iter_rows())
 
 
 def with_needs(decisions: pl.DataFrame, rules: Rules) -> pl.DataFrame:
@@ -127,7 +127,7 @@ def _logons(events: int, days: int, rules: Rules) -> str:
 def _one_candidate(
     decision: Mapping[str, Any], problems: Mapping[str, str], fields: FieldNames
 ) -> Iterator[str]:
-    """All must be readable, and the field that decided must name one of them, or a field before it."""
+    """All must be readable, and the fields that decided must name one of them, or a field before them."""
     candidates, matched_by = decision["candidate_ids"], decision["matched_by"]
     for user_id in candidates:
         if user_id in problems:
@@ -135,10 +135,12 @@ def _one_candidate(
             yield f"Correct user asset {printable(user_id)} in the inventory: {problem}."
     readable = [user_id for user_id in candidates if user_id not in problems]
     if len(readable) > 1:
-        name, earlier = printable(decision["username"]), fields.asked[: fields.asked.index(matched_by)]
-        text = f"Remove the name {name} in {matched_by} from all but one of {either(readable)}"
+        at = next(number for number, turn in enumerate(fields.turns) if matched_by in turn)
+        name, earlier = printable(decision["username"]), [one for turn in fields.turns[:at] for one in turn]
+        text = f"Remove the name {name} in {either(fields.turns[at])} from all but one of {either(readable)}"
         instead = f", or enter it for the right one in {either(earlier)}, which is asked first"
-        yield f"{text}{instead if earlier else ''}."
+        choose = ", or write in platform_user_value_field which field is right"
+        yield f"{text}{instead if earlier else choose if not fields.decisive else ''}."
 
 
 def _to_be_written(

@@ -369,6 +369,7 @@ class Instance(Section):
         """What the inventory calls the fields that decide."""
         return FieldNames(
             user_value=self.platform_user_value_field,
+            decisive=self.decisive_user_field,
             owner=self.platform_user_field,
             hostname=self.platform_hostname_field,
         )

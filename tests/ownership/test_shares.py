@@ -28,7 +28,14 @@ def found(logons, people, rules=None, assets=None):
 
 
 @pytest.mark.parametrize(
-    "spelling", [r"PC-LOCAL\miller", r".\miller", r"NT SERVICE\miller", r"microsoftaccount\dan@x"]
+    "spelling",
+    [
+        r"PC-LOCAL\miller",
+        r".\miller",
+        r"NT SERVICE\miller",
+        r"Virtual Users\miller",
+        r"microsoftaccount\dan@x",
+    ],
 )
 def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(spelling):
     alone = found([("pc-local", spelling, 9)], [DAN])

@@ -96,3 +96,17 @@ def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
         answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample)
     with pytest.raises(SheetError, match="columns"):
         answered(b"a,b\n1,2\n", sample)
+
+
+def test_a_row_is_answered_by_the_sheet_of_its_own_draw():
+    """Answers of an earlier draw stay in the table, and its sheet may be handed in later."""
+    (first, _), (second, text) = made(seed=7), made(seed=8)
+    both = pl.concat([first.with_columns(host_id=pl.format("old-{}", "host_id")), second])
+
+    def of_another_draw(_, row):
+        row["seed"] = "7"
+
+    answers = answered(filled_in(text, lambda _, row: row.update(right="yes")), both)
+    assert answers["right"].to_list() == [None] * first.height + [True] * second.height
+    with pytest.raises(SheetError, match="of another draw, with seed 7 and not 8"):
+        answered(filled_in(text, of_another_draw), both)

@@ -234,3 +234,29 @@ def test_two_accounts_of_one_person_are_told_as_such():
     assert not any("exclude_users" in line for line in decision["what_would_change"])
     united = story(logons, people=person, rules=Rules(unite_accounts=True))["decisions"]
     assert [one["resolved_owner"] for one in united] == ["u1"]
+
+
+MIXED_UP = users(user("u1", sam="mweber"), user("u2", email="mweber@corp.example"))
+
+
+@pytest.mark.parametrize(
+    ("people", "decisive", "says"),
+    [
+        (
+            MIXED_UP,
+            None,
+            ["user_email or directory_user_sam_account_name", "write in platform_user_value_field"],
+        ),
+        (users(user("u1", surname="mweber"), user("u2", surname="mweber")), None, ["which is asked first"]),
+        (
+            users(user("u1", sam="mweber"), user("u2", sam="mweber")),
+            "employee_login",
+            ["directory_user_sam_account_name", "in employee_login, which is asked first"],
+        ),
+    ],
+)
+def test_a_name_of_several_people_is_told_with_the_fields_that_are_asked_together(people, decisive, says):
+    named = FieldNames(user_value=decisive or "user_email", decisive=decisive)
+    (decision,) = story([("ws1", "mweber", 3)], people=people, fields=named)["decisions"]
+    (advice,) = (line for line in decision["what_would_change"] if line.startswith("Remove the name mweber"))
+    assert all(words in advice for words in says)
