@@ -28,8 +28,8 @@ def follow_up(
     Example: --instance NAME 1a2b3c4d --dry-run
     """
     from assets_defs.sink import FOLLOW_UPS
-    from pipelines.cli import execution
-    from pipelines.cli.describe_plan import describe_plan
+    from pipelines.cli.execution import execute
+    from pipelines.cli.results import SKIPPED, print_result
     from pipelines.cli.stored import own_tables
     from resources.errors import ConfigurationError
     from resources.settings import load_instance, named
@@ -44,18 +44,18 @@ def follow_up(
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
     ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
-    result = execution.execute(instance, named(instance, job), {"ops": ops})
+    result = execute(instance, named(instance, job), {"ops": ops})
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-    again = (job, short_run_id(about), *allowed)
-    report = execution.report_of(instance, tables, result, *again, dry_run=dry_run, people_of=about)
-    writes = tables.run_writes(result.run_id)
-    left_alone = writes.filter(execution.SKIPPED).select("host_id", "outcome", "message").to_dicts()
-    did_something = result.success or not writes.is_empty()
-    words = [*execution.follow_up_in_words(writes, instance, result.run_id)] if did_something else []
-    if "plan" in report:
-        words.append(describe_plan(instance, tables, result.run_id, report["plan"], command=job, about=about))
-    return execution.print_report(
-        report | {"about_run_id": about, "left_alone": left_alone}, words, as_json=as_json
+    skipped = tables.run_writes(result.run_id).filter(SKIPPED).select("host_id", "outcome", "message")
+    return print_result(
+        instance,
+        tables,
+        result,
+        (job, short_run_id(about), *allowed),
+        {"about_run_id": about, "left_alone": skipped.to_dicts()},
+        dry_run=dry_run,
+        as_json=as_json,
+        about=about,
     )
 
 

@@ -32,7 +32,8 @@ def run(
     Example: --instance NAME --dry-run
     """
     from ownership.decisions import summary
-    from pipelines.cli import execution
+    from pipelines.cli.execution import chosen_window, execute
+    from pipelines.cli.results import print_result
     from pipelines.cli.stored import own_tables
     from pipelines.schedules import launch_tags, run_config
     from reports.run_results import plans_only
@@ -40,13 +41,13 @@ def run(
 
     instance = load_instance(path)
     instance.require_secrets()
-    window = execution.chosen_window(instance, as_of, lookback_days)
+    window = chosen_window(instance, as_of, lookback_days)
     options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit}
     options |= {"dry_run": True} if dry_run else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)
     tags = launch_tags(instance, window)
-    result = execution.execute(instance, instance.slug, config, tags=tags, since=window.last)
+    result = execute(instance, instance.slug, config, tags=tags, since=window.last)
     tables, run_id = own_tables(instance), result.run_id
     decisions = tables.of_run("owner_decisions", run_id)
     found = {
@@ -56,6 +57,4 @@ def run(
     }
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
-    report = execution.report_of(instance, tables, result, "run", dry_run=dry_run) | found
-    words = execution.run_in_words(instance, tables, report) if "plan" in report or result.success else ()
-    return execution.print_report(report, words, as_json=as_json)
+    return print_result(instance, tables, result, ["run"], found, dry_run=dry_run, as_json=as_json)
