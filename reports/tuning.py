@@ -10,7 +10,7 @@ import polars as pl
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
-from reports.sentences import in_columns, person
+from reports.sentences import in_columns, names_of, person
 
 MAX_SUGGESTIONS = 10
 _MEASURES = {
@@ -103,16 +103,16 @@ def reason(line: Mapping[str, Any]) -> str:
     return " ".join(said) or "Nothing could be compared."
 
 
-def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -> list[str]:
-    """What the present settings lead to, and which would do better: lines, the last for the instance file."""
-    now = line_of(lines, rules, window_days=window_days)
-    best = best_line(lines, now, aim)
+def settings_in_words(
+    now: Mapping[str, Any], best: Mapping[str, Any] | None, aim: Aim, *, tried: int
+) -> list[str]:
+    """What the present settings lead to, and the best of those `tried`: lines, last those for the file."""
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
         return [*words, f"{none} of these owners, as far as is known (table threshold_backtest)."]
     words += [
-        f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
+        f"Best of {tried:,} tried, right for at least {aim.precision:.0%}",
         f"  {_OF_BEST}",
         f"  {backtest_sentence(best)}",
         f"  {reason(best)}",
@@ -125,8 +125,8 @@ def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
-        return ["", "Nothing to exclude was found that would change a decision."]
-    lines = ["", "Each of these would change decisions by itself:"]
+        return ["Nothing to exclude was found that would change a decision."]
+    lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
         effects = (
@@ -147,10 +147,11 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     return lines
 
 
-def closest_in_words(closest: pl.DataFrame, name_of: Mapping[str, str]) -> list[str]:
-    """List rows of `closest_users`, the closest first; `name_of` has names of user assets."""
+def closest_in_words(closest: pl.DataFrame, users: pl.DataFrame) -> list[str]:
+    """List rows of `closest_users`, the closest first."""
     if closest.is_empty():
         return []
+    name_of = names_of(users.iter_rows(named=True))
     rows = closest.sort("score", "username", "user_id", descending=[True, False, False])
     shown = [
         (printable(row["username"]), person(row["user_id"], name_of), row["reason"])

@@ -2,29 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from ownership.names import printable
-from ownership.windows import Window
 from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
-from reports.sentences import names_of
 from reports.tuning import (
     Aim,
     as_values,
     best_line,
     closest_in_words,
     drift_in_words,
-    in_words,
     line_of,
+    settings_in_words,
     suggestions_in_words,
 )
 from resources.errors import ConfigurationError
-from resources.settings import Instance, named
+from resources.settings import named
 from resources.store.retention import decided_with
-from resources.store.tables import Tables
 
 
 def tune(
@@ -69,48 +66,25 @@ def tune(
         print_error(error)
     if not result.success:
         return 1
-    if as_json:
-        print(json.dumps(_as_object(instance, tables, aim)))
-    else:
-        print(*answered, *([""] if answered else []), *text_of(instance, tables, aim), sep="\n")
-    return 0
-
-
-def text_of(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
-    """Return the lines of text that say what the tables of tuning hold."""
-    window = _window(instance, tables)
-    names = names_of(tables.read("inventory_users").collect().iter_rows(named=True))
-    closest = closest_in_words(tables.read("closest_users").collect(), names)
-    return [
-        f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)",
-        "",
-        *in_words(
-            tables.read("threshold_backtest").collect(),
-            instance.rules.as_rules(),
-            window_days=window.days,
-            aim=aim,
-        ),
-        *suggestions_in_words(tables.read("suggestions").collect(), instance.rules.as_rules()),
-        *(["", *closest] if closest else []),
-        *(["", *drift] if (drift := drift_in_words(tables.read("ownership_drift").collect())) else []),
-    ]
-
-
-def _as_object(instance: Instance, tables: Tables, aim: Aim) -> dict[str, Any]:
-    lines, window = tables.read("threshold_backtest").collect(), _window(instance, tables)
-    now = line_of(lines, instance.rules.as_rules(), window_days=window.days)
+    rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
+    decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
+    window, _ = decided_with(tables, decided_by, rules)
+    suggestions = tables.read("suggestions").collect()
+    now = line_of(lines, rules, window_days=window.days)
     best = best_line(lines, now, aim)
-    return {
-        "instance": instance.name,
-        "window": {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
-        "now": as_values(now),
-        "best": best and as_values(best),
-        "tried": lines.height,
-        "suggestions": tables.read("suggestions").collect().to_dicts(),
-    }
-
-
-def _window(instance: Instance, tables: Tables) -> Window:
-    """The look-back window of the decisions that the tables of tuning rest on."""
-    run_id = tables.read("owner_decisions").select("run_id").head(1).collect().item()
-    return decided_with(tables, run_id, instance.rules.as_rules())[0]
+    if as_json:
+        days = {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
+        compared = {"now": as_values(now), "best": best and as_values(best), "tried": lines.height}
+        found = {"instance": instance.name, "window": days, **compared}
+        print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
+        return 0
+    parts = [
+        answered,
+        [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
+        settings_in_words(now, best, aim, tried=lines.height),
+        suggestions_in_words(suggestions, rules),
+        closest_in_words(tables.read("closest_users").collect(), tables.read("inventory_users").collect()),
+        drift_in_words(tables.read("ownership_drift").collect()),
+    ]
+    print("\n\n".join("\n".join(lines) for lines in parts if lines))
+    return 0
