@@ -74,7 +74,7 @@ def build_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
-        schedules=schedules(instance, tables),
+        schedules=schedules(instance),
         executor=run_executor(),
         loggers=LOGGERS,
     )

@@ -3,25 +3,21 @@
 A new schedule is stopped until somebody switches it on.
 """
 
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-import polars as pl
 
 from assets_defs.launch import PARTITION, scan_tags, window_of
 from assets_defs.scan_resources import resource_keys
 from ownership.windows import Window
-from reports.sentences import instant
 from resources.settings import Instance, named
-from resources.store.tables import Tables
 
 TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
 
-def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]:
+def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
     """Return the schedule of tuning and, if the instance has one, that of the scan."""
     scan = instance.scan
     tuning = dg.ScheduleDefinition(
@@ -45,43 +41,24 @@ def schedules(instance: Instance, tables: Tables) -> list[dg.ScheduleDefinition]
         job_name=instance.slug,
         cron_schedule=scan.schedule,
         execution_timezone=scan.timezone,
-        description=_description(instance, tables),
+        description=_description(instance),
         execution_fn=request_run,
     )
     return [daily, tuning]
 
 
-def _description(instance: Instance, tables: Tables) -> str:
-    """Return what a run of the schedule does, where to, how much of it, and how much it was last time."""
-    does, last = "Fetches the days that are missing or not settled, decides, and", _last_plan(tables)
+def _description(instance: Instance) -> str:
+    """Return what a run of the schedule does, where to, and how much of it."""
+    does = "Fetches the days that are missing or not settled, decides, and"
     if instance.writes.dry_run:
-        return f"{does} plans; `writes.dry_run` is on.{last}"
+        return f"{does} plans; `writes.dry_run` is on."
     limits, platform = instance.writes, instance.platform
     percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
     return (
         f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
         f"{platform.tenant_id}: none if they would be more than {limits.max_writes:,} hosts{percent}, and no "
-        f"more after {limits.max_failed_writes:,} failed writes in a row (`writes.max_failed_writes`).{last}"
+        f"more after {limits.max_failed_writes:,} failed writes in a row (`writes.max_failed_writes`)."
     )
-
-
-def _last_plan(tables: Tables) -> str:
-    """Return how many owners were to be written when the UI loaded this; nothing from an object store.
-
-    The code location loads without a network, and whatever state a table is in.
-    """
-    if not isinstance(tables.folder, Path):
-        return ""
-    try:
-        decided = tables.read("owner_decisions", run_id=tables.last_run_that_decided())
-        decisions = decided.select("action", "decided_at").collect()
-    except (OSError, pl.exceptions.PolarsError):
-        return ""
-    if decisions.is_empty():
-        return ""
-    at, number = decisions["decided_at"][0], decisions.filter(action="write").height
-    owners = f"{number:,} owner{'s' * (number != 1)}"
-    return f" The last run that decided, on {instant(at)}, found {owners} to write (as of the last reload)."
 
 
 def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
