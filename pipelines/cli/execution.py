@@ -4,7 +4,9 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -17,7 +19,7 @@ from assets_defs.step_failures import failure_message
 from ownership.names import printable, printable_lines
 from ownership.windows import Window
 from pipelines.cli.stored import own_tables
-from pipelines.dagster_gaps.launcher import process_tag
+from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
@@ -40,10 +42,12 @@ def execute(
     tables = own_tables(instance)
     journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
-    with dagster_instance(home()) as recorded:
+    run_id = str(uuid4())
+    with dagster_instance(home()) as recorded, locked_run(Path(recorded.root_directory), run_id) as lock:
         result = definitions.resolve_job_def(job).execute_in_process(
             instance=recorded,
-            tags={**(tags or {}), **process_tag()},
+            run_id=run_id,
+            tags={**(tags or {}), **lock},
             run_config={**run_config, "loggers": {"console": {}}},
             raise_on_error=False,
         )
