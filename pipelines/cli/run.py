@@ -35,7 +35,7 @@ def run(
     from pipelines.cli.execution import chosen_window, execute
     from pipelines.cli.results import print_result
     from pipelines.cli.stored import own_tables
-    from pipelines.schedules import launch_tags, run_config
+    from pipelines.jobs import launch_tags, run_config
     from reports.run_results import plans_only
     from resources.settings import load_instance
 
