@@ -1,14 +1,24 @@
-"""`asset-owners tune`: how often the rules would be wrong, and which settings would do better."""
+"""`asset-owners tune`: how often the rules would be wrong, and which settings would do better.
+
+With `--audit` and `--audit-answers`: planned owners that people check.
+"""
 
 import json
+import secrets
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import polars as pl
+
 from ownership.names import printable
-from pipelines.cli.audit_sheet import draw, read_answers
-from pipelines.cli.exit_status import print_error
+from ownership.tuning.audit import draw_sample
+from pipelines.cli.exit_status import print_error, require_file, write_file
 from pipelines.cli.options import InstanceFile, Json, file_option, number
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import note, own_tables, stored_tables
+from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
+from reports.exports import BOM, as_csv, as_xlsx
 from reports.tuning import (
     Aim,
     as_values,
@@ -19,9 +29,12 @@ from reports.tuning import (
     settings_in_words,
     suggestions_in_words,
 )
-from resources.errors import ConfigurationError
-from resources.settings import named
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import Instance, command_line, load_instance, named
 from resources.store.retention import decided_with
+from resources.store.tables import Tables, short_run_id
+
+MAX_SEED = 1_000_000
 
 
 def tune(
@@ -55,9 +68,9 @@ def tune(
     if audit is not None:
         if audit_answers:
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
-        return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
+        return _draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
     aim = Aim(target_precision, keep)
-    answered = read_answers(path, audit_answers) if audit_answers else []
+    audited = _read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
     from pipelines.cli.execution import errors, execute
 
@@ -79,7 +92,7 @@ def tune(
         print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
         return 0
     parts = [
-        answered,
+        audited,
         [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
         settings_in_words(now, best, aim, tried=lines.height),
         suggestions_in_words(suggestions, rules),
@@ -88,3 +101,69 @@ def tune(
     ]
     print("\n\n".join("\n".join(lines) for lines in parts if lines))
     return 0
+
+
+def _draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet."""
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    if out and out.exists():  # it may hold answers
+        raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
+    run_id, decisions = _last_plan(instance, tables)
+    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    sample = as_sample(draw_sample(decisions, number, seed=seed), seed=seed, drawn_at=datetime.now(UTC))
+    with tables.changing():
+        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+    table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+    text = BOM + as_csv(table)
+    if out:
+        as_workbook = out.suffix.lower() == ".xlsx"
+        write_file("--audit-file", out, as_xlsx(table, title="Audit") if as_workbook else text.encode())
+    planned = decisions.filter(action="write").height
+    next_step = (
+        f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
+        f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
+        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+    )
+    if as_json:
+        content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
+        print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
+    elif out:
+        print(f"{out} is written: {next_step}")
+    else:
+        sys.stdout.write(text)
+        note(next_step)
+
+
+def _read_answers(path: Path, answers: Path) -> list[str]:
+    """Store the answers of a sheet; return what they say of the plan that it was drawn from, in lines."""
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    require_file("--audit-answers", answers)
+    with tables.changing():
+        sample = tables.read("audit_sample").collect()
+        if sample.is_empty():
+            first = command_line(instance, "tune", "--audit", "50")
+            raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
+        try:
+            sample = answered(answers.read_bytes(), sample)
+        except UnicodeDecodeError as error:
+            what = f"--audit-answers: {answers} is not UTF-8; save it as `CSV UTF-8`"
+            raise ConfigurationError(what) from error
+        except (OSError, SheetError) as error:
+            raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
+        run_id = sample["run_id"].item(0)
+        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+    planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
+    return audit_in_words(sample, planned)
+
+
+def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
+    """The last run that planned any owner, dry runs among them, and what it decided."""
+    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id").collect()
+    for run_id in runs["run_id"]:
+        decisions = tables.of_run("owner_decisions", run_id)
+        if "write" in decisions["action"]:
+            return run_id, decisions
+    plan = command_line(instance, "run", "--dry-run")
+    raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
