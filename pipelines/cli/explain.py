@@ -42,34 +42,31 @@ def explain(
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
-    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    owners, found = tables.read("current_owners").collect(), find_person(asked, users, matches)
-    if owners["owner_ids"].explode().eq(asked).any():
-        found = found or {"user_ids": [asked], "usernames": []}
-    if found and not story["decisions"]:
-        persons = [
-            person_explanation(
-                asked,
-                one,
-                decisions=tables.read("owner_decisions").collect(),
-                shares=tables.read("host_user_shares").collect(),
-                owners=owners,
-                users=users,
-                matches=matches,
-            )
-            for one in ([found] if as_json else each_person(found, matches))
-        ]
-        number = len(found["user_ids"])
-        heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
-        words = "\n\n".join([*heads, *map(person_in_words, persons)])
-        print(_json({"person": persons[0]}) if as_json else words)
+    if story["decisions"]:
+        print(_json(story) if as_json else in_words(story))
         return 0
-    if not story["decisions"]:
-        hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
+    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
+    decisions, owners = tables.read("owner_decisions").collect(), tables.read("current_owners").collect()
+    found = find_person(asked, users, matches)
+    if found is None and owners["owner_ids"].explode().eq(asked).any():
+        found = {"user_ids": [asked], "usernames": []}
+    if found is None:
+        hosts = decisions.select("hostname", "host_id").iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
-    print(_json(story) if as_json else in_words(story))
-    return 0 if story["decisions"] else 1
+        print(_json(story) if as_json else in_words(story))
+        return 1
+    frames = {"decisions": decisions, "owners": owners, "users": users, "matches": matches}
+    shares = tables.read("host_user_shares").collect()
+    persons = [
+        person_explanation(asked, one, shares=shares, **frames)
+        for one in ([found] if as_json else each_person(found, matches))
+    ]
+    number = len(found["user_ids"])
+    heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
+    words = "\n\n".join([*heads, *map(person_in_words, persons)])
+    print(_json({"person": persons[0]}) if as_json else words)
+    return 0
 
 
 def _json(story: Any) -> str:
