@@ -26,7 +26,7 @@ def as_csv(table: pl.DataFrame) -> str:
 
 
 def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
-    """A table as a workbook of one sheet, in which every text is what it is: no formula and no link."""
+    """Return a table as a workbook of one sheet, in which no text is a formula or a link."""
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:

@@ -49,7 +49,7 @@ def plans_only(row: Mapping[str, Any]) -> bool:
 
 
 def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
-    """A line for each action, the most frequent first, and why hosts get no owner; from `summary`."""
+    """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`."""
     actions, reasons = Counter[str](), Counter[str]()
     for codes, count in decisions.items():
         evidence, match, action = codes.split("/")
@@ -64,5 +64,5 @@ def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
 
 
 def writes_in_words(writes: Mapping[str, int]) -> Iterator[str]:
-    """A line for each outcome of writes, from numbers of hosts by outcome."""
+    """Return a line for each outcome of writes, from numbers of hosts by outcome."""
     return (f"{count:>8,}  {OUTCOME[outcome]}" for outcome, count in writes.items())

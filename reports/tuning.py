@@ -35,14 +35,14 @@ class Aim:
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
-    """The row of `threshold_backtest` with the settings of the instance."""
+    """Return the row of `threshold_backtest` with the settings of the instance."""
     own = key_of(window_days, rules)
     is_own = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in KEY)
     return lines.row(by_predicate=is_own, named=True)
 
 
 def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
-    """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
+    """Return the row of `threshold_backtest` with the fewest wrong owners; None: none is good enough.
 
     Good enough: the aim is reached, also by the lower end of the precision's interval, the threshold is not
     below the present one, and the claim rests on the measure of `now` (rules 9.6).
@@ -65,7 +65,7 @@ def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str
 
 
 def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the back-test as `tune --json` prints it: the settings, to_write, wrong and no_claim."""
+    """Return a row of the back-test as `tune --json` prints it: settings, to_write, wrong and no_claim."""
     names = {"estimate": "wrong", "low": "wrong_low", "high": "wrong_high", "measure": "wrong_measure"}
     wrong = {name: line[column] for name, column in names.items()} if line["wrong_measure"] else None
     settings = {name: line[name] for name in (*KEY, "to_write")}
@@ -73,7 +73,7 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
-    """How many owners a line's settings would write (or wrote, if `done`), and how many would be wrong."""
+    """Say how many owners a line's settings would write (wrote, if `done`), and how many are wrong."""
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")
@@ -89,24 +89,26 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
 
 
 def reason(line: Mapping[str, Any]) -> str:
-    """What the numbers of a line rest on, and why there are no better ones: sentences."""
-    said = []
+    """Say what the numbers of a line rest on, and why there are no better ones."""
+    sentences = []
     for measure, words in _MEASURES.items():
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
         if hosts:
             low, high = line[f"{measure}_low"], line[f"{measure}_high"]
-            said.append(f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%}).")
+            sentences.append(
+                f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%})."
+            )
     if line["wrong_measure"] == "people":
-        said.append(_OF_PEOPLE)
+        sentences.append(_OF_PEOPLE)
     if line["no_claim"]:
-        said.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
-    return " ".join(said) or "Nothing could be compared."
+        sentences.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
+    return " ".join(sentences) or "Nothing could be compared."
 
 
 def settings_in_words(
     now: Mapping[str, Any], best: Mapping[str, Any] | None, aim: Aim, *, tried: int
 ) -> list[str]:
-    """What the present settings lead to, and the best of those `tried`: lines, last those for the file."""
+    """Say what the present settings lead to, and the best of those `tried`, with lines for the file."""
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
@@ -174,7 +176,7 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
-    """The settings that differ, as the instance file has them."""
+    """Return the settings that differ, as the instance file has them."""
     settings = {"window_days": "lookback_days", "threshold_percent": "share_threshold_percent"}
     lines: dict[str, list[str]] = {"rules": [], "scan": []}
     for name in KEY:

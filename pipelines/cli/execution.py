@@ -103,7 +103,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 
 
 def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
-    """The window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
+    """Return the window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
     today, zone = today_of(instance), ZoneInfo(instance.scan.timezone)
     try:
         moment = datetime.fromisoformat(as_of or str(today))

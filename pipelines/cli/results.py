@@ -148,7 +148,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
 
 
 def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    """The writes of a run, from the journal where it still has them: their table may not have been stored."""
+    """Return the writes of a run, from the journal where it still has them: their table may be missing."""
     if has_journal(tables):
         with open_journal(tables) as journal:
             if not (rows := journal.rows(run_id)).is_empty():

@@ -86,7 +86,7 @@ def sql(
 
 
 def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None) -> list[str]:
-    """The statements that open the tables and a scratch database in any DuckDB client: three of them, mostly.
+    """Return the statements that open the tables and a scratch database in any DuckDB client.
 
     Names without a schema are those of the instance `slug`, or of the only one. Where there are several and
     none is chosen, a name needs its schema, and that of a new table `scratch`. The tables of a run stand in
@@ -144,7 +144,7 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
 
 
 def _schemas(home: Path) -> set[str]:
-    """The instances that the catalogue has tables of."""
+    """Return the instances that the catalogue has tables of."""
     catalogue = catalogue_path(home)
     if not catalogue.exists():
         return set()
@@ -193,7 +193,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
 
 
 def _without_end(statement: str) -> str:
-    """A statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
+    """Return a statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
     text = statement.encode()
     end = len(text)
     for offset, kind in reversed(duckdb.tokenize(statement)):

@@ -159,7 +159,7 @@ def _read_answers(path: Path, answers: Path) -> list[str]:
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
-    """The last run that planned any owner, dry runs among them, and what it decided."""
+    """Return the last run that planned any owner, dry runs among them, and what it decided."""
     runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id").collect()
     for run_id in runs["run_id"]:
         decisions = tables.of_run("owner_decisions", run_id)
