@@ -10,7 +10,6 @@ import polars as pl
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
-from reports.sentences import in_columns, names_of, person
 
 MAX_SUGGESTIONS = 10
 _MEASURES = {
@@ -147,23 +146,6 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     if rows.height > MAX_SUGGESTIONS:
         lines.append(f"  … and {rows.height - MAX_SUGGESTIONS} more in the table suggestions")
     return lines
-
-
-def closest_in_words(closest: pl.DataFrame, users: pl.DataFrame) -> list[str]:
-    """List rows of `closest_users`, the closest first."""
-    if closest.is_empty():
-        return []
-    name_of = names_of(users.iter_rows(named=True))
-    rows = closest.sort("score", "username", "user_id", descending=[True, False, False])
-    shown = [
-        (printable(row["username"]), person(row["user_id"], name_of), row["reason"])
-        for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True)
-    ]
-    names = closest["username"].n_unique()
-    return [
-        f"User names without a user asset that may be somebody's: {names:,} (table closest_users):",
-        *in_columns(shown),
-    ]
 
 
 def drift_in_words(drift: pl.DataFrame) -> list[str]:

@@ -23,7 +23,6 @@ from reports.tuning import (
     Aim,
     as_values,
     best_line,
-    closest_in_words,
     drift_in_words,
     line_of,
     settings_in_words,
@@ -96,7 +95,6 @@ def tune(
         [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
         settings_in_words(now, best, aim, tried=lines.height),
         suggestions_in_words(suggestions, rules),
-        closest_in_words(tables.read("closest_users").collect(), tables.read("inventory_users").collect()),
         drift_in_words(tables.read("ownership_drift").collect()),
     ]
     print("\n\n".join("\n".join(lines) for lines in parts if lines))
