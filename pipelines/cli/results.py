@@ -30,22 +30,25 @@ def print_result(
     tables: Tables,
     result: dg.ExecuteInProcessResult,
     again: Sequence[str],
-    facts: Mapping[str, Any],
     *,
     dry_run: bool,
     as_json: bool,
     about: str | None = None,
+    **facts: Any,
 ) -> int:
     """Print the result of a run, as one object or in words, and why it failed; return the exit status.
 
-    `again` is the command that settles and writes the rest, `facts` are what only this command has for the
-    object. `about` is the run that was applied or undone, which knew the people of its plan.
+    `again` is the command that settles and writes the rest. `about` is the run that was applied or undone,
+    which knew the people of its plan. `facts` are what the object has of a scan alone.
     """
     run_id = result.run_id
     writes = tables.run_writes(run_id)
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
     report |= {"writes": outcomes, **facts}
+    if about:
+        skipped = writes.filter(SKIPPED).select("host_id", "outcome", "message")
+        report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
     if dry_run or "planned" in outcomes:
         users = tables.view(about or run_id).read("inventory_users").collect()
         plan = planned_hosts(writes, users)
@@ -58,12 +61,8 @@ def print_result(
     if as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
-        in_words = (
-            _follow_up_in_words(instance, writes, report)
-            if about
-            else _scan_in_words(instance, tables, report)
-        )
-        print(*in_words, sep="\n")
+        lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
+        print(*lines, sep="\n")
         if "plan" in report:
             print(_describe_plan(instance, tables, report, again[0], about=about or run_id))
         if "written" in outcomes:
@@ -74,7 +73,7 @@ def print_result(
     return 1
 
 
-def _scan_in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
+def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a scan decided and, unless it only planned, wrote."""
     window, run_id = report["window"], report["run_id"]
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
@@ -88,7 +87,7 @@ def _scan_in_words(instance: Instance, tables: Tables, report: Mapping[str, Any]
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
 
 
-def _follow_up_in_words(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
+def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the outcomes, and which hosts were skipped and why."""
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
     yield f"{printable(instance.name)}: run {run_id}"
