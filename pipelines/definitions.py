@@ -14,8 +14,7 @@ from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
-from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job
-from pipelines.schedules import schedules
+from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules
 from resources.inventory import open_inventory
 from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
@@ -74,7 +73,7 @@ def build_definitions(
         assets=[*equipped[len(checks) :], *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
-        schedules=schedules(instance, tables),
+        schedules=schedules(instance),
         executor=run_executor(),
         loggers=LOGGERS,
     )

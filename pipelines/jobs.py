@@ -1,24 +1,31 @@
-"""The jobs of an instance: the scan, what may follow it, and one for each invalid file."""
+"""The jobs of an instance and its schedules: the scan, what may follow it, and tuning.
+
+An invalid instance file gives a job that fails. A new schedule is stopped until somebody switches it on.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.launch import run_tags
-from assets_defs.scan_resources import default_options
+from assets_defs.launch import PARTITION, run_tags, scan_tags, window_of
+from assets_defs.scan_resources import default_options, resource_keys
 from assets_defs.sink import follow_up_op
 from assets_defs.step_failures import failure
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
+from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
-from pipelines.schedules import run_config
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named
 
 LOGGERS = {"console": console}
 """Passed to every job: Dagster makes a job again when it gets executor and loggers later."""
+
+TUNING_CRON = "0 12 * * 0"
+"""Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
 
 def run_executor() -> dg.ExecutorDefinition:
@@ -72,33 +79,37 @@ owners are decided), `asset-owners docs configuration` (every setting).""",
     )
 
 
+_HOW_TO = """
+
+*Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
+between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes even if
+`writes.dry_run` is on. On a terminal: `asset-owners {job} --instance FILE RUN_ID`.
+"""
+_DOES = {
+    "apply": "Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
+    + _HOW_TO,
+    "undo": "Undoes what a run of {name} wrote, field by field, where hosts still hold it." + _HOW_TO,
+    "tuning": "Estimates how many owners of {name} would be wrong, and what other settings would change.",
+}
+
+
 def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
     """Return the jobs that apply a stored plan, undo a run, and tune."""
-    name = literal(instance.name)
-    applies = (
-        f"Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
-    )
-    undoes = f"Undoes what a run of {name} wrote, field by field, where hosts still hold it."
-    tunes = f"Estimates how many owners of {name} would be wrong, and what other settings would change."
-    return [
-        _op_job(
-            instance, "apply", follow_up_op(instance, "apply"), applies + _HOW_TO.format("apply"), resources
-        ),
-        _op_job(instance, "undo", follow_up_op(instance, "undo"), undoes + _HOW_TO.format("undo"), resources),
-        _op_job(instance, "tuning", tuning_op(instance), tunes, resources),
-    ]
+    apply, undo = follow_up_op(instance, "apply"), follow_up_op(instance, "undo")
+    ops = {"apply": apply, "undo": undo, "tuning": tuning_op(instance)}
+    return [_op_job(instance, job, op, resources) for job, op in ops.items()]
 
 
 def _op_job(
-    instance: Instance, part: str, op: dg.OpDefinition, description: str, resources: Mapping[str, Any]
+    instance: Instance, job: str, op: dg.OpDefinition, resources: Mapping[str, Any]
 ) -> dg.JobDefinition:
     """Return a job of one op, not of assets: its launchpad would have the options of a scan."""
     # Without a default of the whole: it would have to name a run, and an empty name would pass.
     loggers = dg.Field({"console": dict}, default_value={"console": {}})
     schema = {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}}
-    return dg.GraphDefinition(named(instance, part), node_defs=[op]).to_job(
+    return dg.GraphDefinition(named(instance, job), node_defs=[op]).to_job(
         config=dg.ConfigMapping(lambda chosen: chosen, schema),
-        description=description,
+        description=_DOES[job].format(name=literal(instance.name), job=job),
         tags=run_tags(instance),
         run_tags=run_tags(instance),
         metadata=_inventory(instance),
@@ -111,14 +122,6 @@ def _op_job(
 def literal(name: str) -> str:
     """Return a name as a code span of Markdown, where nothing but the backtick has a meaning."""
     return "`" + printable(name).replace("`", "'") + "`"
-
-
-_HOW_TO = """
-
-*Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
-between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes even if
-`writes.dry_run` is on. On a terminal: `asset-owners {} --instance FILE RUN_ID`.
-"""
 
 
 def _inventory(instance: Instance) -> dict[str, str]:
@@ -149,3 +152,58 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
 
     graph = dg.GraphDefinition(broken.slug, node_defs=[cannot_be_used])
     return graph.to_job(description=broken.message)
+
+
+def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
+    """Return the schedule of tuning and, if the instance has one, that of the scan."""
+    scan = instance.scan
+    tuning = dg.ScheduleDefinition(
+        name=named(instance, "tuning"),
+        job_name=named(instance, "tuning"),
+        cron_schedule=TUNING_CRON,
+        execution_timezone=scan.timezone,
+        description="Estimates how many owners would be wrong, and what other settings would change.",
+        run_config={"loggers": {"console": {}}},
+    )
+    if scan.schedule is None:
+        return [tuning]
+
+    def request_run(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        today = context.scheduled_execution_time.astimezone(ZoneInfo(scan.timezone)).date()
+        tags = launch_tags(instance, window_of(instance, today))
+        return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
+
+    daily = dg.ScheduleDefinition(
+        name=instance.slug,
+        job_name=instance.slug,
+        cron_schedule=scan.schedule,
+        execution_timezone=scan.timezone,
+        description=_description(instance),
+        execution_fn=request_run,
+    )
+    return [daily, tuning]
+
+
+def _description(instance: Instance) -> str:
+    """Return what a run of the schedule does, where to, and how much of it."""
+    does = "Fetches the days that are missing or not settled, decides, and"
+    if instance.writes.dry_run:
+        return f"{does} plans; `writes.dry_run` is on."
+    limits, platform = instance.writes, instance.platform
+    percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
+    return (
+        f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
+        f"{platform.tenant_id}: none if they would be more than {limits.max_writes:,} hosts{percent}, and no "
+        f"more after {limits.max_failed_writes:,} failed writes in a row (`writes.max_failed_writes`)."
+    )
+
+
+def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
+    """Return the tags that give a run of the job its window; it fetches the missing days."""
+    return {PARTITION: window.last.isoformat(), **scan_tags(instance, window)}
+
+
+def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
+    """Return the run configuration with these of `assets_defs.scan_resources.ScanOptions`."""
+    scan = {resource_keys(instance).scan: {"config": options}}
+    return {"loggers": {"console": {}}, "resources": scan}

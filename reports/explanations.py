@@ -144,7 +144,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person; rules.exclude_users and rules.skip_account_kinds leave users out.{near}"
+            f"or person; rules.exclude_users and rules.skip_account_kinds exclude users.{near}"
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")

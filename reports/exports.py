@@ -18,21 +18,15 @@ _AS_THEY_ARE = {
 }
 
 
-def raw_decisions(decisions: pl.DataFrame) -> pl.DataFrame:
-    """All columns of the decisions, conflicts first, lists joined."""
-    order = pl.col("action").ne("conflict")
-    return decisions.sort(order, maintain_order=True).with_columns(pl.col(pl.List(pl.String)).list.join(","))
-
-
 def as_csv(table: pl.DataFrame) -> str:
-    """A table as CSV for a spreadsheet: texts quoted and no formulas, instants in UTC."""
+    """Return a table as CSV for a spreadsheet: texts quoted, and no formulas."""
     return table.with_columns(without_formulas(pl.col(pl.String)).name.keep()).write_csv(
-        quote_style="non_numeric", datetime_format="%Y-%m-%dT%H:%M:%SZ"
+        quote_style="non_numeric"
     )
 
 
 def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
-    """A table as a workbook of one sheet, in which every text is what it is: no formula and no link."""
+    """Return a table as a workbook of one sheet, in which no text is a formula or a link."""
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:

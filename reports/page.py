@@ -8,9 +8,8 @@ page's own policy lets a browser run this very script and load nothing.
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,8 +17,6 @@ from markupsafe import Markup
 
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import drop_outs, funnel, owned_percent
-from ownership.rules import Rules
-from ownership.windows import Window
 from reports import page_tables
 from reports.page_tables import as_json, link, shown
 from reports.sentences import instant, names_of
@@ -31,10 +28,7 @@ _HEAD_CHARACTERS = 1_000
 
 def report_page(
     *,
-    instance: str,
     decisions: pl.DataFrame,
-    window: Window | None,
-    rules: Rules,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
     hosts_now: pl.DataFrame,
@@ -44,17 +38,15 @@ def report_page(
     writes: pl.DataFrame,
     acknowledged: pl.DataFrame,
     closest: pl.DataFrame,
-    how_sure: Sequence[str],
-    made_at: datetime,
-    fingerprint: str,
+    **shown_as_they_are: Any,
 ) -> str:
-    """Return the page of one run, from the rows of the stored tables that it worked on and the rules it used.
+    """Return the page of one run, from the rows of the stored tables that it worked on.
 
     `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day` for its
-    window. `page_fingerprint` reads `fingerprint` from the page, which is to be stored as it is: its policy
-    names its script by a hash.
+    window. The others are `instance` (its name), `window`, `rules` (that it used), `how_sure` (sentences),
+    `made_at`, and `fingerprint`, which `page_fingerprint` reads from the page. That is to be stored as it is:
+    its policy names its script by a hash.
     """
-    labels = names_of(users.iter_rows(named=True))
     found = page_tables.with_words(hosts_now)
     people = page_tables.people_on(found, shares, matches)
     tables = {
@@ -65,37 +57,30 @@ def report_page(
         "writes": page_tables.writes_table(writes),
     }
     own, style = _text("page.js"), _text("page.css")
-    page = _environment().get_template("page.html")
-    return page.render(
-        instance=instance,
-        run=decisions.row(0, named=True) if decisions.height else None,
-        window=window,
-        rules=rules,
-        made_at=made_at,
-        fingerprint=fingerprint,
-        how_sure=how_sure,
-        policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
-        own=own,
-        style=style,
-        tables=tables,
-        packed=Markup(as_json(tables, labels)),  # noqa: S704  (nothing in it ends a script)
-        most_rows=page_tables.MAX_ROWS,
-        decisions=decisions.height,
-        host_assets=decisions["host_id"].count(),
-        owned_percent=owned_percent(decisions),
-        owned_after_percent=owned_percent(
-            hosts_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
-        ),
-        conflicts=decisions.filter(action="conflict").height,
-        planned=writes.filter(outcome="planned").height,
-        written=writes.filter(outcome="written").height,
-        events=days["events"].sum(),
-        counted=shares["events"].sum(),
-        stages=funnel(decisions).to_dicts(),
-        drop_outs=drop_outs(decisions).to_dicts(),
-        reasons={**EVIDENCE, **MATCH},
-        days=days.height,
-        lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
+    owned_after = hosts_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            **shown_as_they_are,
+            policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
+            own=own,
+            style=style,
+            tables=tables,
+            packed=Markup(as_json(tables, names_of(users.iter_rows(named=True)))),  # noqa: S704  (nothing in it ends a script)
+            most_rows=page_tables.MAX_ROWS,
+            decisions=decisions,
+            shares=shares,
+            days=days,
+            writes=writes,
+            owned_percent=owned_percent(decisions),
+            owned_after_percent=owned_percent(owned_after),
+            planned=writes.filter(outcome="planned").height,
+            stages=funnel(decisions).to_dicts(),
+            drop_outs=drop_outs(decisions).to_dicts(),
+            reasons={**EVIDENCE, **MATCH},
+            lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
+        )
     )
 
 

@@ -20,14 +20,13 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
     owner_before_email. Null is what is not set, or was not there before; an empty text is to be cleared.
     """
     emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
-
-    def values(row: Mapping[str, Any]) -> dict[str, str | None]:
-        found = {"host_id": row["host_id"], "hostname": row["hostname"]}
-        for name in ("owner", *_ENRICHED):
-            found |= {f"{name}_before": row["old_values"][name], name: row["new_values"][name]}
-        return found | {f"{name}_email": emails.get(found[name]) for name in ("owner", "owner_before")}
-
-    return [values(row) for row in writes.filter(outcome="planned").iter_rows(named=True)]
+    old, new = pl.col("old_values").struct, pl.col("new_values").struct
+    values = [pl.col("host_id", "hostname")]
+    for name in ("owner", *_ENRICHED):
+        values += [old.field(name).alias(f"{name}_before"), new.field(name)]
+    email = pl.col("owner", "owner_before").replace_strict(emails, default=None, return_dtype=pl.String)
+    planned = writes.filter(outcome="planned").select(values)
+    return planned.with_columns(email.name.suffix("_email")).to_dicts()
 
 
 def shown_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str]]:

@@ -1,7 +1,10 @@
-"""The result of a run in words, from its row in the table `runs`."""
+"""The result of a run in words: its row in the table `runs`, and what it decided and wrote, counted."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 
 
 def result_in_words(row: Mapping[str, Any]) -> str:
@@ -43,3 +46,23 @@ def undone_in_words(hosts: int, *, undone: int, in_part: int) -> str:
 def plans_only(row: Mapping[str, Any]) -> bool:
     """Return whether a run does not write."""
     return row["kind"].startswith("dry_run") or row["kind"] == "backfill"
+
+
+def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`."""
+    actions, reasons = Counter[str](), Counter[str]()
+    for codes, count in decisions.items():
+        evidence, match, action = codes.split("/")
+        actions[action] += count
+        if action == "none":
+            reasons[EVIDENCE[evidence] if match == "null" else MATCH[match]] += count
+    for action, count in actions.most_common():
+        why = bool(reasons) and action == "none"
+        yield f"{count:>8,}  {ACTION[action]}{' The reasons:' * why}"
+        if why:
+            yield from (f"          {number:>8,}  {reason}" for reason, number in reasons.most_common())
+
+
+def writes_in_words(writes: Mapping[str, int]) -> Iterator[str]:
+    """Return a line for each outcome of writes, from numbers of hosts by outcome."""
+    return (f"{count:>8,}  {OUTCOME[outcome]}" for outcome, count in writes.items())

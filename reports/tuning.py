@@ -11,7 +11,7 @@ from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model
-from reports.sentences import in_columns, person
+from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
 LEVELS = (70, 80, 90, 95)
@@ -38,14 +38,14 @@ class Aim:
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
-    """The row of `threshold_backtest` with the settings of the instance."""
+    """Return the row of `threshold_backtest` with the settings of the instance."""
     own = key_of(window_days, rules)
     is_own = pl.all_horizontal(pl.col(name).eq_missing(pl.lit(own[name])) for name in KEY)
     return lines.row(by_predicate=is_own, named=True)
 
 
 def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
-    """The row of `threshold_backtest` with the fewest wrong owners expected; None where none is good enough.
+    """Return the row of `threshold_backtest` with the fewest wrong owners; None: none is good enough.
 
     Good enough: the aim is reached, also by the lower end of the precision's interval, the threshold is not
     below the present one, and the claim rests on the measure of `now` (rules 9.6).
@@ -68,7 +68,7 @@ def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str
 
 
 def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the back-test as `tune --json` prints it: the settings, to_write, wrong and no_claim."""
+    """Return a row of the back-test as `tune --json` prints it: settings, to_write, wrong and no_claim."""
     names = {"estimate": "wrong", "low": "wrong_low", "high": "wrong_high", "measure": "wrong_measure"}
     wrong = {name: line[column] for name, column in names.items()} if line["wrong_measure"] else None
     settings = {name: line[name] for name in (*KEY, "to_write")}
@@ -76,7 +76,7 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
-    """How many owners a line's settings would write (or wrote, if `done`), and how many would be wrong."""
+    """Say how many owners a line's settings would write (wrote, if `done`), and how many are wrong."""
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")
@@ -92,30 +92,32 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
 
 
 def reason(line: Mapping[str, Any]) -> str:
-    """What the numbers of a line rest on, and why there are no better ones: sentences."""
-    said = []
+    """Say what the numbers of a line rest on, and why there are no better ones."""
+    sentences = []
     for measure, words in _MEASURES.items():
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
         if hosts:
             low, high = line[f"{measure}_low"], line[f"{measure}_high"]
-            said.append(f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%}).")
+            sentences.append(
+                f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%})."
+            )
     if line["wrong_measure"] == "people":
-        said.append(_OF_PEOPLE)
+        sentences.append(_OF_PEOPLE)
     if line["no_claim"]:
-        said.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
-    return " ".join(said) or "Nothing could be compared."
+        sentences.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
+    return " ".join(sentences) or "Nothing could be compared."
 
 
-def in_words(lines: pl.DataFrame, rules: Rules, *, window_days: int, aim: Aim) -> list[str]:
-    """What the present settings lead to, and which would do better: lines, the last for the instance file."""
-    now = line_of(lines, rules, window_days=window_days)
-    best = best_line(lines, now, aim)
+def settings_in_words(
+    now: Mapping[str, Any], best: Mapping[str, Any] | None, aim: Aim, *, tried: int
+) -> list[str]:
+    """Say what the present settings lead to, and the best of those `tried`, with lines for the file."""
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
         return [*words, f"{none} of these owners, as far as is known (table threshold_backtest)."]
     words += [
-        f"Best of {lines.height:,} tried, right for at least {aim.precision:.0%}",
+        f"Best of {tried:,} tried, right for at least {aim.precision:.0%}",
         f"  {_OF_BEST}",
         f"  {backtest_sentence(best)}",
         f"  {reason(best)}",
@@ -154,8 +156,8 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
-        return ["", "Nothing to exclude was found that would change a decision."]
-    lines = ["", "Each of these would change decisions by itself:"]
+        return ["Nothing to exclude was found that would change a decision."]
+    lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
         effects = (
@@ -176,22 +178,6 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     return lines
 
 
-def closest_in_words(closest: pl.DataFrame, name_of: Mapping[str, str]) -> list[str]:
-    """List rows of `closest_users`, the closest first; `name_of` has names of user assets."""
-    if closest.is_empty():
-        return []
-    rows = closest.sort("score", "username", "user_id", descending=[True, False, False])
-    shown = [
-        (printable(row["username"]), person(row["user_id"], name_of), row["reason"])
-        for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True)
-    ]
-    names = closest["username"].n_unique()
-    return [
-        f"User names without a user asset that may be somebody's: {names:,} (table closest_users):",
-        *in_columns(shown),
-    ]
-
-
 def drift_in_words(drift: pl.DataFrame) -> list[str]:
     """Say how many owners the evidence no longer supports, and why, from rows of `ownership_drift`."""
     if drift.is_empty():
@@ -202,7 +188,7 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
-    """The settings that differ, as the instance file has them."""
+    """Return the settings that differ, as the instance file has them."""
     settings = {"window_days": "lookback_days", "threshold_percent": "share_threshold_percent"}
     lines: dict[str, list[str]] = {"rules": [], "scan": []}
     for name in KEY:

@@ -17,8 +17,8 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 _COMMANDS = {
     "init": ("init", "Write an instance file to fill in; it explains every setting."),
     "run": ("run", "Fetch logons and inventory, decide owners, and write them."),
-    "apply": ("follow_up", "Apply a stored plan; hosts that changed since are skipped."),
-    "undo": ("follow_up", "Undo what a run wrote, where hosts still hold it."),
+    "apply": ("run", "Apply a stored plan; hosts that changed since are skipped."),
+    "undo": ("run", "Undo what a run wrote, where hosts still hold it."),
     "explain": ("explain", "Explain why a host has an owner or none; list a person's hosts."),
     "report": ("report", "Write a report on the last run: a page, or a table of hosts."),
     "check": ("check", "Try both services without writing; show what to fix."),

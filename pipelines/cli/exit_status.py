@@ -6,17 +6,11 @@ import traceback
 from importlib.metadata import metadata
 from pathlib import Path
 
-import polars as pl
-
-from ownership.codes import SUCCESSES
 from ownership.names import printable_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.settings import Instance, command_line
 from resources.store.files import replacing
-from resources.store.tables import Tables, short_run_id
-from resources.writeback.open_journal import has_journal, open_journal
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -36,36 +30,6 @@ def print_error(message: str) -> None:
     as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
     line = json_line(message, level="error") if as_json else printable_lines(f"asset-owners: {message}")
     print(line, file=sys.stderr)
-
-
-def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str, message: str = "") -> str:
-    """Return what a failed run wrote, and which command to use next, unless its `message` names one."""
-    failed = f"Run {short_run_id(run_id)} failed."
-    try:
-        outcomes = _writes(tables, run_id)["outcome"].to_list()
-    except Exception as error:  # noqa: BLE001  (the reason why the run failed must be printed all the same)
-        reason, _ = message_and_status(error)
-        return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
-    done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
-    if not done and not unknown:
-        next_step = f" Next: {command_line(instance, 'check')}"
-        known = "--instance" in message or again[0] != "run"
-        return f"{failed} Nothing was written.{'' if known else next_step}"
-    what = "Undone" if again[0] == "undo" else "Written"
-    return (
-        f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
-        f"not written: {len(outcomes) - done - unknown:,}. "
-        f"Next: {command_line(instance, *again)} (settles the rest)"
-    )
-
-
-def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    """The writes of a run, from the journal where it still has them: their table may not have been stored."""
-    if has_journal(tables):
-        with open_journal(tables) as journal:
-            if not (rows := journal.rows(run_id)).is_empty():
-                return rows
-    return tables.run_writes(run_id)
 
 
 def require_file(argument: str, path: Path) -> None:

@@ -42,34 +42,31 @@ def explain(
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     instance, tables = stored_tables(path, run_id)
     story = _host(instance, tables, asked)
-    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    owners, found = tables.read("current_owners").collect(), find_person(asked, users, matches)
-    if owners["owner_ids"].explode().eq(asked).any():
-        found = found or {"user_ids": [asked], "usernames": []}
-    if found and not story["decisions"]:
-        persons = [
-            person_explanation(
-                asked,
-                one,
-                decisions=tables.read("owner_decisions").collect(),
-                shares=tables.read("host_user_shares").collect(),
-                owners=owners,
-                users=users,
-                matches=matches,
-            )
-            for one in ([found] if as_json else each_person(found, matches))
-        ]
-        number = len(found["user_ids"])
-        heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
-        words = "\n\n".join([*heads, *map(person_in_words, persons)])
-        print(_json({"person": persons[0]}) if as_json else words)
+    if story["decisions"]:
+        print(_json(story) if as_json else in_words(story))
         return 0
-    if not story["decisions"]:
-        hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
+    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
+    decisions, owners = tables.read("owner_decisions").collect(), tables.read("current_owners").collect()
+    found = find_person(asked, users, matches)
+    if found is None and owners["owner_ids"].explode().eq(asked).any():
+        found = {"user_ids": [asked], "usernames": []}
+    if found is None:
+        hosts = decisions.select("hostname", "host_id").iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
-    print(_json(story) if as_json else in_words(story))
-    return 0 if story["decisions"] else 1
+        print(_json(story) if as_json else in_words(story))
+        return 1
+    frames = {"decisions": decisions, "owners": owners, "users": users, "matches": matches}
+    shares = tables.read("host_user_shares").collect()
+    persons = [
+        person_explanation(asked, one, shares=shares, **frames)
+        for one in ([found] if as_json else each_person(found, matches))
+    ]
+    number = len(found["user_ids"])
+    heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
+    words = "\n\n".join([*heads, *map(person_in_words, persons)])
+    print(_json({"person": persons[0]}) if as_json else words)
+    return 0
 
 
 def _json(story: Any) -> str:
@@ -78,21 +75,21 @@ def _json(story: Any) -> str:
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     """Return the explanation of a host, without decisions where it is not known."""
-    rules, shortened = instance.rules.as_rules(), partial(normalise_hostname, short=True)
-    named = normalise_hostname(pl.lit(host), short=rules.short_hostnames)
-    name = pl.select(named).item()
-    hosts = tables.read("inventory_hosts").collect()
-    names = pl.element().pipe(normalise_hostname, short=rules.short_hostnames)
+    rules, decisions = instance.rules.as_rules(), tables.read("owner_decisions").collect()
+    if decisions.is_empty():
+        return {"hostname": host, "similar": [], "decisions": []}
+    window, decided_by = decided_with(tables, decisions["run_id"].item(0), rules)
+    name = pl.select(normalise_hostname(pl.lit(host), short=decided_by.short_hostnames)).item()
     by_id = pl.col("host_id").str.to_lowercase() == host.strip().lower()
-    assets = hosts.filter(by_id | pl.col("hostnames").list.eval(names).list.contains(named))
-    all_decisions = tables.read("owner_decisions").collect()
-    is_asset = pl.col("host_id").is_in(assets["host_id"].implode())
-    decisions = all_decisions.filter(is_asset | (pl.col("hostname") == named) & pl.col("host_id").is_null())
+    by_name = pl.col("hostnames").list.contains(name) | (pl.col("hostname") == pl.lit(name, pl.String))
     known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
-    decisions = decisions.join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
-    asked = pl.concat([pl.Series([host]), assets["hostnames"].explode(empty_as_null=True)])
+    decisions = decisions.filter(by_id | by_name).join(
+        known, on=ACKNOWLEDGED, how="left", maintain_order="left"
+    )
+    is_asset = pl.col("host_id").is_in(decisions["host_id"].implode())
+    shortened = partial(normalise_hostname, short=True)
+    asked = pl.concat([pl.Series([host]), decisions["hostnames"].explode(empty_as_null=True)])
     short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
-    window, decided_by = decided_with(tables, all_decisions["run_id"].item(0), rules)
     return host_explanation(
         name or host,
         decisions=decisions,
@@ -100,7 +97,7 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         .filter(shortened(pl.col("hostname")).is_in(short_names.drop_nulls().implode()))
         .collect(),
         matches=tables.read("username_matches").collect(),
-        hosts=hosts,
+        hosts=tables.read("inventory_hosts").collect(),
         users=tables.read("inventory_users").collect(),
         owners=tables.read("current_owners").collect(),
         writes=tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect(),

@@ -1,16 +1,20 @@
 """`asset-owners forget`: a hash takes the place of a person in all that is stored of an instance."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
 import typer
 
 from ownership.names import printable
+from ownership.tables import TABLES
 from pipelines.cli.options import InstanceFile, Yes
 from pipelines.cli.stored import stored_tables
+from pipelines.dagster_home import dagster_instance
 from reports.people import find_person
 from resources.errors import AssetOwnersError
+from resources.settings import Instance, home
 from resources.store.forget import Person
 from resources.store.forget import forget as forget_in_tables
 from resources.writeback.journal import Journal, Result
@@ -34,8 +38,6 @@ def forget(
 
     Example: --instance NAME ann@corp.example
     """
-    from pipelines.cli.beside_tables import delete_beside_tables
-
     instance, tables = stored_tables(path)
     users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
     found = find_person(asked, users, matches)
@@ -60,6 +62,33 @@ def forget(
         f"instance file ({instance.file}), and both services: the next run stores again what they hold"
     )
     print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
+
+
+def delete_beside_tables(instance: Instance, *, really: bool) -> None:
+    """Name reports and Dagster's records of an instance, and, `really`, delete them: any may name people."""
+    from assets_defs.dagster_records import delete_runs, runs_of
+    from assets_defs.specs import asset_key
+    from pipelines.dagster_gaps.launcher import fail_dead_runs
+
+    for file in reports_of(instance):
+        print(f"  {file}")
+        if really:
+            file.unlink()
+    with dagster_instance(home()) as dagster:
+        if really:
+            fail_dead_runs(dagster, instance.name)
+        runs = runs_of(dagster, instance.name)
+        print(f"  {len(runs):>9,} runs in Dagster's records")
+        if really:
+            delete_runs(dagster, runs)
+            dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
+
+
+def reports_of(instance: Instance) -> list[Path]:
+    """Return the reports of an instance that the home keeps."""
+    from assets_defs.report import report_file
+
+    return sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
 
 
 def _writes_for(journal: Journal, person: Person) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import errno
 import json
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -44,12 +44,32 @@ class Metrics(Collector):
         instances = load_instances(self._path or instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
-        found = {instance.slug: _runs(instance) for instance in instances}
         readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
-        for slug, rows in found.items():
+        succeeded = _gauge(
+            "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"
+        )
+        well = _gauge("last_run_succeeded", "Whether the last finished run or dry run succeeded: 1, or 0.")
+        took = _gauge("last_run_seconds", "How long it took.")
+        steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
+        counts = {column: _gauge(f"last_run_{name}", text) for column, (name, text) in _OF_LAST_RUN.items()}
+        for instance in instances:
+            slug, rows = instance.slug, _runs(instance)
             readable.add_metric([slug], rows is not None)
-        yield readable
-        yield from _of_runs([(slug, rows) for slug, rows in found.items() if rows is not None])
+            if rows is None:
+                continue
+            ends = rows.filter(status="succeeded").group_by("kind").agg(pl.max("ended_at")).sort("kind")
+            for kind, end in ends.iter_rows():
+                succeeded.add_metric([slug, kind], end.timestamp())
+            finished = rows.filter(pl.col("kind").is_in(["run", "dry_run"])).drop_nulls("ended_at")
+            for row in finished.tail(1).iter_rows(named=True):
+                well.add_metric([slug], row["status"] == "succeeded")
+                took.add_metric([slug], (row["ended_at"] - row["started_at"]).total_seconds())
+                for step, seconds in json.loads(row["seconds_by_step"] or "{}").items():
+                    steps.add_metric([slug, step], seconds)
+                for column, gauge in counts.items():
+                    if row[column] is not None:
+                        gauge.add_metric([slug], row[column])
+        yield from (readable, succeeded, well, took, steps, *counts.values())
 
 
 def metrics(
@@ -99,7 +119,7 @@ def _serve(registry: CollectorRegistry, listen: str) -> None:
 
 
 def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
-    """The rows of `runs`, in the order in which they began; None: they cannot be read."""
+    """Return the rows of `runs`, in the order in which they began; None: they cannot be read."""
     try:
         if isinstance(instance, Instance):
             return own_tables(instance).all_runs("runs").collect().sort("started_at")
@@ -107,32 +127,6 @@ def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
         if operator_message(error) is None:
             raise
     return None
-
-
-def _of_runs(runs: Sequence[tuple[str, pl.DataFrame]]) -> Iterator[Metric]:
-    succeeded = _gauge(
-        "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"
-    )
-    well = _gauge("last_run_succeeded", "Whether the last finished run or dry run succeeded: 1, or 0.")
-    took = _gauge("last_run_seconds", "How long it took.")
-    steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
-    counts = {column: _gauge(f"last_run_{name}", text) for column, (name, text) in _OF_LAST_RUN.items()}
-    for slug, rows in runs:
-        ends = rows.filter(status="succeeded").group_by("kind").agg(pl.max("ended_at")).sort("kind")
-        for kind, end in ends.iter_rows():
-            succeeded.add_metric([slug, kind], end.timestamp())
-        ended = rows.filter(pl.col("kind").is_in(["run", "dry_run"]), pl.col("ended_at").is_not_null())
-        if ended.is_empty():
-            continue
-        row = ended.row(-1, named=True)
-        well.add_metric([slug], row["status"] == "succeeded")
-        took.add_metric([slug], (row["ended_at"] - row["started_at"]).total_seconds())
-        for step, seconds in json.loads(row["seconds_by_step"] or "{}").items():
-            steps.add_metric([slug, step], seconds)
-        for column, gauge in counts.items():
-            if row[column] is not None:
-                gauge.add_metric([slug], row[column])
-    yield from (succeeded, well, took, steps, *counts.values())
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ownership.names import printable
-from pipelines.cli.forget import NOTHING_CHANGED
+from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, reports_of
 from pipelines.cli.options import INSTANCE_HELP, Yes, instance_file
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
@@ -29,7 +29,6 @@ def remove(
     Example: NAME
     """
     from assets_defs.dagster_records import runs_of
-    from pipelines.cli.beside_tables import delete_beside_tables, reports_of
 
     instance = load_instance(path)
     tables = own_tables(instance)

@@ -8,10 +8,9 @@ import typer
 
 from ownership.names import printable
 from pipelines.cli.exit_status import write_file
-from pipelines.cli.options import InstanceFile, RunId, file_option, flag
+from pipelines.cli.options import InstanceFile, RunId, file_option
 from pipelines.cli.stored import stored_tables
-from reports.exports import BOM, as_csv, as_xlsx, raw_decisions
-from resources.errors import ConfigurationError
+from reports.exports import BOM, as_csv, as_xlsx
 from resources.settings import home
 from resources.store.tables import short_run_id
 
@@ -29,7 +28,6 @@ def report(
         Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
     ] = "html",
     *,
-    raw: Annotated[bool, flag("--raw", "With xlsx and csv: all columns of owner_decisions.")] = False,
     run: RunId = None,
 ) -> None:
     """Write the report into a file, readable by its owner alone.
@@ -41,17 +39,13 @@ def report(
     """
     from assets_defs.report import Report, report_file, report_sheet
 
-    if raw and kind == "html":
-        raise ConfigurationError("--raw goes with --format xlsx or csv")
     instance, tables = stored_tables(path, run)
     decisions = tables.read("owner_decisions").collect()
     if kind == "html":
         content = Report(instance, tables).html()
     else:
-        table = raw_decisions(decisions) if raw else report_sheet(instance, tables)
-        # What is raw is for programs, of which few know the mark.
-        as_text = as_csv(table) if raw else BOM + as_csv(table)
-        content = as_text if kind == "csv" else as_xlsx(table, title="Hosts")
+        table = report_sheet(instance, tables)
+        content = BOM + as_csv(table) if kind == "csv" else as_xlsx(table, title="Hosts")
     content = content if isinstance(content, bytes) else content.encode()
     if out == Path("-"):
         sys.stdout.buffer.write(content)

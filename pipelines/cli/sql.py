@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +70,7 @@ def sql(
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     location = tables_location()
-    with _query_errors():
+    try:
         slug, run = _resolve(location, instance, run_id)
         opening = opening_lines(home(), slug, run)
         if query is None:
@@ -81,11 +80,13 @@ def sql(
             for line in opening:
                 connection.execute(line)
             _answer(connection, query, form)
+    except duckdb.Error as error:
+        raise _query_error(error) from error
     return 0
 
 
 def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None) -> list[str]:
-    """The statements that open the tables and a scratch database in any DuckDB client: three of them, mostly.
+    """Return the statements that open the tables and a scratch database in any DuckDB client.
 
     Names without a schema are those of the instance `slug`, or of the only one. Where there are several and
     none is chosen, a name needs its schema, and that of a new table `scratch`. The tables of a run stand in
@@ -110,51 +111,40 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
 
 def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
     """Return the instance that names without a schema belong to, and its tables as of the run."""
-    found = [load_instance(instance)] if instance else load_instances(instances_folder())
     own = []
-    for each in found:
+    for each in [load_instance(instance)] if instance else load_instances(instances_folder()):
         try:
-            own += [own_tables(each)] if isinstance(each, Instance) else []
+            own += [own_tables(each).slug] if isinstance(each, Instance) else []
         except AssetOwnersError as error:
             if instance:
                 raise
             note(str(error))
-    schemas = _require_tables(location, {tables.slug for tables in own})
-    slugs = {own[0].slug} if instance else schemas
-    if missing := slugs - schemas:
-        raise _no_tables(location, f" of {missing.pop()}")
+    known = _schemas(home())
+    if location != UPath(home() / "tables") and not (known and known.issuperset(own)):
+        # A shared store also has tables of instances that ran on other machines only.
+        stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)}
+        if new := (stored.intersection(own) or stored) - known:
+            # Who may only read the home asks what is there.
+            with suppress(PermissionError) if known else nullcontext():
+                refresh_catalogue(home(), location, *new, analysts=analysts_group())
+            known = _schemas(home())
+    slugs = own if instance else [*known]
+    if not slugs or not known.issuperset(slugs):
+        of = f" of {slugs[0]}" if slugs else ""
+        run = command_line(None, "run")
+        raise AssetOwnersError(
+            f"There are no tables{of} in {location} yet; run the instance first ({run}), or set "
+            "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
+        )
     if len(slugs) == 1:
-        tables = Tables(home(), slugs.pop(), location=location)
-        return tables.slug, viewed(tables, run_id)
+        return slugs[0], viewed(Tables(home(), slugs[0], location=location), run_id)
     if run_id is not None:
         raise ConfigurationError("--run: several instances have tables; name its own with --instance")
     return None, None
 
 
-def _require_tables(location: UPath, wanted: set[str]) -> set[str]:
-    """Return the instances that have tables; in a shared store also those that ran on other machines only."""
-    known = _schemas(home())
-    if location != UPath(home() / "tables") and not (known and wanted <= known):
-        stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)}
-        if new := (stored & wanted or stored) - known:
-            # Who may only read the home asks what is there.
-            with suppress(PermissionError) if known else nullcontext():
-                refresh_catalogue(home(), location, *new, analysts=analysts_group())
-            known = _schemas(home())
-    if not known:
-        raise _no_tables(location, "")
-    return known
-
-
-def _no_tables(location: UPath, of: str) -> AssetOwnersError:
-    return AssetOwnersError(
-        f"There are no tables{of} in {location} yet; run the instance first ({command_line(None, 'run')}), "
-        "or set ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
-    )
-
-
 def _schemas(home: Path) -> set[str]:
-    """The instances that the catalogue has tables of."""
+    """Return the instances that the catalogue has tables of."""
     catalogue = catalogue_path(home)
     if not catalogue.exists():
         return set()
@@ -163,18 +153,15 @@ def _schemas(home: Path) -> set[str]:
     return {name for (name,) in views}
 
 
-@contextmanager
-def _query_errors() -> Generator[None]:
-    try:
-        yield
-    except duckdb.Error as error:
-        reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
-        wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
-        if not isinstance(error, wrong) and (message := damaged_tables()):
-            raise AssetOwnersError(message) from error
-        if isinstance(error, duckdb.ProgrammingError):
-            raise ConfigurationError(f"The query is wrong: {reason}") from error
-        raise AssetOwnersError(f"DuckDB failed: {reason}") from error
+def _query_error(error: duckdb.Error) -> AssetOwnersError:
+    """Return what is wrong with a query, or with the tables."""
+    reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
+    wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+    if not isinstance(error, wrong) and (message := damaged_tables()):
+        return AssetOwnersError(message)
+    if isinstance(error, duckdb.ProgrammingError):
+        return ConfigurationError(f"The query is wrong: {reason}")
+    return AssetOwnersError(f"DuckDB failed: {reason}")
 
 
 def _shell(opening: list[str]) -> int:
@@ -206,7 +193,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
 
 
 def _without_end(statement: str) -> str:
-    """A statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
+    """Return a statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
     text = statement.encode()
     end = len(text)
     for offset, kind in reversed(duckdb.tokenize(statement)):

@@ -2,32 +2,26 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import polars as pl
+from typing import Annotated
 
 from ownership.names import printable
-from ownership.windows import Window
 from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
-from reports.sentences import names_of
 from reports.tuning import (
     Aim,
     as_values,
     best_line,
-    closest_in_words,
     confidence_in_words,
     drift_in_words,
-    in_words,
     line_of,
+    settings_in_words,
     suggestions_in_words,
 )
 from resources.errors import ConfigurationError
-from resources.settings import Instance, named
+from resources.settings import named
 from resources.store.retention import decided_with
-from resources.store.tables import Tables
 
 
 def tune(
@@ -63,8 +57,9 @@ def tune(
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
         return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
     aim = Aim(target_precision, keep)
-    answered = read_answers(path, audit_answers) if audit_answers else []
+    audited = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
+    from assets_defs.evidence import learnt_model
     from pipelines.cli.execution import errors, execute
 
     result = execute(instance, named(instance, "tuning"), {})
@@ -72,56 +67,26 @@ def tune(
         print_error(error)
     if not result.success:
         return 1
-    if as_json:
-        print(json.dumps(_as_object(instance, tables, aim)))
-    else:
-        print(*answered, *([""] if answered else []), *text_of(instance, tables, aim), sep="\n")
-    return 0
-
-
-def text_of(instance: Instance, tables: Tables, aim: Aim) -> list[str]:
-    """Return the lines of text that say what the tables of tuning hold."""
-    from assets_defs.evidence import learnt_model
-
-    window = _window(instance, tables)
-    names = names_of(tables.read("inventory_users").collect().iter_rows(named=True))
-    closest = closest_in_words(tables.read("closest_users").collect(), names)
-    return [
-        f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)",
-        "",
-        *in_words(
-            tables.read("threshold_backtest").collect(),
-            instance.rules.as_rules(),
-            window_days=window.days,
-            aim=aim,
-        ),
-        "",
-        *confidence_in_words(learnt_model(instance, tables), _planned(tables)),
-        *suggestions_in_words(tables.read("suggestions").collect(), instance.rules.as_rules()),
-        *(["", *closest] if closest else []),
-        *(["", *drift] if (drift := drift_in_words(tables.read("ownership_drift").collect())) else []),
-    ]
-
-
-def _as_object(instance: Instance, tables: Tables, aim: Aim) -> dict[str, Any]:
-    lines, window = tables.read("threshold_backtest").collect(), _window(instance, tables)
-    now = line_of(lines, instance.rules.as_rules(), window_days=window.days)
+    rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
+    decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
+    window, _ = decided_with(tables, decided_by, rules)
+    suggestions = tables.read("suggestions").collect()
+    now = line_of(lines, rules, window_days=window.days)
     best = best_line(lines, now, aim)
-    return {
-        "instance": instance.name,
-        "window": {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days},
-        "now": as_values(now),
-        "best": best and as_values(best),
-        "tried": lines.height,
-        "suggestions": tables.read("suggestions").collect().to_dicts(),
-    }
-
-
-def _planned(tables: Tables) -> pl.DataFrame:
-    return tables.visible().read("owner_decisions").filter(action="write").collect()
-
-
-def _window(instance: Instance, tables: Tables) -> Window:
-    """The look-back window of the decisions that the tables of tuning rest on."""
-    run_id = tables.read("owner_decisions").select("run_id").head(1).collect().item()
-    return decided_with(tables, run_id, instance.rules.as_rules())[0]
+    if as_json:
+        days = {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
+        compared = {"now": as_values(now), "best": best and as_values(best), "tried": lines.height}
+        found = {"instance": instance.name, "window": days, **compared}
+        print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
+        return 0
+    planned = tables.visible().read("owner_decisions").filter(action="write").collect()
+    parts = [
+        audited,
+        [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
+        settings_in_words(now, best, aim, tried=lines.height),
+        confidence_in_words(learnt_model(instance, tables), planned),
+        suggestions_in_words(suggestions, rules),
+        drift_in_words(tables.read("ownership_drift").collect()),
+    ]
+    print("\n\n".join("\n".join(lines) for lines in parts if lines))
+    return 0

@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets_defs.step_failures import failure_message
 from ownership.names import printable_lines
-from pipelines.dagster_gaps.launcher import process_tag
+from pipelines.dagster_gaps.launcher import is_by_command
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
@@ -41,7 +41,7 @@ def _text_of(meta: Mapping[str, Any]) -> str | None:
     event = meta["dagster_event"]
     if event is None:
         return None if _SKIPPED_STEP.fullmatch(meta["orig_message"]) else meta["orig_message"]
-    if event.event_type_value != "PIPELINE_FAILURE" or process_tag().items() <= meta["job_tags"].items():
+    if event.event_type_value != "PIPELINE_FAILURE" or is_by_command(meta["run_id"], meta["job_tags"]):
         return None
     data = event.job_failure_data
     step = data.first_step_failure_event

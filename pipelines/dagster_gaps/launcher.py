@@ -4,11 +4,12 @@ Not needed once Dagster's own launcher says whether a start may be repeated, and
 for Kubernetes and ECS do.
 """
 
+import fcntl
 import json
-import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +19,10 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, Worke
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClassData
 
-PROCESS_TAG = ".dagster/asset_owners_process"
-"""The process of a run of the command line, as JSON: who sees it, its id, its start. The UI hides the tag."""
+from resources.locks import locked
+
+LOCK_TAG = ".dagster/asset_owners_lock"
+"""The machine of a run of the command line, and the lock of its process, as JSON. The UI hides the tag."""
 
 MAX_SILENCE = 600
 """Seconds without an answer after which runs of another machine are dead: code servers may restart."""
@@ -30,7 +33,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 
     A code server notices itself that the process of a run has died, but not if it died too. So
     `run_monitoring` asks here whether it still listens. Of a run of the command line it asks whether its
-    process lives.
+    process still holds its lock.
     """
 
     supports_check_run_worker_health = True
@@ -64,12 +67,11 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
         """Return whether the process of a run may still be there; Dagster fails the run otherwise."""
-        # A re-execution keeps the tags of the first run, and gets that of its own code server.
-        if served_by := run.tags.get(GRPC_INFO_TAG):
+        worker, lives = "process", True
+        if is_by_command(run.run_id, run.tags):
+            lives = not _is_free(*json.loads(run.tags[LOCK_TAG]))
+        elif served_by := run.tags.get(GRPC_INFO_TAG):
             worker, lives = "code server", self._is_served(run.run_id, json.loads(served_by))
-        else:
-            process = json.loads(run.tags.get(PROCESS_TAG, "[null, 0, null]"))
-            worker, lives = "process", not _has_ended(*process)
         if lives:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, f"the {worker} that ran it has ended")
@@ -108,38 +110,25 @@ def _listens(code_server: Mapping[str, Any]) -> bool:
     return True
 
 
-def process_tag() -> dict[str, str]:
-    """Return the tag by which the death of this process is noticed; none where /proc is missing."""
-    process = os.getpid()
-    where, start = _process_namespace(), _start_of(process)
-    return {PROCESS_TAG: json.dumps([where, process, start])} if where and start else {}
+@contextmanager
+def locked_run(folder: Path, run_id: str) -> Generator[dict[str, str]]:
+    """Hold a lock by which the death of this process is noticed; give the tag of the run that names it."""
+    file = folder / f".{run_id}.lock"
+    with locked(file, f"run {run_id}"):
+        yield {LOCK_TAG: json.dumps([socket.gethostname(), str(file)])}
+        file.unlink()
 
 
-def _has_ended(where: str | None, process: int, start: str | None) -> bool:
-    """Return whether a process has certainly ended; of another container's or machine's nothing is known."""
-    if where is None or where != _process_namespace():
+def is_by_command(run_id: str, tags: Mapping[str, str]) -> bool:
+    """Return whether a process of the command line executes a run; a re-execution has its tags, too."""
+    return run_id in tags.get(LOCK_TAG, "")
+
+
+def _is_free(machine: str, file: str) -> bool:
+    """Return whether a process has certainly freed its lock; of another machine's nothing is known."""
+    try:
+        with Path(file).open("r+b") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held, or of another user or container
         return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # of another user, whose processes may be hidden (ProtectProc=invisible)
-        return False
-    return _start_of(process) not in {None, start}
-
-
-def _process_namespace() -> str | None:
-    """Name where a process id means the same process: the machine, and the PID namespace of a container."""
-    try:
-        return f"{socket.gethostname()} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return None
-
-
-def _start_of(process: int) -> str | None:
-    """Return when a process started, in ticks of the machine's clock; None if that is not visible."""
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return stat.rpartition(")")[2].split()[19]  # proc(5): starttime
+    return machine == socket.gethostname()

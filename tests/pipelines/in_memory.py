@@ -13,7 +13,7 @@ import polars as pl
 
 from assets_defs.launch import window_of
 from pipelines.definitions import build_definitions
-from pipelines.schedules import launch_tags, run_config
+from pipelines.jobs import launch_tags, run_config
 from resources.errors import NotFoundError
 from resources.inventory.adapter import Inventory
 from resources.search.source import DayOfLogons, EvidenceSource

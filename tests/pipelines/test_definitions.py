@@ -14,8 +14,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from pipelines.cli.execution import errors
 from pipelines.definitions import build_repository, define
-from resources.settings import load_instance, load_instances, slug_of
-from tests.ownership.builders import RUN
+from resources.settings import load_instances, slug_of
 from tests.resources.samples import instance_content
 
 PROJECT = Path(__file__).parents[2]
@@ -186,6 +185,8 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     schedule = definitions.resolve_schedule_def("head_office")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 0 * * *", "Europe/Berlin")
+    for words in (", tenant t-1: none if", "more than 10,000 hosts", "20 failed writes in a row"):
+        assert words in schedule.description
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
     (request,) = schedule.evaluate_tick(tick).run_requests or []
@@ -194,24 +195,6 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     resources = {"head_office__scan": {"config": {"refetch": False}}}
     assert request.run_config == {"loggers": {"console": {}}, "resources": resources}
     assert dg.validate_run_config(jobs(definitions)["head_office"], request.run_config)
-
-
-def test_the_schedule_names_target_limits_and_how_many_owners_the_last_plan_held(stored, tmp_path):
-    file = tmp_path / "home" / "tables" / "head_office" / "runs" / RUN / "owner_decisions.parquet"
-
-    def description():
-        return define(load_instance(stored)).resolve_schedule_def("head_office").description
-
-    said = description()
-    for words in (
-        "https://inventory.invalid, tenant t-1",
-        "more than 10,000 hosts",
-        "20 failed writes in a row",
-        "UTC, found 1 owner to write (as of the last reload).",
-    ):
-        assert words in said
-    file.write_bytes(b"torn")
-    assert "last run" not in description()
 
 
 def test_the_workspace_and_the_project_name_the_same_definitions():

@@ -5,7 +5,7 @@ import pytest
 
 from ownership.codes import ACTION
 from resources.store.tables import Tables
-from tests.ownership.builders import NOW
+from tests.ownership.builders import NOW, RUN
 
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
@@ -22,7 +22,12 @@ def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_da
         assert (status, [decision["host_id"] for decision in decisions]) == (0, [host_id]), name
 
 
-def test_an_unknown_host_has_no_decisions(call, stored):
+@pytest.mark.parametrize("hosts_known", [True, False])
+def test_an_unknown_host_has_no_decisions(call, tmp_path, stored, hosts_known):
+    if not hosts_known:
+        tables = Tables(tmp_path / "home", "head_office")
+        tables.write("owner_decisions", tables.read("owner_decisions").collect().clear())
+        (tmp_path / "home" / "tables" / "head_office" / "runs" / RUN / "owner_decisions.parquet").unlink()
     status, printed, _ = call("explain", "--instance", stored, "nowhere", "--json")
     assert status == 1
     assert json.loads(printed) == {"hostname": "nowhere", "similar": [], "near": [], "decisions": []}

@@ -7,8 +7,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from pipelines.cli.execution import chosen_window, execute, undo_command
-from pipelines.cli.exit_status import failure_summary
+from pipelines.cli.execution import chosen_window, execute
+from pipelines.cli.results import failure_summary
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
 from resources.writeback.open_journal import open_journal
@@ -94,12 +94,6 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {summary}")
     named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
-
-
-def test_the_command_that_undoes_a_run_is_named_where_it_wrote():
-    (said,) = undo_command(instance(), "0123abcd-4567", {"written": 2})
-    assert said.endswith("undo --instance small 0123abcd")
-    assert [*undo_command(instance(), "0123abcd-4567", {"undone": 2})] == []
 
 
 def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):

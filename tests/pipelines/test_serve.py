@@ -8,7 +8,7 @@ import re
 import signal
 import socket
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -24,15 +24,14 @@ from starlette.responses import PlainTextResponse
 from assets_defs.specs import LOCATION
 from pipelines.cli.serve import _Services
 from pipelines.dagster_gaps.launcher import (
-    PROCESS_TAG,
+    LOCK_TAG,
     WatchfulRunLauncher,
     fail_dead_runs,
-    process_tag,
+    locked_run,
 )
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from resources.locks import wait_until
-from tests.deploy.machine import needs_bwrap, on_machine
 from tests.end_to_end.webserver import Webserver, eventually, free_port, free_url, started
 from tests.resources.samples import instance_content
 
@@ -248,55 +247,25 @@ def test_a_run_dies_with_the_code_server_of_another_machine_once_that_is_silent_
     assert [asked(), asked(), asked()] == [WorkerStatus.RUNNING] * 2 + [WorkerStatus.FAILED]
 
 
-HERE = socket.gethostname()
-*OWN_PROCESS, _ = json.loads(process_tag()[PROCESS_TAG])
-ENDED = {PROCESS_TAG: json.dumps([*OWN_PROCESS, "ended"])}
-UNREACHABLE = {GRPC_INFO_TAG: '{"host": "127.0.0.1", "port": 1}'}
-
-
 @pytest.mark.parametrize(
-    ("tags", "status"),
+    ("change", "status"),
     [
-        ({}, WorkerStatus.RUNNING),
-        (process_tag(), WorkerStatus.RUNNING),
-        (ENDED, WorkerStatus.FAILED),  # another process has its id
-        ({PROCESS_TAG: json.dumps([OWN_PROCESS[0], 2**30, "1"])}, WorkerStatus.FAILED),
-        ({PROCESS_TAG: json.dumps(["code.corp.example pid:[1]", 2**30, "1"])}, WorkerStatus.RUNNING),
-        ({PROCESS_TAG: json.dumps([HERE, 2**30, "1 after a boot"])}, WorkerStatus.RUNNING),  # of 1.0
-        (ENDED | UNREACHABLE, WorkerStatus.RUNNING),  # executed again on another machine
+        ({}, WorkerStatus.FAILED),
+        ({"lock": "gone"}, WorkerStatus.RUNNING),  # as in another container
+        ({"machine": "elsewhere"}, WorkerStatus.RUNNING),
+        ({"run_id": "executed-again"}, WorkerStatus.RUNNING),
     ],
 )
-def test_a_run_of_the_command_line_lives_as_long_as_its_process(tags, status):
-    run = dg.DagsterRun("job", tags=tags)
-    assert WatchfulRunLauncher().check_run_worker_health(run).status == status
+def test_a_run_of_the_command_line_lives_as_long_as_its_process(tmp_path, change, status):
+    def judged(machine, lock, run_id="run-1"):
+        run = dg.DagsterRun("job", run_id=run_id, tags={LOCK_TAG: json.dumps([machine, lock])})
+        return WatchfulRunLauncher().check_run_worker_health(run).status
 
-
-def test_of_processes_of_other_users_nothing_is_known(monkeypatch):
-    """`hidepid` and `ProtectProc=invisible` hide them."""
-    monkeypatch.setattr("os.kill", Mock(side_effect=PermissionError))
-    run = dg.DagsterRun("job", tags=ENDED)
-    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
-
-
-JUDGE = """
-import sys, dagster as dg
-from pipelines.dagster_gaps.launcher import *
-print(WatchfulRunLauncher().check_run_worker_health(dg.DagsterRun("job", tags={PROCESS_TAG: sys.argv[1]})))
-print(process_tag()[PROCESS_TAG])
-"""
-
-
-@pytest.mark.slow
-@needs_bwrap
-def test_host_and_container_take_no_run_of_each_other_for_dead(tmp_path):
-    judged, tag = on_machine(
-        *("/opt/asset-owners/.venv/bin/python", "-c", JUDGE, process_tag()[PROCESS_TAG]),
-        state=tmp_path,
-        env={"PYTHONPATH": "/opt/asset-owners"},
-    ).splitlines()
-    assert judged.startswith("RUNNING")
-    run = dg.DagsterRun("job", tags={PROCESS_TAG: tag})
-    assert WatchfulRunLauncher().check_run_worker_health(run).status == WorkerStatus.RUNNING
+    with suppress(KeyboardInterrupt), locked_run(tmp_path, "run-1") as tag:
+        machine, lock = json.loads(tag[LOCK_TAG])
+        assert judged(machine, lock) == WorkerStatus.RUNNING
+        raise KeyboardInterrupt
+    assert judged(**{"machine": machine, "lock": lock, **change}) == status
 
 
 def test_a_command_fails_no_run_of_a_service_that_has_a_tmp_of_its_own(tmp_path):

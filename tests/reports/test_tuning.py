@@ -6,7 +6,7 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import Suggestions, ThresholdBacktest
-from reports.tuning import Aim, best_line, in_words, suggestions_in_words
+from reports.tuning import Aim, best_line, settings_in_words, suggestions_in_words
 from tests.ownership.builders import table
 
 LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
@@ -54,15 +54,14 @@ def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_en
 
 @pytest.mark.parametrize("wrong", [None, 0.0])
 def test_of_no_owners_none_is_wrong(wrong):
-    nothing = as_lines(LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong})
-    assert in_words(nothing, Rules(), window_days=30, aim=Aim())[1].endswith(", no owner would be written.")
+    nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
+    assert settings_in_words(nothing, None, Aim(), tried=1)[1].endswith(", no owner would be written.")
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    lines = as_lines(LINE | audited | {"wrong_measure": measure})
-    words = in_words(lines, Rules(), window_days=30, aim=Aim())
+    words = settings_in_words(LINE | audited | {"wrong_measure": measure}, None, Aim(), tried=1)
     assert ("their own machines only" in " ".join(words)) == said
 
 
@@ -71,7 +70,7 @@ def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file()
     kinds = {"setting": "rules.skip_account_kinds", "value": "service", "reason": "3 accounts: a, b, c"}
     user = {"setting": "rules.exclude_users", "value": 'j."admin', "reason": "The name is one."}
     rows = table(Suggestions, kinds | effects, user | effects)
-    assert suggestions_in_words(rows, Rules(exclude_users=("*$",)))[2:] == [
+    assert suggestions_in_words(rows, Rules(exclude_users=("*$",)))[1:] == [
         "  Exclude service (3 accounts: a, b, c): 41 more hosts get an owner, 7 conflicts end.",
         '    rules: {skip_account_kinds: ["service"]}',
         '  Exclude j."admin (The name is one): 41 more hosts get an owner, 7 conflicts end.',

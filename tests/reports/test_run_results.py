@@ -1,5 +1,5 @@
 from ownership.codes import ACTION, EVIDENCE
-from reports.summary import decisions_in_words, writes_in_words
+from reports.run_results import decisions_in_words, writes_in_words
 
 
 def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():

@@ -1,0 +1,155 @@
+"""What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+import polars as pl
+
+from assets_defs.report import how_sure
+from ownership.codes import OUTCOME, SUCCESSES
+from ownership.names import printable
+from ownership.plan import exceeded_limit
+from pipelines.cli.execution import errors
+from pipelines.cli.exit_status import message_and_status, print_error
+from reports.plan import plan_in_words, planned_hosts
+from reports.run_results import decisions_in_words, writes_in_words
+from resources.settings import Instance, command_line
+from resources.store.tables import Tables, short_run_id
+from resources.writeback.open_journal import has_journal, open_journal
+
+SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
+"""Hosts that were skipped, or undone in part."""
+SHOWN = 20
+"""How many of these hosts are printed."""
+
+
+def print_result(
+    instance: Instance,
+    tables: Tables,
+    result: dg.ExecuteInProcessResult,
+    again: Sequence[str],
+    *,
+    dry_run: bool,
+    as_json: bool,
+    about: str | None = None,
+    **facts: Any,
+) -> int:
+    """Print the result of a run, as one object or in words, and why it failed; return the exit status.
+
+    `again` is the command that settles and writes the rest. `about` is the run that was applied or undone,
+    which knew the people of its plan. `facts` are what the object has of a scan alone.
+    """
+    run_id = result.run_id
+    writes = tables.run_writes(run_id)
+    outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
+    report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
+    report |= {"writes": outcomes, **facts}
+    if about:
+        skipped = writes.filter(SKIPPED).select("host_id", "outcome", "message")
+        report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
+    if dry_run or "planned" in outcomes:
+        users = tables.view(about or run_id).read("inventory_users").collect()
+        plan = planned_hosts(writes, users)
+        if result.success or (plan and _too_large(instance, tables, run_id, plan)):
+            report["plan"] = plan
+    if not result.success:
+        message = "\n".join(dict.fromkeys(errors(result)))
+        summary = failure_summary(instance, tables, run_id, *again, message=message)
+        report["error"] = f"{message}\n{summary}".lstrip()
+    if as_json:
+        print(json.dumps(report))
+    elif result.success or "plan" in report or (about and outcomes):
+        lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
+        print(*lines, sep="\n")
+        if "plan" in report:
+            print(_describe_plan(instance, tables, report, again[0], about=about or run_id))
+        if "written" in outcomes:
+            print(f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
+    if "error" not in report:
+        return 0
+    print_error(report["error"])
+    return 1
+
+
+def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a scan decided and, unless it only planned, wrote."""
+    window, run_id = report["window"], report["run_id"]
+    days = f"{window['from']} to {window['to']} ({window['days']} days)"
+    yield f"{printable(instance.name)}: {days}, run {run_id}"
+    yield from decisions_in_words(report["decisions"])
+    if number := report["conflicts"]:
+        new = tables.of_run("owner_decisions", run_id)["new_conflict"].sum()
+        yield f"{number:,} conflict{'s' * (number != 1)}, {new:,} of them new"
+        yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
+    if "plan" not in report:
+        yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
+
+
+def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the outcomes, and which hosts were skipped and why."""
+    run_id, skipped = report["run_id"], writes.filter(SKIPPED)
+    yield f"{printable(instance.name)}: run {run_id}"
+    yield from writes_in_words(report["writes"])
+    for row in skipped.head(SHOWN).iter_rows(named=True):
+        reason = row["message"] or OUTCOME[row["outcome"]]
+        yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
+    if skipped.height > SHOWN:
+        yield f"  and {skipped.height - SHOWN:,} more: {_see_all(instance, run_id)}"
+
+
+def _describe_plan(
+    instance: Instance, tables: Tables, report: Mapping[str, Any], command: str, *, about: str
+) -> str:
+    """Put a plan into words, with the command that applies it: `apply` or `undo` of the run `about`."""
+    hosts, run_id = report["plan"], report["run_id"]
+    allow = ["--allow-writes", str(len(hosts))] if _too_large(instance, tables, run_id, hosts) else []
+    return plan_in_words(
+        hosts,
+        sure=how_sure(instance, tables.view(run_id)) if hosts and command == "run" else [],
+        is_undo=command == "undo",
+        apply=command_line(instance, "undo" if command == "undo" else "apply", short_run_id(about), *allow),
+        see_all=_see_all(instance, run_id),
+    )
+
+
+def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:
+    """Return whether a plan is over the limits of a run."""
+    # What apply and undo see of the inventory is not stored, only its size, which the limits need.
+    listed = int(tables.appended("runs", run_id)["hosts"].sum())
+    return exceeded_limit(len(hosts), listed, instance.writes, what="hosts") is not None
+
+
+def _see_all(instance: Instance, run_id: str) -> str:
+    return command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
+
+
+def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str, message: str = "") -> str:
+    """Return what a failed run wrote, and which command to use next, unless its `message` names one."""
+    failed = f"Run {short_run_id(run_id)} failed."
+    try:
+        outcomes = _writes(tables, run_id)["outcome"].to_list()
+    except Exception as error:  # noqa: BLE001  (the reason why the run failed must be printed all the same)
+        reason, _ = message_and_status(error)
+        return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
+    done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
+    if not done and not unknown:
+        next_step = f" Next: {command_line(instance, 'check')}"
+        known = "--instance" in message or again[0] != "run"
+        return f"{failed} Nothing was written.{'' if known else next_step}"
+    what = "Undone" if again[0] == "undo" else "Written"
+    return (
+        f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
+        f"not written: {len(outcomes) - done - unknown:,}. "
+        f"Next: {command_line(instance, *again)} (settles the rest)"
+    )
+
+
+def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
+    """Return the writes of a run, from the journal where it still has them: their table may be missing."""
+    if has_journal(tables):
+        with open_journal(tables) as journal:
+            if not (rows := journal.rows(run_id)).is_empty():
+                return rows
+    return tables.run_writes(run_id)
