@@ -99,15 +99,15 @@ class Resolution:
     @property
     def _skipped_users(self) -> pl.Series:
         kinds = self.rules.skip_account_kinds
-        return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else _NO_USERS
+        return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else NO_USERS
 
     @cached_property
     def _people(self) -> pl.DataFrame:
         if not self.rules.unite_accounts:
-            return _NO_PEOPLE
+            return NO_PEOPLE
         return people_by_account(self.users, user_value_field=self.user_value_field)
 
 
-_NO_PEOPLE = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
-_NO_USERS = empty(AccountProfiles)["username"]
+NO_PEOPLE = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
+NO_USERS = empty(AccountProfiles)["username"]
 _NO_HOSTS = empty(HostProfiles)

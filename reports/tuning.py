@@ -50,12 +50,31 @@ def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str
     Good enough: the aim is reached, also by the lower end of the precision's interval, the threshold is not
     below the present one, and the claim rests on the measure of `now` (rules 9.6).
     """
+    kept = 100 * pl.col("to_write") >= aim.keep_percent * now["to_write"]
+    return _fewest_wrong(lines, now, kept & (pl.col(f"{now['wrong_measure']}_low") >= aim.precision))
+
+
+def nearest_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str, Any] | None:
+    """Return the row with the fewest wrong owners that keeps enough right ones, whatever aim it reaches.
+
+    None where the present settings are as good as any.
+    """
+    right = pl.col("to_write") - pl.col("wrong")
+    kept = 100 * right >= aim.keep_percent * (now["to_write"] - (now["wrong"] or 0))
+    nearest = _fewest_wrong(lines, now, kept)
+    return None if nearest is None or _is_present(nearest, now) else nearest
+
+
+def _fewest_wrong(lines: pl.DataFrame, now: Mapping[str, Any], allowed: pl.Expr) -> dict[str, Any] | None:
+    """Return the allowed row that one half of the answers chooses, if the other half finds it better too.
+
+    The present settings where it does not and they are allowed, and None where they are not (rules 9.7).
+    """
     if now["wrong"] is None:
         return None
     good = lines.filter(
+        allowed,
         pl.col("wrong_measure") == now["wrong_measure"],
-        pl.col(f"{now['wrong_measure']}_low") >= aim.precision,
-        100 * pl.col("to_write") >= aim.keep_percent * now["to_write"],
         pl.col("threshold_percent") >= now["threshold_percent"],
     ).drop_nulls("wrong")
     changed = pl.sum_horizontal(pl.col(name).ne_missing(pl.lit(now[name])) for name in KEY)
@@ -64,7 +83,15 @@ def best_line(lines: pl.DataFrame, now: Mapping[str, Any], aim: Aim) -> dict[str
         return None
     # What the half that chose says of its choice is too good: the other half says how many are wrong.
     best = good.row(0, named=True)
-    return best | {f"wrong{end}": best[f"wrong_if_best{end}"] for end in ("", "_low", "_high")}
+    best |= {f"wrong{end}": best[f"wrong_if_best{end}"] for end in ("", "_low", "_high")}
+    present = min(now["wrong"], now["wrong_if_best"])
+    if best["wrong"] * now["to_write"] < present * best["to_write"]:
+        return best
+    return dict(now) if any(_is_present(line, now) for line in good.iter_rows(named=True)) else None
+
+
+def _is_present(line: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    return all(line[name] == now[name] for name in KEY)
 
 
 def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,22 +136,36 @@ def reason(line: Mapping[str, Any]) -> str:
 
 
 def settings_in_words(
-    now: Mapping[str, Any], best: Mapping[str, Any] | None, aim: Aim, *, tried: int
+    now: Mapping[str, Any],
+    best: Mapping[str, Any] | None,
+    nearest: Mapping[str, Any] | None,
+    aim: Aim,
+    *,
+    tried: int,
 ) -> list[str]:
-    """Say what the present settings lead to, and the best of those `tried`, with lines for the file."""
+    """Say what the present settings lead to, and the best of those `tried`, with lines for the file.
+
+    `nearest` is shown where no setting reaches the aim, so that `best` is None.
+    """
     words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
-        none = f"No setting tried is right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
-        return [*words, f"{none} of these owners, as far as is known (table threshold_backtest)."]
-    words += [
-        f"Best of {tried:,} tried, right for at least {aim.precision:.0%}",
-        f"  {_OF_BEST}",
-        f"  {backtest_sentence(best)}",
-        f"  {reason(best)}",
-    ]
-    if all(best[name] == now[name] for name in KEY):
-        return [*words, "", "These are the present settings."]
-    return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, best)]
+        none = (
+            f"No setting tried is certain to be right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
+        )
+        words.append(f"{none} of these owners, as far as is known (table threshold_backtest).")
+    if best is None and nearest is None:
+        known = "None of them is expected to be better than the present ones."
+        return words if now["wrong"] is None else [*words, known]
+    title = (
+        "Best of {:,} tried"
+        if best is None
+        else f"Best of {{:,}} tried, right for at least {aim.precision:.0%}"
+    )
+    shown = best or nearest or now
+    words += [title.format(tried), f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
+    if _is_present(shown, now):
+        return [*words[:-3], *words[-2:], "", "These are the present settings."]
+    return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
 
 
 def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]:

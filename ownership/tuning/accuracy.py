@@ -14,6 +14,8 @@ from ownership.tuning.claims import wilson
 
 HOLDOUT_DAYS = 7
 """Days that are held back for the measure `future` (rules 9.2)."""
+USUAL_PART = 0.75
+"""Part of the usual logons that the days held back must have; holidays have fewer, of other people."""
 
 SHARE_BANDS: Mapping[str, pl.Expr] = {
     "only user": pl.col("user_count") == 1,
@@ -48,11 +50,13 @@ class Comparison:
     Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
     right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer) and
     audited (an audit could have drawn this owner). `before`, a window as long that ends before the days held
-    back, has right_afterwards (null: nobody logged on in them, or the primary user has no user asset).
+    back, has right_afterwards (null: nobody logged on in them, or the primary user has no user asset, or the
+    days are not usual).
     """
 
     now: pl.DataFrame
     before: pl.DataFrame
+    usual: bool
 
 
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:

@@ -32,6 +32,7 @@ PRIMARY_DEVICES = (None, 1, 2)
 MIN_COMPARED = 30
 """Hosts that a measure must have compared before it says how many owners are wrong (rules 9.4)."""
 
+_NOT_USUAL = "the last settled week has too few logons to compare with, as after holidays"
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
 _BANDS = [*SHARE_BANDS]
 
@@ -72,7 +73,7 @@ def threshold_backtest(
     """
     rows = []
     for (days, metric), both in decided.items():
-        now, before = _Now(both.now), _Hosts(both.before, "right_afterwards")
+        now, before = _Now(both.now, usual=both.usual), _Hosts(both.before, "right_afterwards")
         rows += [
             key_of(days, rules) | _line(now, before, rules)
             for window, rules in tried
@@ -116,8 +117,9 @@ class _Hosts:
 class _Now(_Hosts):
     """Hosts of the window up to now, with what is known of their owners."""
 
-    def __init__(self, frame: pl.DataFrame) -> None:
+    def __init__(self, frame: pl.DataFrame, *, usual: bool) -> None:
         super().__init__(frame, "right_by_people")
+        self.usual = usual
         self.drawn_from = _yes(frame["audited"])
         self.answered = frame["right_by_audit"].is_not_null().to_numpy()
         self.right_by_audit = _yes(frame["right_by_audit"])
@@ -209,7 +211,8 @@ def _claim(
     elif not (no_people := now.why_no_people(people, to_write)):
         measure, compared, wrong = "people", people, by_comparison
     else:
-        claim: dict[str, Any] = {"no_claim": f"{no_people}; {no_audit}"}
+        reasons = [no_people, no_audit, *([] if now.usual else [_NOT_USUAL])]
+        claim: dict[str, Any] = {"no_claim": "; ".join(reasons)}
         if future.sum() >= MIN_COMPARED:
             claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}
         return claim

@@ -1,5 +1,6 @@
 """Owners whom the evidence no longer supports: reported, never written."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import polars as pl
@@ -7,20 +8,32 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence
 from ownership.matching import candidates, username_matches
-from ownership.names import normalise_username
-from ownership.rules import first_that_holds
+from ownership.resolution import NO_PEOPLE, NO_USERS
+from ownership.rules import Rules, first_that_holds
+from ownership.shares import normalised_names
 from ownership.tables import OwnershipDrift
 from ownership.windows import Window
 
 
-def last_logons(counts: pl.LazyFrame, users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:
+def last_logons(
+    counts: pl.LazyFrame, users: pl.DataFrame, *, rules: Rules, user_value_field: str | None
+) -> pl.DataFrame:
     """Find the last day on which each user asset may have logged on to any host: owner, last_anywhere.
 
     Excluded names count, and so do names that fit several user assets: somebody who uses them has not left.
+    Accounts that stand for nobody, such as a host's own, do not (rules 1.3).
     """
-    days = counts.group_by("document_username").agg(last=pl.max("day")).collect(engine="streaming")
-    named = days.with_columns(username=normalise_username(pl.col("document_username"))).drop_nulls()
-    usernames = named.select("username").unique()
+    days = counts.group_by("document_hostname", "document_username").agg(last=pl.max("day"))
+    days = days.collect(engine="streaming").lazy()
+    everybody = replace(rules, exclude_users=())
+    names = normalised_names(days, rules=everybody, skipped_users=NO_USERS, people=NO_PEOPLE)
+    named = (
+        names.add_to(days)
+        .group_by(username=pl.col("account").cast(pl.String))
+        .agg(pl.max("last"))
+        .collect(engine="streaming")
+    )
+    usernames = named.select("username")
     return (
         named.join(username_matches(usernames, users, user_value_field=user_value_field), on="username")
         .drop_nulls("user_id")

@@ -11,7 +11,14 @@ from ownership.decisions import with_action
 from ownership.evidence import Evidence, primary_users
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric
-from ownership.tuning.accuracy import BANDS, HOLDOUT_DAYS, Comparison, accuracy, owners_known
+from ownership.tuning.accuracy import (
+    BANDS,
+    HOLDOUT_DAYS,
+    USUAL_PART,
+    Comparison,
+    accuracy,
+    owners_known,
+)
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
 from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
@@ -70,7 +77,7 @@ class Inputs(Resolution):
         )
         is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
         could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
-        matched = pl.col("match") == "matched"
+        matched, usual = pl.col("match") == "matched", self._is_usual_after(cut, days)
         return Comparison(
             decide(window_before(self.window.last, days))
             .join(known.lazy(), on="host_id", how="left")
@@ -79,9 +86,21 @@ class Inputs(Resolution):
             .collect(),
             decide(window_before(cut, days))
             .join(later, on="subject", how="left")
-            .with_columns(right_afterwards=pl.when(matched).then(is_later_user))
+            .with_columns(right_afterwards=pl.when(matched, pl.lit(usual)).then(is_later_user))
             .collect(),
+            usual,
         )
+
+    def _is_usual_after(self, cut: date, days: int) -> bool:
+        """Return whether the days held back have about as many users a day as the window before them."""
+        day, before = pl.col("day"), min(days, max(self.stored_days - HOLDOUT_DAYS, 1))
+        held_back = (day > cut) & (day <= self.last_settled)
+        counted = self.evidence.days.select(
+            later=held_back.sum() / HOLDOUT_DAYS,
+            earlier=((day <= cut) & (day > cut - timedelta(days=before))).sum() / before,
+        )
+        later, earlier = counted.collect().row(0)
+        return later >= USUAL_PART * earlier
 
     def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
         """Rows of `threshold_backtest` for the settings that are tried."""
@@ -107,7 +126,7 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
         "ownership_drift": ownership_drift(
             evidence,
             matches,
-            last_logons(all_counts, users, user_value_field=stored.user_value_field),
+            last_logons(all_counts, users, rules=rules, user_value_field=stored.user_value_field),
             stored.decisions,
             stored.hosts,
             users,

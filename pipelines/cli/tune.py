@@ -16,6 +16,7 @@ from reports.tuning import (
     confidence_in_words,
     drift_in_words,
     line_of,
+    nearest_line,
     settings_in_words,
     suggestions_in_words,
 )
@@ -72,7 +73,7 @@ def tune(
     window, _ = decided_with(tables, decided_by, rules)
     suggestions = tables.read("suggestions").collect()
     now = line_of(lines, rules, window_days=window.days)
-    best = best_line(lines, now, aim)
+    best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
     if as_json:
         days = {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
         compared = {"now": as_values(now), "best": best and as_values(best), "tried": lines.height}
@@ -83,7 +84,7 @@ def tune(
     parts = [
         audited,
         [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
-        settings_in_words(now, best, aim, tried=lines.height),
+        settings_in_words(now, best, nearest, aim, tried=lines.height),
         confidence_in_words(learnt_model(instance, tables), planned),
         suggestions_in_words(suggestions, rules),
         drift_in_words(tables.read("ownership_drift").collect()),

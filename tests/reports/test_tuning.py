@@ -6,7 +6,7 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import Suggestions, ThresholdBacktest
-from reports.tuning import Aim, best_line, settings_in_words, suggestions_in_words
+from reports.tuning import Aim, best_line, nearest_line, settings_in_words, suggestions_in_words
 from tests.ownership.builders import table
 
 LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
@@ -28,7 +28,8 @@ LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
     "wrong_if_best_low": 40.0,
     "wrong_if_best_high": 90.0,
 }
-STRICTER = LINE | {"threshold_percent": 80, "to_write": 155, "people_low": 0.9, "wrong_to_choose": 20.0}
+STRICTER = LINE | {"threshold_percent": 80, "to_write": 155, "people_low": 0.9}
+STRICTER |= {"wrong_to_choose": 20.0, "wrong_if_best": 30.0}
 OTHERS = {
     "fewer writes than are to be kept": {"to_write": 100},
     "too imprecise": {"people_low": 0.8},
@@ -47,21 +48,40 @@ def as_lines(*rows):
 def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_enough(case):
     other = STRICTER | {"wrong_to_choose": 1.0} | OTHERS[case]
     lines = as_lines(LINE, STRICTER, other)
-    by_others = {"wrong": 70.0, "wrong_low": 40.0, "wrong_high": 90.0}
+    by_others = {"wrong": 30.0, "wrong_low": 40.0, "wrong_high": 90.0}
     assert best_line(lines, LINE, Aim()) == STRICTER | by_others
     assert best_line(lines, LINE | {"wrong": None}, Aim()) is None
+
+
+def test_settings_that_the_other_half_of_the_answers_finds_no_better_are_not_shown():
+    """Rules 9.7: 13 fewer owners, and as many of each hundred wrong."""
+    no_better = STRICTER | {"wrong_if_best": 0.45 * 155}
+    good = LINE | {"wrong": 0.4 * 168, "wrong_if_best": 0.45 * 168, "people_low": 0.9}
+    assert best_line(as_lines(good, no_better), good, Aim()) == good
+    assert best_line(as_lines(LINE, no_better), LINE, Aim()) is None
+    assert nearest_line(as_lines(LINE, no_better), LINE, Aim()) is None
+
+
+def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_present():
+    better = STRICTER | {"people_low": 0.7, "people_precision": 0.8, "wrong": 25.0}
+    lines = as_lines(LINE, better)
+    assert best_line(lines, LINE, Aim()) is None
+    words = settings_in_words(LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2)
+    assert words[-1] == "  share_threshold_percent: 80"
+    assert "60.0% are right" in words[2]
+    assert any("80.0% are right" in line for line in words[3:])
 
 
 @pytest.mark.parametrize("wrong", [None, 0.0])
 def test_of_no_owners_none_is_wrong(wrong):
     nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
-    assert settings_in_words(nothing, None, Aim(), tried=1)[1].endswith(", no owner would be written.")
+    assert settings_in_words(nothing, None, None, Aim(), tried=1)[1].endswith(", no owner would be written.")
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = settings_in_words(LINE | audited | {"wrong_measure": measure}, None, Aim(), tried=1)
+    words = settings_in_words(LINE | audited | {"wrong_measure": measure}, None, None, Aim(), tried=1)
     assert ("their own machines only" in " ".join(words)) == said
 
 

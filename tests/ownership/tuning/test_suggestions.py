@@ -90,7 +90,7 @@ def test_what_is_left_out_already_is_not_suggested_again():
 
 def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
     made = inputs(logons, assets, rules)
-    anywhere = last_logons(logons, PEOPLE, user_value_field="user_email")
+    anywhere = last_logons(logons, PEOPLE, rules=Rules(), user_value_field="user_email")
     in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
     found = ownership_drift(
         made.evidence,
@@ -144,6 +144,8 @@ BEFORE = WINDOW.first - timedelta(days=1)
         (("pc-3", "ann", 1, WINDOW.last), ("ann",), WINDOW.days, "unsupported"),
         (("pc-3", "kim", 1, WINDOW.last), (), WINDOW.days, "never_seen"),
         (("pc-3", "kim", 1, WINDOW.last), (), 4, "never_seen"),
+        (("pc-3", "PC-3\\ann", 1, WINDOW.last), (), WINDOW.days, "never_seen"),
+        (("pc-3", "NT AUTHORITY\\ann", 1, WINDOW.last), (), WINDOW.days, "never_seen"),
     ],
 )
 def test_an_owner_has_left_who_was_seen_before_a_window_that_is_stored_whole(

@@ -102,6 +102,26 @@ def test_the_days_held_back_tell_whether_the_one_decided_on_still_leads():
     assert counted(accuracy_of(logons, hosts(host("h1", "kiosk-1")), KIOSK), "future") == {"all": (1, 3)}
 
 
+@pytest.mark.parametrize(("at_work", "compared"), [(8, 8), (5, 0)])
+def test_a_week_of_holidays_is_no_week_to_compare_with(at_work, compared):
+    """Colleagues who stand in for others lead then, and would be taken for the owners (rules 9.2)."""
+    days = [LAST - timedelta(days=age) for age in range(WINDOW.days)]
+    logons = counts(
+        *(
+            (f"pc-{n}", f"p{n}", 3, day)
+            for n in range(10)
+            for day in days
+            if n < at_work or day <= LAST - timedelta(days=7)
+        )
+    )
+    people = users(*(user(f"u{n}", f"p{n}@corp.example") for n in range(10)))
+    assets = hosts(*(host(f"h{n}", f"pc-{n}") for n in range(10)))
+    stored = inputs(logons, assets, RULES, users=people)
+    line = stored.backtest([(30, RULES)]).row(0, named=True)
+    assert line["future_hosts"] == compared
+    assert ("too few logons to compare with" in line["no_claim"]) == (compared == 0)
+
+
 names = st.sampled_from(["ann", "CORP\\Ann", "bob", "kim", "svc_x", "zoe", "-"])
 machines = st.sampled_from(["ws1", "WS1", "ws2", "old", "ws3.corp.example", "ws3", "kiosk-1", "alone"])
 types = st.sampled_from(["2", "3", "10", None])
