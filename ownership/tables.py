@@ -423,6 +423,9 @@ class AuditSample(Table):
     username: pl.String = _text("Normalised user name of the primary user.")
     evidence: pl.String = column("What the logons say, in words.")
     right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
+    instead_id: pl.String = column(
+        "Id of the user asset that was named as the owner instead.", nullable=True, since="1.0.0"
+    )
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
     run_id: pl.String = _text("Id of the run whose plan it was drawn from.")

@@ -14,7 +14,7 @@ from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.remedies import accounts_of, problems_of, remedies, with_needs
-from reports.sentences import either, in_columns, instant, names_of, ownership_sentence
+from reports.sentences import confidence_words, either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
@@ -194,6 +194,8 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         f"decided {instant(decision['decided_at'])} by run {_shown(decision['run_id'])}:"
     )
     yield f"  {EVIDENCE[decision['evidence']]}{_detail(decision)}"
+    if decision["confidence"] is not None:
+        yield f"  {confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
     if decision["match"]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""

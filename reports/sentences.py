@@ -44,6 +44,11 @@ def instant(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
+def confidence_words(confidence: float) -> str:
+    """Say how sure an owner is (0 to 1), as a part of owners like it."""
+    return f"About {min(max(round(100 * confidence), 1), 99)} of 100 such owners are right"
+
+
 def logons(row: Mapping[str, Any]) -> str:
     """How many of the logons on a host are a user's, on how many days, and what they count for."""
     days, weight = row.get("active_days"), row.get("weight")

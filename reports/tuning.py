@@ -10,10 +10,12 @@ import polars as pl
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model
+from ownership.tuning.confidence import MIN_ANSWERED, Model, least_certain_first
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
+LEAST_CERTAIN = 5
+"""How many of the least certain owners are named."""
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
@@ -191,7 +193,13 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
                 f"{left:,} machines left",
             )
         )
-    return [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
+    lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
+    least = [
+        printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f} of 100 right)")
+        for row in least_certain_first(owners).head(LEAST_CERTAIN).iter_rows(named=True)
+    ]
+    asked = "Ask about the least certain by hand, too; only answers to hosts drawn by chance count here"
+    return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:

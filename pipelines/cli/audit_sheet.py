@@ -15,18 +15,19 @@ from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
+from resources.settings.names import slug_of
 from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
 
 
-def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
-    """Draw planned owners of the last run by chance, store them, and write the sheet."""
+def draw(
+    path: Path, number: int, *, seed: int | None, out: Path | None, by_department: bool, as_json: bool
+) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet, or one a department."""
     instance = load_instance(path)
     tables = own_tables(instance)
-    if out and out.exists():  # it may hold answers
-        raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     _, rules = decided_with(tables, run_id, instance.rules.as_rules())
@@ -36,26 +37,49 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         answers = tables.read("audit_sample").filter(same_rules, pl.col("right").is_not_null()).collect()
         asked = draw_sample(decisions.join(answers, on="host_id", how="anti"), number, seed=seed)
         sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), rules=rules)
+        table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+        sheets = _sheets(table, out, by_department=by_department) if out else {}
         tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
-    table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
-    text = BOM + as_csv(table)
-    if out:
-        as_workbook = out.suffix.lower() == ".xlsx"
-        write_file("--audit-file", out, as_xlsx(table, title="Audit") if as_workbook else text.encode())
+    for file, part in sheets.items():
+        write_file("--audit-file", file, _as_file(part, file))
     planned = decisions.filter(action="write").height
     next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
         f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
-        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+        + "\n    ".join(
+            command_line(instance, "tune", "--audit-answers", str(file)) for file in sheets or ["FILE"]
+        )
     )
     if as_json:
         content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
         print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
     elif out:
-        print(f"{out} is written: {next_step}")
+        print(f"Wrote {', '.join(map(str, sheets))}: {next_step}")
     else:
-        sys.stdout.write(text)
+        sys.stdout.write(BOM + as_csv(table))
         note(next_step)
+
+
+def _sheets(table: pl.DataFrame, out: Path, *, by_department: bool) -> dict[Path, pl.DataFrame]:
+    """Return the rows of each file to write: all of them, or a department's with its name in the file's."""
+    if by_department:
+        department = pl.col("department").replace("", None).fill_null("no department")
+        parts = table.with_columns(part=department).partition_by(
+            "part", as_dict=True, maintain_order=True, include_key=False
+        )
+        sheets = {out.with_stem(f"{out.stem}-{slug_of(str(name))}"): part for (name,), part in parts.items()}
+    else:
+        sheets = {out: table}
+    for file in sheets:
+        if file.exists():  # it may hold answers
+            raise ConfigurationError(f"--audit-file: {file} exists and is not replaced; name another file")
+    return sheets
+
+
+def _as_file(table: pl.DataFrame, file: Path) -> bytes:
+    if file.suffix.lower() == ".xlsx":
+        return as_xlsx(table, title="Audit", choices={"right": ("yes", "no")})
+    return (BOM + as_csv(table)).encode()
 
 
 def read_answers(path: Path, answers: Path) -> list[str]:
@@ -64,12 +88,12 @@ def read_answers(path: Path, answers: Path) -> list[str]:
     tables = own_tables(instance)
     require_file("--audit-answers", answers)
     with tables.changing():
-        sample = tables.read("audit_sample").collect()
+        sample, users = tables.read("audit_sample").collect(), tables.read("inventory_users").collect()
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
         try:
-            sample = answered(answers.read_bytes(), sample)
+            sample, notes = answered(answers.read_bytes(), sample, users)
         except UnicodeDecodeError as error:
             what = f"--audit-answers: {answers} is not UTF-8; save it as `CSV UTF-8`"
             raise ConfigurationError(what) from error
@@ -78,7 +102,7 @@ def read_answers(path: Path, answers: Path) -> list[str]:
         run_id = sample["run_id"].item(-1)
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
-    return audit_in_words(sample, planned)
+    return [*notes, *audit_in_words(sample, planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

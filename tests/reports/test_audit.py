@@ -2,13 +2,14 @@
 
 import csv
 import io
+from zipfile import ZipFile
 
 import polars as pl
 import pytest
 
 from ownership.rules import Rules
 from ownership.tuning.audit import draw_sample
-from reports.audit import SheetError, answered, as_sample, sheet
+from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
 
@@ -54,30 +55,34 @@ def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_form
     assert {row["department"] for row in rows} == {"Sales"}
     assert list(rows[0])[-1] == "right"
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
-    assert answered(text.encode(), sample).equals(sample)
+    assert answered(text.encode(), sample, PEOPLE)[0].equals(sample)
 
 
 def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     sample, text = made()
     given = ["Yes", "n", "", " TRUE ", "nein"]
-    first = answered(filled_in(text, lambda n, row: row.update(right=given[n])), sample)
+    first, _ = answered(filled_in(text, lambda n, row: row.update(right=given[n])), sample, PEOPLE)
     assert first["right"].to_list() == [True, False, None, True, False]
-    again = answered(filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";"), first)
+    third = filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";")
+    again, notes = answered(third, first, PEOPLE)
+    assert notes == []
     assert again["right"].to_list() == [True, False, True, True, False]
 
 
 def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
-    assert answered(as_xlsx(table, title="Audit"), sample)["right"].to_list() == [True] * 5
+    book = as_xlsx(table, title="Audit", choices={"right": ("yes", "no")})
+    assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
+    assert answered(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
-        answered(b"PK and nothing more", sample)
+        answered(b"PK and nothing more", sample, PEOPLE)
 
 
 def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():
     sample, text = made()
     changed = filled_in(text, lambda _, row: row.update(right="yes", host_id=row["host_id"].lstrip("0")))
-    assert answered(changed, sample)["right"].to_list() == [True] * 5
+    assert answered(changed, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
 
 
 CHANGES = {
@@ -86,6 +91,7 @@ CHANGES = {
     "another person": {"person": "bob@corp.example (u2)"},
     "no answer to read": {"right": "maybe"},
     "a host twice": {"host_id": "", "hostname": "pc-5"},
+    "yes, and somebody else instead": {"right": "yes", "instead": "bob@corp.example"},
 }
 
 
@@ -93,9 +99,32 @@ CHANGES = {
 def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
     sample, text = made()
     with pytest.raises(SheetError, match="line "):
-        answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample)
+        answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample, PEOPLE)
     with pytest.raises(SheetError, match="columns"):
-        answered(b"a,b\n1,2\n", sample)
+        answered(b"a,b\n1,2\n", sample, PEOPLE)
+
+
+def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
+    sample, text = made()
+    instead = ["Bob@corp.example", "bob@corp.example (u2)", "u1", "somebody in Sales", ""]
+    rows, notes = answered(filled_in(text, lambda n, row: row.update(instead=instead[n])), sample, PEOPLE)
+    assert rows["right"].to_list() == [False, False, True, None, None]
+    assert rows["instead_id"].to_list() == ["u2", "u2", None, None, None]
+    assert len(notes) == 1
+    assert "line 5: no user asset, or several, are called 'somebody in Sales'" in notes[0]
+    assert [line.split()[-2:] for line in audit_in_words(rows, 6, PEOPLE)[-2:]] == [
+        ["bob@corp.example", "(u2)"]
+    ] * 2
+
+
+def test_an_answer_that_contradicts_an_earlier_one_is_told():
+    sample, text = made()
+    first, _ = answered(filled_in(text, lambda _, row: row.update(right="yes")), sample, PEOPLE)
+    second, notes = answered(
+        filled_in(text, lambda n, row: row.update(right="yes" if n else "no")), first, PEOPLE
+    )
+    assert second["right"].to_list() == [False, True, True, True, True]
+    assert [note.partition(" was ")[2] for note in notes] == ["answered yes before, and is now no"]
 
 
 def test_a_row_is_answered_by_the_sheet_of_its_own_draw():
@@ -106,7 +135,7 @@ def test_a_row_is_answered_by_the_sheet_of_its_own_draw():
     def of_another_draw(_, row):
         row["seed"] = "7"
 
-    answers = answered(filled_in(text, lambda _, row: row.update(right="yes")), both)
+    answers, _ = answered(filled_in(text, lambda _, row: row.update(right="yes")), both, PEOPLE)
     assert answers["right"].to_list() == [None] * first.height + [True] * second.height
     with pytest.raises(SheetError, match="of another draw, with seed 7 and not 8"):
-        answered(filled_in(text, of_another_draw), both)
+        answered(filled_in(text, of_another_draw), both, PEOPLE)

@@ -20,7 +20,7 @@ from ownership.rules import Rules
 from ownership.tuning.audit import draw_sample, with_answers
 from ownership.tuning.backtest import Tried, key_of, usual_settings
 from ownership.windows import Window
-from reports.tuning import Aim, best_line, line_of
+from reports.tuning import Aim, best_line, line_of, nearest_line
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 from tests.ownership.tuning.inputs import inputs
 
@@ -303,7 +303,8 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
     # Lines are told apart by fewer settings than "recommended" has.
     distinct = {str(key_of(*each)): each for each in reversed(asked.values())}
     lines = backtest(drawn, decided, usual if advice else [*distinct.values()], audit=audit)
-    best = best_line(lines, line_of(lines, default, window_days=LOOKBACK_DAYS), Aim()) if advice else None
+    now = line_of(lines, default, window_days=LOOKBACK_DAYS) if advice else {}
+    best = advice and (best_line(lines, now, Aim()) or nearest_line(lines, now, Aim()))
     if best and best["to_write"]:
         advised = (each for each in usual if key_of(*each).items() <= best.items())
         asked["advised"] = next(advised)
