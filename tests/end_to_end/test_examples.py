@@ -302,7 +302,13 @@ ONE_OF_EACH_PAIR = (
     ' AND NOT (winlog.event_data.ElevatedToken:"%%1843"'
     " AND winlog.event_data.TargetLinkedLogonId:* AND NOT winlog.event_data.TargetLinkedLogonId:0x0)"
 )
-RECOMMENDED = {"min_active_days": 3, "evidence_metric": "days", "primary_devices": 1}
+RECOMMENDED = {
+    "min_active_days": 3,
+    "evidence_metric": "days",
+    "primary_devices": 1,
+    "unite_accounts": True,
+    "max_idle_days": 14,
+}
 
 
 @pytest.mark.parametrize(

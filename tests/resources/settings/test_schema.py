@@ -46,7 +46,10 @@ def test_editors_accept_what_the_program_accepts(text, accepted):
     assert jsonschema.Draft7Validator(json.loads(instance_schema_text())).is_valid(content) == accepted
 
 
-RECOMMENDED = {"exclude_users", "min_active_days", "evidence_metric", "primary_devices"}
+RECOMMENDED = {
+    *("exclude_users", "min_active_days", "evidence_metric", "primary_devices", "unite_accounts"),
+    "max_idle_days",
+}
 
 
 def test_the_example_sets_what_is_required_and_recommended(tmp_path):
