@@ -82,7 +82,7 @@ class RunRecord:
             return
         events = self.recorded.all_logs(self._run_id, of_type=ENDING)
         why = f" ({events[-1].user_message or events[-1].message})" if events else ""
-        status = f"has ended as {run.status.value}" if run else "was deleted"
+        status = f"counts as {run.status.value}" if run else "was deleted"
         raise RunEndedError(
             f"This run {status} in Dagster{why}; it sends nothing more, and the next run writes the rest",
             canceled=bool(run) and run.status in CANCELED,

@@ -166,7 +166,7 @@ def test_a_run_that_is_executed_again_in_part_only_plans_and_names_the_command_o
 )
 def test_no_step_begins_of_a_run_that_dagster_has_ended_and_a_canceled_one_stays_so(begin, status, error):
     run = begin()
-    with pytest.raises(error, match=f"has ended as {status.value}"):
+    with pytest.raises(error, match=f"counts as {status.value}"):
         begin(status=status)
     assert run.record.row()["status"] == "failed"
     assert "sends nothing more" in run.record.row()["message"]
