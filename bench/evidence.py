@@ -137,6 +137,7 @@ def _hosts(hosts: int, users: int) -> pl.DataFrame:
             .otherwise(pl.lit([], pl.List(pl.String))),
             department=pl.lit(None, pl.String),
             criticality=pl.lit("low"),
+            listed_values=pl.lit([], pl.List(pl.String)),
             problem=pl.lit(None, pl.String),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
