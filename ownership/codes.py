@@ -120,7 +120,7 @@ SUGGESTED: Mapping[str, str] = {
 }
 
 DRIFT: Mapping[str, str] = {
-    "gone": "The owner is no user asset any more.",
+    "gone": "The owner is not a user asset any more.",
     "never_seen": "No logon of the owner is stored, on any host.",
     "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
     "moved": "The logons name somebody else.",

@@ -8,7 +8,7 @@ import polars as pl
 
 _ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
 _ENTERPRISE = r"(?s)^(?:.*\\)?([^\\@]+)\\@([^@]*)@.*$"
-r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is no part of the name."""
+r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part of the name."""
 
 
 def normalise_name(expr: pl.Expr) -> pl.Expr:

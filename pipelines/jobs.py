@@ -147,7 +147,7 @@ def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     """Return a job that fails with the message for the file's author, so that other instances still load."""
 
     @dg.op(name=named(broken, "cannot_be_used"))
-    def cannot_be_used() -> None:  # NoReturn is no type of output to Dagster
+    def cannot_be_used() -> None:  # NoReturn is not a type of output to Dagster
         raise failure(broken.message) from ConfigurationError()
 
     graph = dg.GraphDefinition(broken.slug, node_defs=[cannot_be_used])

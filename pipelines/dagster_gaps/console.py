@@ -1,6 +1,6 @@
 """What a run prints: our own lines, without Dagster's bookkeeping, which its event log keeps.
 
-For the person at the terminal and the log of a service. Not needed once Dagster's loggers can leave out its
+For the person at the terminal and the log of a service. Not needed once Dagster's loggers can omit its
 events, and print a failure in one line.
 """
 

@@ -97,7 +97,7 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
         text = body.decode(json.detect_encoding(body))  # `loads` lets halves of surrogate pairs pass in bytes
         members = json.loads(text)
         if re.search(r"\\u[dD][89a-fA-F]", text):
-            # Half of a surrogate pair is no text: nothing could store it or send it back.
+            # Half of a surrogate pair is not a text: nothing could store it or send it back.
             members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None

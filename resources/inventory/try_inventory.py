@@ -39,7 +39,7 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
         return
-    # The payload is not specified and may be null; inside a tuple that is no failure.
+    # The payload is not specified and may be null; inside a tuple that is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
         return
     yield Finding("ok", "log-in", f"{instance.platform.email} is signed in")
@@ -75,7 +75,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
         if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
             yield Finding("ok", setting, f"{written} is a field of {having:,} of {first}")
         else:
-            text = f"none of {first} has {written}; a service may leave out what is empty, but check the name"
+            text = f"none of {first} has {written}; a service may omit what is empty, but check the name"
             yield Finding("warning", setting, text)
 
 

@@ -65,7 +65,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
                 raise TextFieldError(
                     f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name a "
                     f"keyword field that all indexes of {instance.index} have, often {field + '.keyword'!r}, "
-                    f"or leave out of index those that lack it ({reason})",
+                    f"or exclude from index those that lack it ({reason})",
                     field,
                 )
     if any(map(_MIXED_TYPES.search, (*kinds, reason))):
