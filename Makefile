@@ -16,13 +16,14 @@ setup: $(INSTALLED)
 
 # Installs what the lock names and nothing else, and the project itself in place. pip brings uv, which takes seconds
 # for the rest where pip takes a minute; but pip does it where uv fails, which does not know pip's settings of a mirror.
+# uv trusts its own authorities unless it is told to ask the system, which knows those of a company.
 LOCKED := pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement
 $(INSTALLED): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
 	@echo 'Installing the packages of requirements.lock into $(VENV)'
 	$(PYTHON) -m venv $(VENV)
 	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m $(LOCKED) /dev/stdin
-	VIRTUAL_ENV=$(VENV) $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock
+	VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	touch $@

@@ -75,7 +75,7 @@ def _spread(alive: Sequence[Path], gone: Sequence[Path]) -> list[Path]:
 
 
 def _night(queue: Sequence[Path], waited_for: Sequence[Path]) -> Sample:
-    """Run the customers in their order, so many at the same time; measure until the last one waited for has ended."""
+    """Run the customers in their order, so many together; measure until the last awaited one has ended."""
     began = time.perf_counter()
     with ThreadPoolExecutor(SLOTS) as slots:
         ended = dict(zip(queue, slots.map(_run, queue), strict=True))

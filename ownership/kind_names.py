@@ -90,7 +90,7 @@ AUTHORITIES: tuple[str, ...] = (
     *("autoridade nt", "autorità nt", "autoritate nt", "nt-autoriteit", "nt instans", "nt-instans"),
     *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),
 )
-"""Domains of accounts that Windows or Microsoft keeps, in lower case: they are not directories (rules 1.3)."""
+"""Domains of accounts that Windows or Microsoft keeps, in lower case: not directories (rules 1.3)."""
 
 SERVICE: Forms = {
     r"^WORD[-_.]": "svc, gmsa, service, srv",

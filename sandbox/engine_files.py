@@ -98,7 +98,8 @@ def others_may_enter(path: Path) -> bool:
 def install(cache: Path, progress: Callable[[str], None], *, pins: Path = PINS) -> EngineFiles:
     """Fetch what is missing into `cache` and give the paths; about 100 MB of downloads, 200 MB on disk.
 
-    Several processes may ask at the same time: one fetches, the others wait. Whole files of a killed one are kept.
+    Several processes may ask at the same time: one fetches, the others wait. Whole files of a killed one are
+    kept.
     """
     wanted = pins.read_text(encoding="utf-8")
     home = cache / f"opensearch-{VERSION}-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"

@@ -24,9 +24,9 @@ from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 
 _CONTENTS = "contents.json"
-"""The last file of a whole backup."""
+"""The last file of a whole backup, with the hash of each other one, which shows damage."""
 _HASH = "ASSET_OWNERS.sha256"
-"""Header of each other file, which shows damage."""
+"""Header that had the hash in backups of earlier versions; `tar` warns of it."""
 
 _NAMES = re.compile(
     r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
@@ -53,22 +53,24 @@ def back_up(home: Path, out: Path) -> int:
     with ExitStack() as writing, replacing(out) as file:
         for slug in _slugs(home):
             writing.enter_context(Tables(home, slug).writing())
+        hashes: dict[str, str] = {}
         with tarfile.open(file, "w") as archive:
             for path in _chosen(home):
                 name = path.relative_to(home)
                 with suppress(FileNotFoundError):  # a run has just deleted what it need not keep
                     if path.suffix in _DATABASES:
-                        _add_database(archive, name, path, file.parent / "database")
+                        _add_database(archive, hashes, name, path, file.parent / "database")
                     elif path.parent.name == "logon_days":
                         with Tables(home, name.parts[1]).changing():  # a day and its counts belong together
-                            _add(archive, name, path)
+                            _add(archive, hashes, name, path)
                             counts = name.parents[1] / "logon_counts" / name.name
-                            _add(archive, counts, home / counts)
+                            _add(archive, hashes, counts, home / counts)
                     else:
-                        _add(archive, name, path)
+                        _add(archive, hashes, name, path)
             files = len(archive.getmembers())
             number, program = own_format()
-            text = json.dumps({"version": program, "format": number, "files": files}).encode()
+            contents = {"version": program, "format": number, "files": files, "sha256": hashes}
+            text = json.dumps(contents).encode()
             last = tarfile.TarInfo(_CONTENTS)
             last.size, last.mode = len(text), 0o600
             archive.addfile(last, BytesIO(text))
@@ -114,9 +116,10 @@ def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | Non
         if not member.isreg() or not _NAMES.fullmatch(member.name) or member.name in names:
             raise ValueError(f"it holds {member.name[:MAX_SHOWN]!r}, which no backup does")
         names.add(member.name)
+    hashes = contents.get("sha256", {})
     for member in members:
-        file = stored.extractfile(member)
-        if not file or hashlib.sha256(file.read()).hexdigest() != member.pax_headers.get(_HASH):
+        file, known = stored.extractfile(member), hashes.get(member.name, member.pax_headers.get(_HASH))
+        if not file or hashlib.sha256(file.read()).hexdigest() != known:
             raise ValueError(f"{member.name} is damaged")
     return members, contents.get("version")
 
@@ -140,21 +143,23 @@ def _chosen(home: Path) -> Iterator[Path]:
                 yield path
 
 
-def _add_database(archive: tarfile.TarFile, name: Path, path: Path, copy: Path) -> None:
+def _add_database(
+    archive: tarfile.TarFile, hashes: dict[str, str], name: Path, path: Path, copy: Path
+) -> None:
     """Add a copy that SQLite makes of a database, with what its log holds."""
     try:
         with closing(sqlite3.connect(path, timeout=_LOCKED_SECONDS, isolation_level=None)) as source:
             source.execute("VACUUM INTO ?", [str(copy)])
     except sqlite3.Error as error:
         raise AssetOwnersError(database_failure(error, "a database", path)) from error
-    _add(archive, name, copy)
+    _add(archive, hashes, name, copy)
     copy.unlink()
 
 
-def _add(archive: tarfile.TarFile, name: Path, path: Path) -> None:
+def _add(archive: tarfile.TarFile, hashes: dict[str, str], name: Path, path: Path) -> None:
     with path.open("rb") as content:  # before it is measured: a run may replace it
         member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
         member = member.replace(mode=0o600, uid=0, gid=0, uname="", gname="", deep=False)
-        member.pax_headers = {_HASH: hashlib.file_digest(content, "sha256").hexdigest()}
+        hashes[member.name] = hashlib.file_digest(content, "sha256").hexdigest()
         content.seek(0)
         archive.addfile(member, content)
