@@ -188,9 +188,9 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
-                f"{expected.owners:,} owners",
+                f"{expected.owners:,} owner{'s' * (expected.owners != 1)}",
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{left:,} machines left",
+                f"{left:,} machine{'s' * (left != 1)} left",
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]

@@ -3,6 +3,7 @@
 import json
 import secrets
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,8 +47,10 @@ def draw(
     next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
         f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
-        + "\n    ".join(
-            command_line(instance, "tune", "--audit-answers", str(file)) for file in sheets or ["FILE"]
+        + command_line(
+            instance,
+            "tune",
+            *(part for file in sheets or ["FILE"] for part in ("--audit-answers", str(file))),
         )
     )
     if as_json:
@@ -82,27 +85,31 @@ def _as_file(table: pl.DataFrame, file: Path) -> bytes:
     return (BOM + as_csv(table)).encode()
 
 
-def read_answers(path: Path, answers: Path) -> list[str]:
-    """Store the answers of a sheet; return what they say of the plan that it was drawn from, in lines."""
+def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
+    """Store the answers of sheets; return what they say of the plan that they were drawn from, in lines."""
     instance = load_instance(path)
     tables = own_tables(instance)
-    require_file("--audit-answers", answers)
+    for file in files:
+        require_file("--audit-answers", file)
     with tables.changing():
-        sample, users = tables.read("audit_sample").collect(), tables.read("inventory_users").collect()
+        sample = tables.read("audit_sample").collect()
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
-        try:
-            sample, notes = answered(answers.read_bytes(), sample, users)
-        except UnicodeDecodeError as error:
-            what = f"--audit-answers: {answers} is not UTF-8; save it as `CSV UTF-8`"
-            raise ConfigurationError(what) from error
-        except (OSError, SheetError) as error:
-            raise ConfigurationError(f"--audit-answers: {answers} cannot be read: {error}") from error
-        run_id = sample["run_id"].item(-1)
+        run_id, lines = sample["run_id"].item(-1), []
+        users = tables.read("inventory_users", run_id=run_id).collect()
+        for file in files:
+            try:
+                sample, notes = answered(file.read_bytes(), sample, users)
+            except UnicodeDecodeError as error:
+                what = f"--audit-answers: {file} is not UTF-8; save it as `CSV UTF-8`"
+                raise ConfigurationError(what) from error
+            except (OSError, SheetError) as error:
+                raise ConfigurationError(f"--audit-answers: {file} cannot be read: {error}") from error
+            lines += [f"{file}: {note}" for note in notes]
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
-    return [*notes, *audit_in_words(sample, planned, users)]
+    return [*lines, *audit_in_words(sample, planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

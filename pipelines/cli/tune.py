@@ -48,7 +48,10 @@ def tune(
         ),
     ] = None,
     audit_answers: Annotated[
-        Path | None, file_option("Read this sheet, with yes or no in its last column, and then estimate.")
+        list[Path] | None,
+        file_option(
+            "Read this sheet, with yes or no in its last column, and then estimate; may be repeated."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> int | None:

@@ -18,7 +18,14 @@ from tests.resources.writeback.world import plan, values
 pytestmark = pytest.mark.slow  # runs jobs
 
 DAY = WINDOW.last - timedelta(days=10)
-PEOPLE = users(*(user(f"{kind}{n}", email=f"{kind}{n}@corp.example") for kind in "sw" for n in range(40)))
+DEPARTMENTS = {"s": "Sales", "w": None}
+PEOPLE = users(
+    *(
+        user(f"{kind}{n}", email=f"{kind}{n}@corp.example", user_department=department)
+        for kind, department in DEPARTMENTS.items()
+        for n in range(40)
+    )
+)
 LOGONS = counts(
     *((f"s{n}", f"s{n}", 5, DAY) for n in range(40)),
     *(row for n in range(30) for row in ((f"w{n}", f"w{n}", 7, DAY), (f"w{n}", "bob", 3, DAY))),
@@ -78,18 +85,25 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
 def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     call, instance_file, home_with, tmp_path
 ):
-    tables, sheet = home_with(assets(by_hand=0), publish=False), tmp_path / "a.csv"
+    tables, given = home_with(assets(by_hand=0), publish=False), []
     of_it = ("tune", "--instance", instance_file)
-    assert call(*of_it, "--audit", "40", "--seed", "7", "--audit-file", sheet)[0] == 0
-    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
-    lines = [f"{row}{'no' if number < 4 else 'yes'}" for number, row in enumerate(rows)]
-    sheet.write_text("\n".join([heading, *lines]), encoding="utf-8-sig")
-    status, printed, _ = call(*of_it, "--audit-answers", sheet, "--json")
+    by_department = ("--by", "department", "--audit-file", tmp_path / "a.csv")
+    assert call(*of_it, "--audit", "40", "--seed", "7", *by_department)[0] == 0
+    sheets = sorted(tmp_path.glob("a-*.csv"))
+    assert [sheet.stem for sheet in sheets] == ["a-no_department", "a-sales"]
+    for sheet in sheets:
+        heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
+        answered = enumerate(rows, len(given))
+        given += [f"{row[:-1]}W9@corp.example,no" if n < 4 else f"{row}yes" for n, row in answered]
+        sheet.write_text("\n".join([heading, *given[-len(rows) :]]), encoding="utf-8-sig")
+    answers = [part for sheet in sheets for part in ("--audit-answers", sheet)]
+    status, printed, _ = call(*of_it, *answers, "--json")
     now = json.loads(printed.splitlines()[-1])["now"]
     assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
     assert now["wrong"]["estimate"] == pytest.approx(4 + 30 * 4.5 / 41)
     stored = tables.read("audit_sample").collect()
     assert (stored["right"].sum(), set(stored["seed"])) == (36, {7})
+    assert stored["instead_id"].drop_nulls().to_list() == ["w9"] * 4
     said = "about {:.0f} of them wrong ({:.0f} to {:.0f})".format(*list(now["wrong"].values())[:3])
     assert said in call(*of_it)[1]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
@@ -105,6 +119,8 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
         ("--audit", "5", "--audit-file", "there.csv"),
         ("--audit-answers", "there.csv"),
         ("--audit-answers", "missing.csv"),
+        ("--by", "department"),
+        ("--audit", "5", "--by", "department"),
     ],
 )
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path, options):
