@@ -97,9 +97,9 @@ def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, jou
     if planned.is_empty():
         _refuse_undo(run, undone_id, writes)
         said = f"Run {short} of {name} wrote nothing that could be undone"
-        if run_id := run.tables.applied_by(undone_id):
-            undo = command_line(run.instance, "undo", short_run_id(run_id))
-            said += f"; its plan was applied by run {short_run_id(run_id)}. To undo that: {undo}"
+        if applied_by := run.tables.applied_by(undone_id):
+            undo = command_line(run.instance, "undo", short_run_id(applied_by[-1]))
+            said += f"; its plan was applied by run {short_run_id(applied_by[-1])}. To undo that: {undo}"
         raise ConfigurationError(said)
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     rows = planned.with_columns(target=written_to)

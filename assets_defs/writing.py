@@ -16,6 +16,7 @@ from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.plan import Circumstances, Plan, owners_now, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, load_instance
+from resources.store.retention import publish_plan
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
@@ -89,7 +90,19 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
+        if plan.command == "apply" and plan.to_write:
+            _show_plan(run, run.tables.decided_by(plan.of_run))
         return _write(run, journal, plan, writer)
+
+
+def _show_plan(run: InstanceRun, plan_id: str) -> None:
+    """Publish what the run decided whose plan is about to be applied."""
+    lost = publish_plan(run.tables, plan_id, applied_by=run.run_id, at=datetime.now(UTC))
+    if lost:
+        run.log.warning(
+            f"Of run {short_run_id(plan_id)}, whose plan is applied, these tables are not kept: "
+            f"{', '.join(lost)}. Tables and report go on showing what was published before"
+        )
 
 
 def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:

@@ -14,9 +14,12 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.history import latest
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
+from resources.store.retention import store_decisions
+from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
 from resources.writeback.target_lock import locked_journal
@@ -110,6 +113,38 @@ def test_a_plan_over_the_limit_is_applied_at_a_persons_word(planned, shelf, limi
     with refused(shelf, r"more than were allowed \(0\)"):
         follow(planned, "apply", RUN, run_id="fewer", allow=0)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
+
+
+def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned):
+    """Its day is published as well, which the dry run kept to itself."""
+    tables, folder = planned.tables, planned.tables.folder
+    before = tables.of_run("owner_decisions", RUN)
+    for file in folder.glob("*.parquet"):  # RUN published nothing
+        write_file(pl.read_parquet(file).clear(), file)
+    (folder / "owner_decisions_history" / f"{RUN}.parquet").unlink()
+    day, counted = planned.days(planned.window), planned.counts(planned.window).collect()
+    tables.write_days(
+        [(day.with_columns(fetched_at=day["fetched_at"] + timedelta(hours=1)), counted)], run_id=RUN
+    )
+    nobody = before.with_columns(
+        evidence=pl.lit("no_majority"),
+        match=pl.lit(None, pl.String),
+        resolved_owner=pl.lit(None, pl.String),
+        action=pl.lit("none"),
+        run_id=pl.lit("what-if"),
+        decided_at=pl.col("decided_at") + timedelta(minutes=1),
+    )
+    for publish in (True, False):
+        at = datetime.now(UTC)
+        store_decisions(tables, nobody, decided_at=at, run_id="what-if", publish=publish)
+    assert follow(planned, "apply", RUN) == {"h1": "written"}
+    shown = tables.visible()
+    assert shown.viewed is None
+    assert shown.read("owner_decisions").select("run_id", "action").collect().rows() == [(RUN, "write")]
+    assert shown.read("current_owners").collect()["owner_ids"].to_list() == [["u1"]]
+    assert latest(tables.all_runs("owner_decisions_history"))["evidence"].to_list() == ["single_user"]
+    assert tables.logon_days(planned.window, run_id=None)["fetched_at"].item() > day["fetched_at"].item()
+    assert tables.followed_plan(RUN)["outcome"].to_list() == ["written"]
 
 
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")
