@@ -106,6 +106,9 @@ class FollowUpConfig(dg.Config):
         default=None,
         description="The most hosts to write, in place of writes.max_writes and max_write_percent.",
     )
+    hosts: list[str] = Field(
+        default=[], description="These hosts only, by name or id; none: all of the plan."
+    )
     reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 
 
@@ -122,7 +125,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
         with reporting(run), as_dagster_failure(run.record, last=True):
-            written = act(run, config.run_id, config.allow_writes)
+            written = act(run, config.run_id, config.allow_writes, config.hosts)
         if command == "apply" and run.may_write:
             plan_id = run.tables.decided_by(run.run_id)
             if (

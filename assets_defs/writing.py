@@ -4,7 +4,7 @@ Each makes a plan (`make_plan`) for the one executor, `execute_plan`. One proces
 target and an instance, and first settles what a run that was cut off left pending.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -43,16 +43,27 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
     return plan.rows
 
 
-def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
-    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`."""
-    return execute_plan(run, lambda _: _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes)))
+def apply_plan(
+    run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`.
+
+    Of some `hosts` alone: the rest of the plan stays as it is.
+    """
+
+    def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
+        return _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts))
+
+    return execute_plan(run, make_plan)
 
 
-def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.DataFrame:
-    """Undo what an earlier run wrote; return rows of owner_writes, errors as `write_planned`."""
+def undo_run(
+    run: InstanceRun, undone_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
     def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal))
+        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
 
     return execute_plan(run, make_plan)
 
@@ -160,7 +171,7 @@ def _require_safe(
         target=instance.target,
         settings=settings_fingerprint(instance),
         limits=instance.writes,
-        is_file_unchanged=instance.file is None or load_instance(instance.file) == instance,
+        is_file_unchanged=instance.file is None or load_instance(instance.file, instance.changes) == instance,
         hosts=hosts,
         hidden_owners=hidden_owners,
     )
@@ -168,7 +179,8 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write))
+    only = [part for host in plan.hosts for part in ("--host", host)]
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *only)
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",
