@@ -57,7 +57,7 @@ def _only_hosts(rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFram
     try:
         return only_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
-        raise ConfigurationError(f"hosts: {error.args[0]}. Nothing was written") from error
+        raise ConfigurationError(f"hosts: {error.args[0]}") from error
 
 
 def plan_to_apply(

@@ -235,7 +235,7 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     `_before` of the first. Hosts to which neither run was to write an owner are no part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "total_events")
+    columns = ("evidence", "match", "action", "share", "events", "active_days")
     before, after = (
         rows.drop_nulls("host_id").select("host_id", "hostname", *columns, owner=given)
         for rows in (first, second)

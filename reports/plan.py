@@ -143,21 +143,21 @@ def differences_in_words(compared: Sequence[Mapping[str, str | None]]) -> Iterat
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in three words."""
-    evidence, match, action, share, events = (
-        row[f"{name}{suffix}"] for name in ("evidence", "match", "action", "share", "total_events")
-    )
-    if action is None:
-        return "not known"
-    if action in {"conflict", "keep"}:
-        return "has another owner"
-    if action == "agree":
-        return "had this owner"
+    code = {name: row[f"{name}{suffix}"] for name in ("evidence", "match", "action")}
+    events, days, share = (row[f"{name}{suffix}"] for name in ("events", "active_days", "share"))
     percent = f"{100 * share:.0f}%" if share else ""
-    if match == "matched":
+    if code["action"] is None:
+        return "not known"
+    if code["action"] in {"conflict", "keep"}:
+        return "has another owner"
+    if code["action"] == "agree":
+        return "had this owner"
+    if code["match"] == "matched":
         return percent
-    words = str(evidence if match is None else match).replace("_", " ")
-    detail = {"no_majority": percent, "too_few_events": f"{events:,}"}.get(evidence)
-    return f"{words} ({detail})" if detail and match is None else words
+    words = str(code["match"] or code["evidence"]).replace("_", " ")
+    few = f"{events:,} on {days} day{'s' * (days != 1)}" if events else ""
+    detail = {"no_majority": percent, "too_few_events": few}.get(code["evidence"])
+    return f"{words} ({detail})" if detail else words
 
 
 def _host(host: Mapping[str, str | None]) -> Iterator[str]:
