@@ -1,6 +1,7 @@
 """Results for spreadsheets."""
 
 import io
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 from xlsxwriter import Workbook
@@ -25,8 +26,11 @@ def as_csv(table: pl.DataFrame) -> str:
     )
 
 
-def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
-    """Return a table as a workbook of one sheet, in which no text is a formula or a link."""
+def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[str]] | None = None) -> bytes:
+    """Return a table as a workbook of one sheet, in which no text is a formula or a link.
+
+    `choices` are the values that can be chosen in a column.
+    """
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:
@@ -39,6 +43,11 @@ def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
             column_widths=dict.fromkeys(long, 420),
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
+        for name, values in (choices or {}).items():
+            column, allowed = table.columns.index(name), {"validate": "list", "source": list(values)}
+            workbook.get_worksheet_by_name(title).data_validation(
+                1, column, max(1, table.height), column, allowed
+            )
     return box.getvalue()
 
 

@@ -45,7 +45,7 @@ CONFLICTS = View(
             ("resolved_owner_email", "E-mail address of that user asset; null: none known."),
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
-            ("since", "When a run, also a dry one, first found it (UTC), as far as decisions are kept."),
+            ("since", "When the host passed to username, or else a run first found it (UTC)."),
             ("is_new", "Whether it is new: new_conflict of owner_decisions."),
             ("acknowledged_at", "When somebody acknowledged it (UTC); null: nobody has, or it has changed."),
             ("acknowledged_by", "Who that was."),
