@@ -173,6 +173,11 @@ def _follow(instance: "Instance", job: str, about: str, shown: Any, **config: An
     return print_result(instance, own_tables(instance), result, shown, about=about)
 
 
+def on_terminal() -> bool:
+    """Return whether a person reads what is printed and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
     """Return whether a run is to ask before it writes: on a terminal, where none has written yet."""
     from datetime import timedelta
@@ -182,7 +187,7 @@ def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
     from assets_defs.launch import today_of
     from pipelines.cli.stored import own_tables
 
-    if instance.writes.dry_run or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if instance.writes.dry_run or not on_terminal():
         return False
     if not force and last < today_of(instance) - timedelta(days=instance.scan.late_days):
         return False  # it only plans
