@@ -189,9 +189,10 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
             "settings_fingerprint": settings_fingerprint(run.instance),
         }
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
-    if run.record.begin(mode.kind, message=mode.why_no_writes, **known) and (
-        line := mode.why_no_writes or writes
-    ):
+    message = mode.why_no_writes
+    if message and run.instance.changes:
+        message += f"; tried: {', '.join(run.instance.changes)}"
+    if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
     if mode.plans:
         try_journal(run.tables)
