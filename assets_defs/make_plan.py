@@ -1,15 +1,16 @@
 """Plans of the three commands, from stored tables: new owners, a plan that a run stored, and an undo."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import polars as pl
 
-from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
-from ownership.plan import Plan, plan_undo, plan_writes
+from assets_defs.run import CHANGES, MISSING_STEPS, InstanceRun, ScanRun
+from ownership.plan import Plan, only_hosts, plan_undo, plan_writes
 from ownership.windows import gaps
 from resources.errors import ConfigurationError
-from resources.settings import command_line
+from resources.settings import command_line, load_instance
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal
@@ -22,8 +23,9 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not row["checked_at"]:
         missing.append("blocking_check")
+    decisions = run.read("owner_decisions").collect()
     every = plan_writes(
-        run.read("owner_decisions").collect(),
+        decisions,
         hosts,
         run.read("inventory_users").collect(),
         enrich=run.options.enrich,
@@ -32,10 +34,11 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    rows = every[: run.options.limit]
+    rows = _only_hosts(every, run.options.hosts, decisions)[: run.options.limit]
     run.store("owner_writes", rows)
     left = every.height - rows.height
-    more = f" and {left:,} more for later runs, because of `limit`" if left else ""
+    why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
+    more = f" and {left:,} more for later runs, because of {why}" if left else ""
     run.log.info(f"Plan: {rows.height:,} owner{'s' * (rows.height != 1)} to write{more}")
     scan = run.instance.scan
     plan = Plan(
@@ -49,10 +52,20 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     return plan, hosts
 
 
-def plan_to_apply(run: InstanceRun, plan_id: str, allow_writes: int | None) -> Plan:
+def _only_hosts(rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of some hosts; of all hosts where none is named."""
+    try:
+        return only_hosts(rows, hosts, decisions) if hosts else rows
+    except LookupError as error:
+        raise ConfigurationError(f"hosts: {error.args[0]}") from error
+
+
+def plan_to_apply(
+    run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+) -> Plan:
     """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit.
 
-    `plan_id` may be the first characters of the run's id.
+    `plan_id` may be the first characters of the run's id. With `hosts` the plan is of these alone.
     """
     plan_id = _followed_run(run, "apply", plan_id)
     _refuse_undo(run, plan_id, run.tables.run_writes(plan_id))
@@ -61,23 +74,38 @@ def plan_to_apply(run: InstanceRun, plan_id: str, allow_writes: int | None) -> P
         raise ConfigurationError(
             f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
         )
-    made_by = run.tables.appended("runs", run.tables.decided_by(plan_id)).row(0, named=True)
+    decided_by = run.tables.decided_by(plan_id)
+    made_by = run.tables.appended("runs", decided_by).row(0, named=True)
     options = json.loads(made_by["options"])
+    planned = _only_hosts(planned, hosts, run.tables.of_run("owner_decisions", decided_by))
     return Plan(
         rows=planned.with_columns(run_id=pl.lit(run.run_id)),
         command="apply",
         of_run=plan_id,
-        settings=made_by["settings_fingerprint"],
+        hosts=hosts,
+        settings=made_by["settings_fingerprint"] if _is_as_tried(run, options.get(CHANGES)) else "tried",
         # Before 1.1 the option had another name.
         missing_steps=options.get(MISSING_STEPS) or options.get("left_out") or (),
         allowed=allow_writes,
     )
 
 
-def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, journal: Journal) -> Plan:
+def _is_as_tried(run: InstanceRun, changes: Sequence[str] | None) -> bool:
+    """Return whether the instance file says now what a plan tried in its place."""
+    file = run.instance.file
+    return not changes or not file or load_instance(file, changes).model_dump() == run.instance.model_dump()
+
+
+def plan_to_undo(
+    run: InstanceRun,
+    undone_id: str,
+    allow_writes: int | None,
+    journal: Journal,
+    hosts: Sequence[str] = (),
+) -> Plan:
     """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
 
-    `undone_id` may be the first characters of its id.
+    `undone_id` may be the first characters of its id. With `hosts` the plan is of these alone.
     """
     undone_id = _followed_run(run, "undo", undone_id)
     short, name = short_run_id(undone_id), run.instance.name
@@ -97,13 +125,16 @@ def plan_to_undo(run: InstanceRun, undone_id: str, allow_writes: int | None, jou
     if planned.is_empty():
         _refuse_undo(run, undone_id, writes)
         said = f"Run {short} of {name} wrote nothing that could be undone"
-        if run_id := run.tables.applied_by(undone_id):
-            undo = command_line(run.instance, "undo", short_run_id(run_id))
-            said += f"; its plan was applied by run {short_run_id(run_id)}. To undo that: {undo}"
+        if applied_by := run.tables.applied_by(undone_id):
+            undo = command_line(run.instance, "undo", short_run_id(applied_by[-1]))
+            said += f"; its plan was applied by run {short_run_id(applied_by[-1])}. To undo that: {undo}"
         raise ConfigurationError(said)
+    planned = _only_hosts(
+        planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))
+    )
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     rows = planned.with_columns(target=written_to)
-    return Plan(rows=rows, command="undo", of_run=undone_id, allowed=allow_writes)
+    return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:

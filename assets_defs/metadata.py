@@ -9,6 +9,7 @@ import polars as pl
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from ownership.names import printable
+from ownership.tuning.confidence import CERTAINTY, least_certain_first
 from reports.plan import shown_owners
 from reports.sentences import COUNTS
 
@@ -16,7 +17,7 @@ CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
 _SHOWN_FIRST = ("conflict", "write")
-_EVIDENCE = ("action", *COUNTS)
+_EVIDENCE = ("action", *dict.fromkeys((*COUNTS, *CERTAINTY)))
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
@@ -77,9 +78,9 @@ def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: st
 
 
 def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
-    """Return the first hosts as a table, and how to list all; nothing if there are none."""
+    """Return the first hosts as a table, the least certain first, and how to list all; nothing if none."""
     later = (pl.col("action") != action for action in _SHOWN_FIRST)
-    first = hosts.sort(*later, "hostname", "host_id", nulls_last=True).head(MAX_ROWS)
+    first = least_certain_first(hosts).sort(*later, maintain_order=True).head(MAX_ROWS)
     rows = shown_owners(first, users)
     if not rows:
         return {}

@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import learnt_confidence, require_evidence, resolution_of
 from assets_defs.metadata import decisions_metadata, owners_metadata
 from assets_defs.report import where_reported
-from assets_defs.run import ScanRun, listed
+from assets_defs.run import InstanceRun, ScanRun, listed
 from assets_defs.specs import table_asset
 from ownership.names import printable
 from resources.settings import Instance
@@ -45,7 +45,6 @@ def _match(run: ScanRun) -> dict[str, Any]:
 def _decide(run: ScanRun) -> dict[str, Any]:
     """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
     decided_at = datetime.now(UTC)
-    shares = run.read("host_user_shares")
     matches = run.read("username_matches").collect()
     resolution = replace(resolution_of(run), confidence=learnt_confidence(run.instance, run.tables))
     frame = resolution.decide(matches, decided_at=decided_at, run_id=run.run_id)
@@ -60,20 +59,28 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    found = decisions_metadata(frame, events=shares.select(pl.sum("events")).collect().item())
+    found = shown_decisions(run, frame, run.run_id)
     run.log.info(
         f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {conflicts.height:,} "
         f"conflicts, {found['hosts_owned_percent']}% have an owner"
     )
     _log_conflicts(run, conflicts)
-    users = run.read("inventory_users").collect()
-    return {
-        "dagster/row_count": frame.height,
-        **found,
-        "report": where_reported(run),
-        **owners_metadata(frame, users, see_all=listed(run, "FROM owner_decisions")),
+    return found | {
         "window_from": run.window.first.isoformat(),
         "window_to": run.window.last.isoformat(),
+    }
+
+
+def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:
+    """Return what Dagster shows of the decisions of a run, also where another one applies its plan."""
+    shares, users = (
+        run.tables.read(table, run_id=decided_by) for table in ("host_user_shares", "inventory_users")
+    )
+    return {
+        "dagster/row_count": decisions.height,
+        **decisions_metadata(decisions, events=shares.select(pl.sum("events")).collect().item()),
+        "report": where_reported(run),
+        **owners_metadata(decisions, users.collect(), see_all=listed(run, "FROM owner_decisions")),
     }
 
 

@@ -171,6 +171,6 @@ def _hosts_now(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame
     """Return decisions, the writes that followed, and each host's decision with its owner now."""
     decisions = tables.read("owner_decisions").collect()
     run_id = decisions["run_id"].item(0) if decisions.height else "none"
-    writes = tables.run_writes(tables.applied_by(run_id) or run_id)
+    writes = tables.followed_plan(run_id)
     all_writes = pl.concat([tables.writes(), writes.lazy()])
     return decisions, writes, hosts_by_now(decisions, tables.read("current_owners").collect(), all_writes)

@@ -39,6 +39,9 @@ from resources.writeback.writer import Writer
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
 
+CHANGES = "set"
+"""In the same place: what was tried in place of the settings of the instance file."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
@@ -186,9 +189,10 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
             "settings_fingerprint": settings_fingerprint(run.instance),
         }
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
-    if run.record.begin(mode.kind, message=mode.why_no_writes, **known) and (
-        line := mode.why_no_writes or writes
-    ):
+    message = mode.why_no_writes
+    if message and run.instance.changes:
+        message += f"; tried: {', '.join(run.instance.changes)}"
+    if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
     if mode.plans:
         try_journal(run.tables)
@@ -200,11 +204,14 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
 
 def _chosen(run: ScanRun) -> dict[str, Any]:
     """Return the options that differ from what the instance file says, and the steps that are missing."""
-    chosen = asdict(run.options).items() - asdict(default_options(run.instance)).items()
-    differing = dict(sorted(chosen))
+    usual = asdict(default_options(run.instance))
+    differing = {
+        name: chosen for name, chosen in sorted(asdict(run.options).items()) if chosen != usual[name]
+    }
     differing.pop("refetch", None)  # it says how days are looked at, not what comes of the run
     if run.window == window_of(run.instance, run.window.last):
         differing.pop("lookback_days", None)  # the command line names what the window has
+    differing |= {CHANGES: run.instance.changes} if run.instance.changes else {}
     return differing | ({MISSING_STEPS: run.mode.missing_steps} if run.mode.missing_steps else {})
 
 

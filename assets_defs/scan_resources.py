@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ class ScanOptions:
     refetch: bool = True
     force: bool = False
     limit: int | None = None
+    hosts: list[str] = field(default_factory=list)
 
     def require_within_bounds(self) -> None:
         """Fail for numbers that the launchpad accepts and the command line does not."""
@@ -51,6 +52,7 @@ OPTIONS = {
     "refetch": "Fetch every day named; off: only those missing or not settled.",
     "force": "Write although the run names several days, or a last day long past (scan.late_days).",
     "limit": "Write at most this many hosts of the plan.",
+    "hosts": "Plan and write these hosts only, by name or id; none: all.",
 }
 """The options as the launchpad describes them."""
 
@@ -91,9 +93,10 @@ def default_options(instance: Instance) -> ScanOptions:
 def _options_resource(instance: Instance) -> dg.ResourceDefinition:
     """Return the options of a run as a resource, whose defaults are the instance's (not of a class)."""
     defaults = asdict(default_options(instance))
+    kinds: dict[str, Any] = {"limit": dg.Noneable(int), "hosts": [str]}
     fields = {
         name: dg.Field(
-            dg.Noneable(int) if name == "limit" else type(defaults[name]),
+            kinds.get(name) or type(defaults[name]),
             default_value=defaults[name],
             description=description,
         )

@@ -16,6 +16,7 @@ from pydantic import Field
 from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.launch import today_of
 from assets_defs.metadata import outcomes_metadata, writes_metadata
+from assets_defs.owners import shown_decisions
 from assets_defs.report import reporting, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, listed, scan_run
 from assets_defs.scan_resources import resource_keys
@@ -105,6 +106,9 @@ class FollowUpConfig(dg.Config):
         default=None,
         description="The most hosts to write, in place of writes.max_writes and max_write_percent.",
     )
+    hosts: list[str] = Field(
+        default=[], description="These hosts only, by name or id; none: all of the plan."
+    )
     reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 
 
@@ -121,7 +125,17 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
         with reporting(run), as_dagster_failure(run.record, last=True):
-            written = act(run, config.run_id, config.allow_writes)
+            written = act(run, config.run_id, config.allow_writes, config.hosts)
+        if command == "apply" and run.may_write:
+            plan_id = run.tables.decided_by(run.run_id)
+            if (
+                run.tables.shown_run() == plan_id
+            ):  # the page of the decisions shows them as the last ones, too
+                decisions = run.tables.of_run("owner_decisions", plan_id)
+                shown = shown_decisions(run, decisions, plan_id)
+                context.log_event(
+                    dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
+                )
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 

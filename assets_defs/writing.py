@@ -4,7 +4,7 @@ Each makes a plan (`make_plan`) for the one executor, `execute_plan`. One proces
 target and an instance, and first settles what a run that was cut off left pending.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -16,6 +16,7 @@ from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.plan import Circumstances, Plan, owners_now, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, load_instance
+from resources.store.retention import publish_plan
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
@@ -42,16 +43,27 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
     return plan.rows
 
 
-def apply_plan(run: InstanceRun, plan_id: str, allow_writes: int | None) -> pl.DataFrame:
-    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`."""
-    return execute_plan(run, lambda _: _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes)))
+def apply_plan(
+    run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`.
+
+    Of some `hosts` alone: the rest of the plan stays as it is.
+    """
+
+    def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
+        return _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts))
+
+    return execute_plan(run, make_plan)
 
 
-def undo_run(run: InstanceRun, undone_id: str, allow_writes: int | None) -> pl.DataFrame:
-    """Undo what an earlier run wrote; return rows of owner_writes, errors as `write_planned`."""
+def undo_run(
+    run: InstanceRun, undone_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
     def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal))
+        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
 
     return execute_plan(run, make_plan)
 
@@ -89,7 +101,19 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
+        if plan.command == "apply" and plan.to_write:
+            _show_plan(run, run.tables.decided_by(plan.of_run))
         return _write(run, journal, plan, writer)
+
+
+def _show_plan(run: InstanceRun, plan_id: str) -> None:
+    """Publish what the run decided whose plan is about to be applied."""
+    lost = publish_plan(run.tables, plan_id, applied_by=run.run_id, at=datetime.now(UTC))
+    if lost:
+        run.log.warning(
+            f"Of run {short_run_id(plan_id)}, whose plan is applied, these tables are not kept: "
+            f"{', '.join(lost)}. Tables and report go on showing what was published before"
+        )
 
 
 def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
@@ -147,7 +171,7 @@ def _require_safe(
         target=instance.target,
         settings=settings_fingerprint(instance),
         limits=instance.writes,
-        is_file_unchanged=instance.file is None or load_instance(instance.file) == instance,
+        is_file_unchanged=instance.file is None or load_instance(instance.file, instance.changes) == instance,
         hosts=hosts,
         hidden_owners=hidden_owners,
     )
@@ -155,7 +179,8 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write))
+    only = [part for host in plan.hosts for part in ("--host", host)]
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *only)
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",

@@ -5,7 +5,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, primary_users
+from ownership.evidence import Evidence, led_since, primary_users
 from ownership.matching import candidates
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.tables import OwnerDecisions
@@ -20,7 +20,7 @@ def owner_decisions(
     of `owner_decisions`, sorted by hostname and host_id.
     """
     rules = evidence.rules
-    return (
+    decided = (
         primary_users(evidence)
         .lazy()
         .with_columns(evidence=first_that_holds(evidence_of_host(rules).items()))
@@ -33,8 +33,17 @@ def owner_decisions(
             run_id=pl.lit(run_id),
             # `ownership.history` compares with the previous decisions.
             new_conflict=pl.lit(value=False),
-            conflict_since=pl.lit(None, pl.Datetime("us", "UTC")),
         )
+        .collect(engine="streaming")
+    )
+    conflicts = led_since(evidence, decided.filter(action="conflict")["subject"])
+    # At noon it is the same day in nearly every time zone.
+    since = pl.col("led_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=12)
+    return (
+        decided.lazy()
+        .join(conflicts, on="subject", how="left")
+        .with_columns(conflict_since=pl.min_horizontal(since, "decided_at"))
+        .with_columns(pl.when(action="conflict").then("conflict_since"))
         .select(*polars_schema(OwnerDecisions))
         .sort("hostname", "host_id", nulls_last=True)
         .collect(engine="streaming")

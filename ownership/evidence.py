@@ -158,6 +158,37 @@ def primary_users(
     )
 
 
+def led_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
+    """Find the day on which each of these subjects passed to its primary user, who leads on each day since.
+
+    Columns subject and led_since; a subject has no row on whose last day, or on none, somebody else led.
+    """
+    days = evidence.days.filter(pl.col("subject").is_in(subjects.implode()))
+    weight = f"weight_by_{evidence.rules.evidence_metric}"
+    primary = (
+        days.group_by("subject", "username")
+        .agg(pl.sum(weight))
+        .sort("subject", weight, "username", descending=[False, True, False])
+        .group_by("subject", maintain_order=True)
+        .agg(primary=pl.first("username"))
+    )
+    is_primary = pl.col("username") == pl.col("primary")
+    return (
+        days.join(primary, on="subject")
+        .sort("subject", "day", "weight_by_events", is_primary, descending=[False, False, True, True])
+        .group_by("subject", "day", maintain_order=True)
+        .agg(leads=is_primary.first())
+        .group_by("subject", maintain_order=True)
+        .agg(
+            others=pl.col("leads").not_().any(),
+            led_since=pl.col("day").filter(pl.col("leads").reverse().cum_min().reverse()).first(),
+        )
+        .filter("others")
+        .drop("others")
+        .drop_nulls()
+    )
+
+
 def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     """Rank the hosts of each user by days with a logon (rules 1.9): subject, username, primary_rank, names.
 

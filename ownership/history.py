@@ -81,16 +81,17 @@ def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.Da
 
 
 def with_conflict_since(decisions: pl.DataFrame, *earlier: pl.DataFrame) -> pl.DataFrame:
-    """Add when each conflict was first found: by the first of the consecutive runs that found it.
+    """Say since when each conflict has been there, by its evidence or the first run in a row to find it.
 
-    `earlier` are decisions of earlier runs, each of which says the same of its own conflicts.
+    The earliest of them counts. `earlier` are decisions of earlier runs, each of which says the same of its
+    own conflicts.
     """
     found = pl.concat(
         rows.filter(action="conflict").select(*_CONFLICT, found=pl.coalesce("conflict_since", "decided_at"))
         for rows in earlier
     )
     first = found.group_by(_CONFLICT).agg(pl.min("found"))
-    since = pl.when(action="conflict").then(pl.coalesce("found", "decided_at"))
+    since = pl.when(action="conflict").then(pl.min_horizontal("found", "conflict_since", "decided_at"))
     return (
         decisions.join(first, on=_CONFLICT, how="left", maintain_order="left")
         .with_columns(conflict_since=since)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from difflib import get_close_matches
 from typing import Literal, Protocol
 
 import polars as pl
@@ -10,6 +11,7 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
 from ownership.matching import candidates, username_matches
+from ownership.names import normalise_hostname
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -20,6 +22,10 @@ Command = Literal["run", "apply", "undo"]
 
 Remedy = Literal["point the instance back", "plan again", "run again", "apply", "allow", "read owners"]
 """What a person does about a refusal; the executor words it, with the commands."""
+
+
+Change = Literal["set", "replaced", "lowered", "cleared"]
+"""What a write does to a field of a host."""
 
 
 class _Limits(Protocol):
@@ -44,6 +50,7 @@ class Plan:
         missing_steps: Steps that a plan rests on and that `of_run` did not make itself.
         gaps: Days that look like lost events, where the instance asks for a complete window.
         allowed: The most hosts to write that a person allowed, in place of the instance's limits.
+        hosts: The only hosts that a person asked to write or undo; empty: all of the plan.
     """
 
     rows: pl.DataFrame
@@ -53,6 +60,7 @@ class Plan:
     missing_steps: Sequence[str] = ()
     gaps: Sequence[date] = ()
     allowed: int | None = None
+    hosts: Sequence[str] = ()
 
     @property
     def to_write(self) -> int:
@@ -155,6 +163,102 @@ def exceeded_limit(
     if percent is not None and 100 * to_write > percent * hosts:
         return f"{planned} for {hosts} hosts, more than writes.max_write_percent ({percent:g}%)"
     return None
+
+
+def only_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a plan of some hosts, each asked for by its id or by a name in any spelling.
+
+    `decisions` know further names of the hosts. A name without its domain will do where it is one host's.
+
+    Raises:
+        LookupError: a host that is asked for is not in the plan; the closest name is given.
+    """
+    full, short = (normalise_hostname(pl.col("name"), short=short) for short in (False, True))
+    listed = decisions.join(rows, on="host_id", how="semi").select("host_id", name="hostnames")
+    names = pl.concat([rows.select("host_id", name="hostname"), listed.explode("name")]).unique()
+    names = names.with_columns(full=full, short=short, id=pl.col("host_id").str.to_lowercase())
+    spelled = pl.DataFrame({"given": [*asked]}, schema={"given": pl.String})
+    spelled = spelled.with_columns(name="given").with_columns(full=full, short=short)
+    chosen = list[str]()
+    for given, _, full_name, short_name in spelled.iter_rows():
+        named = (pl.col("full") == full_name) | (pl.col("id") == given.strip().lower())
+        by_name = names.filter(named)["host_id"].unique()
+        is_short = (pl.col("full") == pl.col("short")) | (pl.lit(full_name) == short_name)
+        by_short_name = names.filter(is_short, short=short_name)["host_id"].unique()
+        if by_name.is_empty() and by_short_name.len() != 1:
+            known = by_short_name.to_list() or [*names["name"].drop_nulls(), *names["host_id"]]
+            closest = get_close_matches(given.strip().lower(), known, n=3, cutoff=0)
+            near = f"; the closest: {', '.join(closest)}" if closest else ""
+            raise LookupError(f"no planned host is called {given!r}{near}")
+        chosen += by_name.to_list() or by_short_name.to_list()
+    return rows.filter(pl.col("host_id").is_in(chosen))
+
+
+_LEVELS = {
+    word: level
+    for level, words in enumerate(
+        ("none", "info informational", "low minor", "medium moderate normal", "high major", "critical severe")
+    )
+    for word in words.split()
+}
+"""The usual words for how critical a host is, from none upwards."""
+
+
+def change_of(field: str, before: str | None, after: str | None) -> Change | None:
+    """Return what a write does to a field of a host: null is not sent, an empty text clears it.
+
+    None: the field stays as it is. A criticality is lowered where both values are numbers, or usual words.
+    """
+    if after is None or after == (before or ""):
+        return None
+    if not before:
+        return "set"
+    if not after:
+        return "cleared"
+    old, new = _level(before), _level(after)
+    is_lower = old is not None and new is not None and new < old
+    return "lowered" if field == "criticality" and is_lower else "replaced"
+
+
+def _level(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return _LEVELS.get(value.strip().casefold())
+
+
+def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+    """Return how the owners that two runs give differ, from their decisions: a row for each such host.
+
+    A run gives an owner where it plans to write one, or finds it there already. Columns: host_id,
+    hostname and change (`add`, `drop` or `change`); owner and what it rests on of the second run, and with
+    `_before` of the first. Hosts to which neither run was to write an owner are no part of it.
+    """
+    given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
+    columns = ("evidence", "match", "action", "share", "events", "active_days")
+    before, after = (
+        rows.drop_nulls("host_id").select("host_id", "hostname", *columns, owner=given)
+        for rows in (first, second)
+    )
+    both = before.join(after, on="host_id", how="full", coalesce=True, suffix="_after")
+    old, new = pl.col("owner_before"), pl.col("owner")
+    planned_before, planned = (pl.col(name).eq_missing("write") for name in ("action_before", "action"))
+    return (
+        both.rename({name: f"{name}_before" for name in (*columns, "owner")})
+        .rename({f"{name}_after": name for name in (*columns, "owner")})
+        .with_columns(
+            hostname=pl.coalesce("hostname_after", "hostname"),
+            change=pl.when(new.is_null())
+            .then(pl.when(planned_before).then(pl.lit("drop")))
+            .when(old.is_null() | (old == new))
+            .then(pl.when(planned & ~planned_before).then(pl.lit("add")))
+            .when(planned | planned_before)
+            .then(pl.lit("change")),
+        )
+        .drop_nulls("change")
+        .drop("hostname_after")
+        .sort("change", "hostname", "host_id")
+    )
 
 
 def owners_now(decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:

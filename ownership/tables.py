@@ -195,7 +195,9 @@ class OwnerDecisions(Table):
     primary_hostnames: Strings = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
     skipped_username: pl.String = column("User excluded for its kind, with more events.", since="1.0.0")
     new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
-    conflict_since: Instant = column("When a run, also a dry one, first found it (UTC).", since="1.0.0")
+    conflict_since: Instant = column(
+        "When it passed to username, or a run first found it (UTC).", since="1.0.0"
+    )
     host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
     user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
     idle_days: pl.Int64 = column("Days from last_seen to the end of the window.", since="1.0.0")

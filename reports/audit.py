@@ -80,12 +80,11 @@ def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple
             one that contradicts itself.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    workbook = content.startswith(b"PK")
-    lines = _rows_of_workbook(content) if workbook else _rows_of_csv(content.decode("utf-8-sig"))
+    lines = rows_of_sheet(content)
     if not lines or not set(_READ) <= lines[0].keys():
         raise SheetError(f"an audit's sheet has the columns {', '.join(_READ)}")
     asked = sample.select("host_id", "hostname", "user_id", end=pl.format("({})", "user_id"))
-    if not workbook:
+    if not is_workbook(content):
         asked = asked.select(without_formulas(pl.all()))
     # A spreadsheet may have made a number of an id: then the name tells the host.
     known = {host: number for name in ("hostname", "host_id") for number, host in enumerate(asked[name])}
@@ -146,6 +145,16 @@ def _user_by_name(users: pl.DataFrame) -> dict[str, str]:
         for name in called:
             found.setdefault(name.lower(), set()).add(user_id)
     return {name: user_ids.pop() for name, user_ids in found.items() if len(user_ids) == 1}
+
+
+def is_workbook(content: bytes) -> bool:
+    """Return whether a file is a workbook, and not CSV."""
+    return content.startswith(b"PK")
+
+
+def rows_of_sheet(content: bytes) -> list[dict[str, str | None]]:
+    """Return the rows of a workbook or of CSV, each by column; errors as `answered`."""
+    return _rows_of_workbook(content) if is_workbook(content) else _rows_of_csv(content.decode("utf-8-sig"))
 
 
 def _rows_of_csv(text: str) -> list[dict[str, str | None]]:

@@ -29,7 +29,7 @@ def as_csv(table: pl.DataFrame) -> str:
 def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[str]] | None = None) -> bytes:
     """Return a table as a workbook of one sheet, in which no text is a formula or a link.
 
-    `choices` are the values that the cells of a column offer to choose from.
+    `choices` are the values that can be chosen in a column.
     """
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
@@ -44,8 +44,10 @@ def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[s
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
         for name, values in (choices or {}).items():
-            column, sheet = table.columns.index(name), workbook.get_worksheet_by_name(title)
-            sheet.data_validation(1, column, table.height, column, {"validate": "list", "source": [*values]})
+            column, allowed = table.columns.index(name), {"validate": "list", "source": list(values)}
+            workbook.get_worksheet_by_name(title).data_validation(
+                1, column, max(1, table.height), column, allowed
+            )
     return box.getvalue()
 
 

@@ -1,5 +1,6 @@
 """What a run would write or undo, host by host: as plain values, and in words."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -7,15 +8,20 @@ import polars as pl
 
 from ownership.codes import ACTION, OUTCOME
 from ownership.names import printable
+from ownership.plan import change_of
+from ownership.tuning.confidence import CERTAINTY, least_certain_first
 from reports.sentences import in_columns, logons, names_of, person
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
 
 
-def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, str | None]]:
-    """The rows of `owner_writes` that are `planned`, with the values before and after.
+def planned_hosts(
+    writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataFrame
+) -> list[dict[str, str | None]]:
+    """Return the rows of `owner_writes` that are `planned`, the least certain first.
 
+    `decisions` are those that the plan rests on; without rows, as for an undo, the order stays. Columns:
     host_id, hostname, owner, department, criticality, the same with `_before`, owner_email and
     owner_before_email. Null is what is not set, or was not there before; an empty text is to be cleared.
     """
@@ -25,7 +31,11 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame) -> list[dict[str, s
     for name in ("owner", *_ENRICHED):
         values += [old.field(name).alias(f"{name}_before"), new.field(name)]
     email = pl.col("owner", "owner_before").replace_strict(emails, default=None, return_dtype=pl.String)
-    planned = writes.filter(outcome="planned").select(values)
+    planned = writes.filter(outcome="planned")
+    if decisions.height:
+        sure = decisions.select("host_id", *CERTAINTY)
+        planned = least_certain_first(planned.join(sure, on="host_id", how="left"))
+    planned = planned.select(values)
     return planned.with_columns(email.name.suffix("_email")).to_dicts()
 
 
@@ -61,24 +71,93 @@ def plan_in_words(
     is_undo: bool,
     apply: str,
     see_all: str,
+    how: str = "To apply it:",
     sure: Sequence[str] = (),
 ) -> str:
-    """Put `planned_hosts` into words: the first hosts, a summary, how `sure` owners are, and commands."""
+    """Put `planned_hosts` into words: the first hosts, a summary, how `sure` owners are, and commands.
+
+    `how` comes before the command that applies it.
+    """
     if not hosts:
         return f"Plan: nothing to {'undo' if is_undo else 'write'}."
     lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
-    changed = {name: sum(bool(_change(host, name)) for host in hosts) for name in _ENRICHED}
-    also = "".join(f", {name} changed: {number:,}" for name, number in changed.items() if number)
     what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (len(hosts) != 1))
     lines += [
-        f"Plan: {len(hosts):,} {what}{also}. Nothing was written.",
+        f"Plan: {len(hosts):,} {what}{changes_in_words(hosts)}. Nothing was written.",
         *sure,
-        "To apply it:",
+        how,
         f"    {apply}",
     ]
     return "\n".join(lines)
+
+
+def changes(hosts: Sequence[Mapping[str, str | None]]) -> dict[str, dict[str, int]]:
+    """Count what enrichment does to `planned_hosts`, by field: set, replaced, lowered, cleared."""
+    found = {
+        name: Counter(change_of(name, host[f"{name}_before"], host[name]) for host in hosts)
+        for name in _ENRICHED
+    }
+    return {
+        name: {str(what): n for what, n in counts.most_common() if what} for name, counts in found.items()
+    }
+
+
+def changes_in_words(hosts: Sequence[Mapping[str, str | None]]) -> str:
+    """Put `changes` into words that follow a number of hosts; an empty text if there are none."""
+    counted = ((name, what, n) for name, counts in changes(hosts).items() for what, n in counts.items())
+    return "".join(f", {name} {what} on {number:,}" for name, what, number in counted)
+
+
+SIGNS = {"add": "+", "drop": "-", "change": "~"}
+
+
+def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> list[dict[str, str | None]]:
+    """Return `compare_plans` for people: change, host_id, hostname, owner_before, owner and reason."""
+
+    def cells(row: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+        yield from ((name, row[name]) for name in ("change", "host_id", "hostname"))
+        for name in ("owner_before", "owner"):
+            yield name, row[name] and name_of.get(row[name], row[name])
+        was, now = _short_reason(row, "_before"), _short_reason(row, "")
+        reasons = {"add": f"was: {was}", "drop": f"now: {now}", "change": f"was: {was}, now: {now}"}
+        yield "reason", reasons[row["change"]]
+
+    return [dict(cells(row)) for row in differences.iter_rows(named=True)]
+
+
+def differences_in_words(compared: Sequence[Mapping[str, str | None]]) -> Iterator[tuple[str, str]]:
+    """Yield each difference of two plans as its sign and its line, then a summary without a sign."""
+    rows = []
+    for row in compared:
+        owners = " -> ".join(printable(owner) for owner in (row["owner_before"], row["owner"]) if owner)
+        rows.append([printable(row["hostname"] or row["host_id"] or ""), owners, row["reason"] or ""])
+    lines = in_columns(rows) if rows else []
+    for row, line in zip(compared, lines, strict=True):
+        sign = SIGNS[str(row["change"])]
+        yield sign, f"{sign}{line[1:]}"
+    counts = Counter(row["change"] for row in compared)
+    yield "", f"{counts['add']:,} to add, {counts['drop']:,} to drop, {counts['change']:,} changed"
+
+
+def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
+    """Why a run gives a host this owner, or none, in three words."""
+    code = {name: row[f"{name}{suffix}"] for name in ("evidence", "match", "action")}
+    events, days, share = (row[f"{name}{suffix}"] for name in ("events", "active_days", "share"))
+    percent = f"{100 * share:.0f}%" if share else ""
+    if code["action"] is None:
+        return "not known"
+    if code["action"] in {"conflict", "keep"}:
+        return "has another owner"
+    if code["action"] == "agree":
+        return "had this owner"
+    if code["match"] == "matched":
+        return percent
+    words = str(code["match"] or code["evidence"]).replace("_", " ")
+    few = f"{events:,} on {days} day{'s' * (days != 1)}" if events else ""
+    detail = {"no_majority": percent, "too_few_events": few}.get(code["evidence"])
+    return f"{words} ({detail})" if detail else words
 
 
 def _host(host: Mapping[str, str | None]) -> Iterator[str]:

@@ -21,6 +21,8 @@ IDLE_DAYS = 14
 IDLE_FACTOR = 0.2
 FEATURES = ("active_days", "host_days", "user_days", "events", "total_events", "idle_days")
 """Columns of `owner_decisions` that say how sure an owner is."""
+CERTAINTY = (*FEATURES, "confidence")
+"""Columns of `owner_decisions` that order owners by how sure they are."""
 BANDS = (0.95, 0.9, 0.8, 0.7, 0.5, 0.0)
 """Lower ends of the bands of `confidence_bands`."""
 _DRAWS = 4_000

@@ -19,6 +19,7 @@ _COMMANDS = {
     "run": ("run", "Fetch logons and inventory, decide owners, and write them."),
     "apply": ("run", "Apply a stored plan; hosts that changed since are skipped."),
     "undo": ("run", "Undo what a run wrote, where hosts still hold it."),
+    "diff": ("diff", "Compare the owners that two runs give, and say why they differ."),
     "explain": ("explain", "Explain why a host has an owner or none; list a person's hosts."),
     "report": ("report", "Write a report on the last run: a page, or a table of hosts."),
     "check": ("check", "Try both services without writing; show what to fix."),

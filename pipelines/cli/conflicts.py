@@ -1,4 +1,4 @@
-"""`asset-owners conflicts`: list them, and acknowledge one."""
+"""`asset-owners conflicts`: list them, and acknowledge those that may stay, one by one or in a sheet."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,11 +11,12 @@ from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
-from pipelines.cli.options import InstanceFile, RowsAs, RunId
+from pipelines.cli.options import InstanceFile, RowsAs, RunId, file_option
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
 from resources.settings import system_user
+from resources.store.tables import Tables
 
 LISTED = """\
 SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
@@ -32,23 +33,39 @@ def conflicts(
         str | None, typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id.")
     ] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
+    out: Annotated[
+        Path | None, file_option("Write them into a new sheet to answer in, .xlsx or .csv.", default="none")
+    ] = None,
+    answers: Annotated[Path | None, file_option("Read the answers of such a sheet.", default="none")] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> int | None:
-    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge one.
+    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
 
     It shows since when, and who knows of it. An acknowledged conflict is no longer a warning, until the
-    evidence (its code) or one of its owners changes.
+    evidence (its code) or one of its owners changes. In a sheet, yes in the column acknowledge does it for a
+    host, and no takes it back.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """
-    if acknowledge is None and note is None:
+    chosen = [option is not None for option in (acknowledge, out, answers)]
+    if not any(chosen) and note is None:
         return sql(LISTED, instance=path, form=form, run_id=run_id)
-    if acknowledge is None or run_id:
+    if sum(chosen) != 1 or run_id or (note is not None and acknowledge is None):
         raise ConfigurationError(
-            "--acknowledge HOST is about the last run, without --run; --note belongs to it"
+            "--acknowledge HOST, --out and --answers are about the last run, each by itself and without "
+            "--run; --note belongs to --acknowledge"
         )
-    return _acknowledge(path, acknowledge, note)
+    if acknowledge is not None:
+        _acknowledge(path, acknowledge, note)
+        return None
+    from pipelines.cli.conflict_sheet import hand_out, read_answers
+
+    if out:
+        hand_out(path, out)
+    elif answers:
+        read_answers(path, answers)
+    return None
 
 
 def _acknowledge(path: Path, host: str, note: str | None) -> None:
@@ -56,19 +73,35 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
     instance, tables = stored_tables(path)
     name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
-    conflicts = tables.read("owner_decisions").filter(action="conflict").collect()
-    found = conflicts.filter((pl.col("host_id") == host) | by_name)
+    found = listed_conflicts(tables).filter((pl.col("host_id") == host) | by_name)
     if found.height != 1:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
     with tables.changing():
-        earlier = tables.read("acknowledged_conflicts").collect()
-        row = found.join(earlier, on=ACKNOWLEDGED, how="left").with_columns(
-            note=pl.coalesce(pl.lit(note, pl.String), "note"),
+        store_answers(
+            tables, found.select("host_id", acknowledge=pl.lit(value=True), note=pl.lit(note, pl.String))
+        )
+    print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")
+
+
+def listed_conflicts(tables: Tables) -> pl.DataFrame:
+    """Return the decisions of the shown run that are conflicts."""
+    return tables.read("owner_decisions").filter(action="conflict").collect()
+
+
+def store_answers(tables: Tables, answers: pl.DataFrame) -> None:
+    """Store answers (host_id, acknowledge, note); where the note is null the conflict keeps its own."""
+    earlier = tables.read("acknowledged_conflicts").collect()
+    rows = (
+        listed_conflicts(tables)
+        .join(answers.filter("acknowledge").rename({"note": "new_note"}), on="host_id")
+        .join(earlier, on=ACKNOWLEDGED, how="left")
+        .with_columns(
+            note=pl.coalesce("new_note", "note").replace("", None),
             by=pl.lit(system_user()),
             acknowledged_at=pl.lit(datetime.now(UTC)),
         )
-        others = earlier.filter(pl.col("host_id") != row["host_id"].item())
-        rows = [others, row.select(polars_schema(AcknowledgedConflicts).names())]
-        tables.write("acknowledged_conflicts", pl.concat(rows))
-    print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")
+        .select(polars_schema(AcknowledgedConflicts).names())
+    )
+    others = earlier.join(answers, on="host_id", how="anti")
+    tables.write("acknowledged_conflicts", pl.concat([others, rows]))

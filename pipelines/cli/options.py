@@ -1,6 +1,7 @@
 """Options that several commands share, and how options are declared."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +32,27 @@ def instance_file(given: str | None = None) -> Path:
     return instance_path(given if given is None else str(given))
 
 
+def host_names(given: Sequence[str] | None) -> list[str]:
+    """Return the hosts that `--host` names, those in files included."""
+    from pipelines.cli.exit_status import require_file
+    from resources.errors import ConfigurationError
+
+    names = list[str]()
+    for name in given or ():
+        try:
+            file = Path(name.removeprefix("@"))
+            lines = [name]
+            if name.startswith("@"):
+                require_file("--host", file)
+                lines = file.read_text("utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
+        names += filter(None, map(str.strip, lines))
+    if given and not names:
+        raise ConfigurationError(f"--host: {' '.join(given)} names no host")
+    return names
+
+
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
 InstanceFile = Annotated[
     Path,
@@ -48,6 +70,22 @@ OneOrAll = Annotated[
     typer.Option(
         "--instance", metavar="FILE", parser=instance_file, help="Only this instance.", show_default="all"
     ),
+]
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host",
+        metavar="HOST",
+        help="Only this host, by name or id; repeatable; @FILE: those in a file, one a line.",
+        show_default="all",
+    ),
+]
+FailOn = Annotated[
+    Literal["failed"] | None,
+    typer.Option("--fail-on", help="Exit status 1 where a single write has failed, too."),
+]
+DetailedExitCode = Annotated[
+    bool, flag("--detailed-exitcode", "With --dry-run: exit status 3 if there is something to write.")
 ]
 DryRun = Annotated[bool, flag("--dry-run", "Plan only; write nothing.")]
 RunId = Annotated[

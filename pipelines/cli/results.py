@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from assets_defs.report import how_sure
+from assets_defs.run import CHANGES
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from ownership.plan import exceeded_limit
+from pipelines.cli.diff import compare, print_differences
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
-from reports.plan import plan_in_words, planned_hosts
+from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import decisions_in_words, writes_in_words
 from resources.settings import Instance, command_line
 from resources.store.tables import Tables, short_run_id
@@ -23,25 +26,47 @@ SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").li
 """Hosts that were skipped, or undone in part."""
 SHOWN = 20
 """How many of these hosts are printed."""
+PLANNED = 3
+"""The exit status that tells of a plan with something to write, where that is asked for."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How the result of a command is shown: `again` settles and writes the rest.
+
+    `detailed_exitcode`: status 3 tells of a plan with something to write. `fail_on`: an outcome with which
+    the status is 1.
+    """
+
+    again: Sequence[str]
+    dry_run: bool = False
+    as_json: bool = False
+    _: KW_ONLY
+    detailed_exitcode: bool = False
+    fail_on: str | None = None
+
+    def status(self, report: Mapping[str, Any]) -> int:
+        """Return the exit status for the object that is printed (rules 8.1)."""
+        if "error" in report or self.fail_on in report["writes"]:
+            return 1
+        return PLANNED if self.detailed_exitcode and report.get("plan") else 0
 
 
 def print_result(
     instance: Instance,
     tables: Tables,
     result: dg.ExecuteInProcessResult,
-    again: Sequence[str],
+    shown: Shown,
     *,
-    dry_run: bool,
-    as_json: bool,
     about: str | None = None,
     **facts: Any,
 ) -> int:
     """Print the result of a run, as one object or in words, and why it failed; return the exit status.
 
-    `again` is the command that settles and writes the rest. `about` is the run that was applied or undone,
-    which knew the people of its plan. `facts` are what the object has of a scan alone.
+    `about` is the run that was applied or undone, which knew the people of its plan. `facts` are what the
+    object has of a scan alone.
     """
-    run_id = result.run_id
+    run_id, dry_run, again = result.run_id, shown.dry_run, shown.again
     writes = tables.run_writes(run_id)
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
@@ -51,26 +76,49 @@ def print_result(
         report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
     if dry_run or "planned" in outcomes:
         users = tables.view(about or run_id).read("inventory_users").collect()
-        plan = planned_hosts(writes, users)
+        # An undo decides nothing, and keeps the order of what it undoes.
+        decided_by = run_id if again[0] == "undo" else tables.decided_by(run_id)
+        decisions = tables.of_run("owner_decisions", decided_by)
+        plan = planned_hosts(writes, users, decisions)
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
-            report["plan"] = plan
+            report |= {"plan": plan, "changes": changes(plan)}
+    if instance.changes and result.success and (last := _last_plan(tables, run_id)):
+        report |= {"compared_with": last, "diff": compare(tables, last, run_id)}
     if not result.success:
         message = "\n".join(dict.fromkeys(errors(result)))
         summary = failure_summary(instance, tables, run_id, *again, message=message)
         report["error"] = f"{message}\n{summary}".lstrip()
-    if as_json:
+    if shown.as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
         print(*lines, sep="\n")
         if "plan" in report:
-            print(_describe_plan(instance, tables, report, again[0], about=about or run_id))
+            apply = again if about else ["apply", short_run_id(run_id)]
+            print(_describe_plan(instance, tables, report, apply, is_new=not about))
+        if "diff" in report:
+            print(f"Compared with run {short_run_id(report['compared_with'])}, of the settings in the file:")
+            print_differences(report["diff"])
         if "written" in outcomes:
             print(f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
-    if "error" not in report:
-        return 0
-    print_error(report["error"])
-    return 1
+    if "error" in report:
+        print_error(report["error"])
+    return shown.status(report)
+
+
+def _last_plan(tables: Tables, but: str) -> str | None:
+    """Return the last run, except one, that decided by the settings of the instance file."""
+    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
+    return next(
+        (
+            run_id
+            for run_id, options in runs.iter_rows()
+            if run_id != but
+            and CHANGES not in json.loads(options)
+            and tables.holds("owner_decisions", run_id)
+        ),
+        None,
+    )
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
@@ -100,16 +148,19 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
 
 
 def _describe_plan(
-    instance: Instance, tables: Tables, report: Mapping[str, Any], command: str, *, about: str
+    instance: Instance, tables: Tables, report: Mapping[str, Any], apply: Sequence[str], *, is_new: bool
 ) -> str:
-    """Put a plan into words, with the command that applies it: `apply` or `undo` of the run `about`."""
+    """Put a plan into words, with the command `apply` that writes it; one that `is_new` is that of a scan."""
     hosts, run_id = report["plan"], report["run_id"]
-    allow = ["--allow-writes", str(len(hosts))] if _too_large(instance, tables, run_id, hosts) else []
+    if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
+        apply = [*apply, "--allow-writes", str(len(hosts))]
+    tried = ", ".join(change.replace("=", ": ", 1) for change in instance.changes)
     return plan_in_words(
         hosts,
-        sure=how_sure(instance, tables.view(run_id)) if hosts and command == "run" else [],
-        is_undo=command == "undo",
-        apply=command_line(instance, "undo" if command == "undo" else "apply", short_run_id(about), *allow),
+        sure=how_sure(instance, tables.view(run_id)) if hosts and is_new else [],
+        is_undo=apply[0] == "undo",
+        how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
+        apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),
     )
 

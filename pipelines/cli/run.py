@@ -4,11 +4,26 @@ Dagster's UI shows the run, too. `apply` and `undo` follow an earlier one: its p
 wrote is undone.
 """
 
-from typing import Annotated, Any
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipelines.cli.options import DryRun, InstanceFile, Json, flag, number
+from pipelines.cli.options import (
+    DetailedExitCode,
+    DryRun,
+    FailOn,
+    HostNames,
+    InstanceFile,
+    Json,
+    flag,
+    host_names,
+    number,
+)
+
+if TYPE_CHECKING:
+    from ownership.windows import Window
+    from resources.settings import Instance
 
 
 def run(
@@ -26,33 +41,56 @@ def run(
         bool, flag("--force", "Write although the window ended over scan.late_days ago.")
     ] = False,
     limit: Annotated[int | None, number("Write at most this many hosts, to try it on a few.")] = None,
+    hosts: HostNames = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SETTING=VALUE",
+            help="With --dry-run: try a setting without changing the file, and show what would differ; "
+            "repeatable; such as rules.share_threshold_percent=80.",
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, flag("--yes", "Do not ask. On a terminal, the first run that would write does.")
+    ] = False,
+    detailed_exitcode: DetailedExitCode = False,
+    fail_on: FailOn = None,
     as_json: Json = False,
 ) -> int:
     """Run the job over a window and print its result; return the exit status (rules 8.1).
 
-    Exit status: 0 success, also when single writes failed; 1 the run failed; 2 the instance file, a secret
-    or an argument is wrong.
+    Exit status: 0 success, also when single writes failed, unless --fail-on says otherwise; 1 the run failed;
+    2 the instance file, a secret or an argument is wrong; 3 see --detailed-exitcode.
 
     Example: --instance NAME --dry-run
     """
     from ownership.decisions import summary
     from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import print_result
+    from pipelines.cli.results import Shown, print_result
     from pipelines.cli.stored import own_tables
     from pipelines.jobs import launch_tags, run_config
     from reports.run_results import plans_only
+    from resources.errors import ConfigurationError
     from resources.settings import load_instance
 
-    instance = load_instance(path)
+    if changes and not dry_run:
+        raise ConfigurationError(
+            "--set: is for trying a setting with --dry-run; to write by it, change the file"
+        )
+    _require_dry_run(detailed_exitcode, dry_run)
+    instance = load_instance(path, changes or ())
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
-    options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit}
-    options |= {"dry_run": True} if dry_run else {}  # otherwise as the instance file says
+    tables = own_tables(instance)
+    asks = not (dry_run or yes or as_json) and _asks_first(instance, window.last, force=force)
+    options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit, "hosts": host_names(hosts)}
+    options |= {"dry_run": True} if dry_run or asks else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)
     tags = launch_tags(instance, window)
     result = execute(instance, instance.slug, config, tags=tags, since=window.last)
-    tables, run_id = own_tables(instance), result.run_id
+    run_id = result.run_id
     decisions = tables.of_run("owner_decisions", run_id)
     found: dict[str, Any] = {
         "window": {"from": f"{window.first}", "to": f"{window.last}", "days": window.days},
@@ -61,7 +99,20 @@ def run(
     }
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
-    return print_result(instance, tables, result, ["run"], dry_run=dry_run, as_json=as_json, **found)
+    shown = Shown(["run"], dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    status = print_result(instance, tables, result, shown, **found)
+    if status or not asks or tables.run_writes(run_id).is_empty():
+        return status
+    return _ask_and_apply(instance, run_id, window, fail_on=fail_on)
+
+
+def _require_dry_run(detailed_exitcode: bool, dry_run: bool) -> None:  # noqa: FBT001
+    from resources.errors import ConfigurationError
+
+    if detailed_exitcode and not dry_run:
+        raise ConfigurationError(
+            "--detailed-exitcode: tells whether a plan has anything to write; add --dry-run"
+        )
 
 
 def follow_up(
@@ -71,6 +122,7 @@ def follow_up(
         str, typer.Argument(metavar="RUN_ID", help="Id of the run, or its first 8 characters.")
     ],
     *,
+    hosts: HostNames = None,
     allow_writes: Annotated[
         int | None, number("The most hosts to write, in place of max_writes and max_write_percent.")
     ] = None,
@@ -78,33 +130,93 @@ def follow_up(
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
     ] = None,
+    detailed_exitcode: DetailedExitCode = False,
+    fail_on: FailOn = None,
     as_json: Json = False,
 ) -> int:
     """Apply the plan of an earlier run, or undo what it wrote, by the command's name; return the exit status.
 
     Example: --instance NAME 1a2b3c4d --dry-run
     """
-    from assets_defs.sink import FOLLOW_UPS
-    from pipelines.cli.execution import execute
-    from pipelines.cli.results import print_result
+    from pipelines.cli.results import Shown
     from pipelines.cli.stored import own_tables
     from resources.errors import ConfigurationError
-    from resources.settings import load_instance, named
+    from resources.settings import load_instance
     from resources.store.tables import short_run_id
 
     job = context.info_name or "apply"
+    _require_dry_run(detailed_exitcode, dry_run)
     instance = load_instance(path)
     instance.require_secrets()
     tables = own_tables(instance)
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
-    config = {"run_id": about, "allow_writes": allow_writes, "dry_run": dry_run, "reason": reason}
-    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
-    result = execute(instance, named(instance, job), {"ops": ops})
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-    again = (job, short_run_id(about), *allowed)
-    return print_result(instance, tables, result, again, dry_run=dry_run, as_json=as_json, about=about)
+    only = [part for host in hosts or () for part in ("--host", host)]
+    again = [job, short_run_id(about), *only, *allowed]
+    shown = Shown(again, dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    config = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "hosts": host_names(hosts)}
+    return _follow(instance, job, about, shown, **config)
+
+
+def _follow(instance: "Instance", job: str, about: str, shown: Any, **config: Any) -> int:
+    """Run the job `apply` or `undo` about a run, and print its result."""
+    from assets_defs.sink import FOLLOW_UPS
+    from pipelines.cli.execution import execute
+    from pipelines.cli.results import print_result
+    from pipelines.cli.stored import own_tables
+    from resources.settings import named
+
+    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": {"run_id": about, **config}}}
+    result = execute(instance, named(instance, job), {"ops": ops})
+    return print_result(instance, own_tables(instance), result, shown, about=about)
+
+
+def on_terminal() -> bool:
+    """Return whether a person reads what is printed and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
+    """Return whether a run is to ask before it writes: on a terminal, where none has written yet."""
+    from datetime import timedelta
+
+    import polars as pl
+
+    from assets_defs.launch import today_of
+    from pipelines.cli.stored import own_tables
+
+    if instance.writes.dry_run or not on_terminal():
+        return False
+    if not force and last < today_of(instance) - timedelta(days=instance.scan.late_days):
+        return False  # it only plans
+    runs = own_tables(instance).all_runs("runs")
+    return runs.filter(pl.col("written") > 0).head(1).collect().is_empty()
+
+
+def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_on: str | None) -> int:
+    """Ask whether the plan that was just printed is to be written, and apply it."""
+    from ownership.windows import gaps
+    from pipelines.cli.results import Shown
+    from pipelines.cli.stored import own_tables
+    from resources.errors import PlanRefusedError
+    from resources.store.tables import short_run_id
+
+    tables = own_tables(instance)
+    days = tables.logon_days(window, run_id=run_id)
+    lost = gaps(days, timezone=instance.scan.timezone) if instance.scan.require_complete_window else ()
+    if lost:  # to apply the plan nevertheless is a word of its own
+        raise PlanRefusedError(
+            f"Nothing was written. These days have no events, or hardly any ({', '.join(map(str, lost))}), "
+            "and scan.require_complete_window is on. If there never were any, apply the plan"
+        )
+    number = tables.run_writes(run_id).height
+    owners = f"{number:,} owner{'s' * (number != 1)}"
+    if not typer.confirm(f"{owners} will be written to {instance.platform.address}. Write them?"):
+        print("Nothing was written.")
+        return 0
+    return _follow(instance, "apply", run_id, Shown(["apply", short_run_id(run_id)], fail_on=fail_on))
 
 
 apply = undo = follow_up

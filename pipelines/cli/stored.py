@@ -44,16 +44,11 @@ def viewed(tables: Tables, run: str | None) -> Tables:
     if run is None:
         shown = tables.visible()
         if planned := shown.viewed:
-            applied = tables.applied_by(planned)
-            since = (
-                f"run {short_run_id(applied)} wrote it" if applied else "none has been allowed to write yet"
-            )
-            note(f"This is what run {short_run_id(planned)} of {name} planned; {since}.")
+            note(f"PLAN of run {short_run_id(planned)} of {name}: no run has been allowed to write yet.")
         return shown
     run_id = tables.run_id(run)
-    published = tables.read("owner_decisions").head(1).collect()["run_id"].to_list()
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
-    if lost and published != [run_id]:
+    if lost and tables.shown_run() != run_id:
         note(
             f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
             f"them: {', '.join(lost)}."

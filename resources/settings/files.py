@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +21,7 @@ MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 OF_ONE_QUERY = Logs.model_fields.keys() - {"preset", "index"}
+_OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
 _PLAIN = {
@@ -60,15 +62,38 @@ def slug_of_part(name: str) -> str:
     return name.partition("__")[0]
 
 
-def load_instance(path: Path) -> Instance:
-    """Read and check one instance file."""
-    return checked_instance(_content(path), path)
+def load_instance(path: Path, changes: Sequence[str] = ()) -> Instance:
+    """Read and check one instance file, with `SETTING=VALUE` in place of what it says; it stays as it is."""
+    content = _content(path)
+    for change in changes:
+        _change(content, change)
+    return checked_instance(content, path, changes)
 
 
-def checked_instance(content: dict[Any, Any], path: Path) -> Instance:
-    """Return the instance that a file at `path` with this content describes."""
+def _change(content: dict[Any, Any], change: str) -> None:
+    """Set a dotted setting to a value in YAML."""
+    setting, sign, text = change.partition("=")
+    *sections, key = setting.split(".")
+    if not sign or not all((*sections, key)):
+        example = "rules.share_threshold_percent=80"
+        raise ConfigurationError(f"--set: {change!r} is not SETTING=VALUE, such as {example}")
+    if (sections or [key])[0] in _OF_ITS_TABLES:
+        raise ConfigurationError(f"--set: {setting} says whose tables these are; change it in the file")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise ConfigurationError(f"--set: {setting} is not a setting: {section} has no keys of its own")
     try:
-        instance = Instance.model_validate(content, context={"file": path.absolute()})
+        content[key] = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (as of a file)
+    except _YAML_ERRORS as error:
+        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML") from error
+
+
+def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
+    """Return the instance that a file at `path` with this content, and these changes in it, describes."""
+    context = {"file": path.absolute(), "changes": changes}
+    try:
+        instance = Instance.model_validate(content, context=context)
     except ValidationError as error:
         details = error.errors(include_url=False)[:MAX_COMPLAINTS]
         lines = [f"{path}: {_complaint(detail)}" for detail in details]

@@ -320,10 +320,17 @@ class Instance(Section):
     keep: KeepSettings = KeepSettings()
     """how long the tables remember"""
     _file: Path | None = PrivateAttr(None)
+    _changes: tuple[str, ...] = PrivateAttr(())
 
     def model_post_init(self, context: Any) -> None:
         """Remember the file that this was read from."""
         self._file = (context or {}).get("file")
+        self._changes = tuple((context or {}).get("changes", ()))
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was tried in place of the file's own settings, each `SETTING=VALUE`."""
+        return self._changes
 
     @property
     def file(self) -> Path | None:

@@ -15,7 +15,7 @@ from ownership.tables import TABLES
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.store.files import TEMPORARY, parquet_files
-from resources.store.tables import CARRIED_OVER, EMPTY, Tables, of_layout, read_files, write_file
+from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
 
@@ -40,6 +40,37 @@ def store_decisions(
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
             tables.append(HISTORY, changed, run_id=run_id)
     return decisions
+
+
+def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime) -> list[str]:
+    """Show analysts what a dry run listed and decided: the state that a run applies (rules 7.6).
+
+    Returns the tables of the plan that are no longer kept; nothing is published then. What changed is kept
+    as of the instant `at`, in the name of the run that applies the plan.
+    """
+    if tables.shown_run() == plan_id:
+        return []
+    if lost := [table for table in SNAPSHOTS if not tables.holds(table, plan_id)]:
+        return lost
+    tables.publish_days(plan_id)
+    with tables.changing():
+        before = latest(tables.all_runs(HISTORY))
+        acknowledged = tables.read("acknowledged_conflicts").collect()
+        decisions = with_new_conflicts(tables.of_run("owner_decisions", plan_id), before, acknowledged)
+        planned = {
+            table: tables.read(table, run_id=plan_id).collect() for table in (*SNAPSHOTS, "unmatched_users")
+        }
+        for table, frame in {**planned, "owner_decisions": decisions}.items():
+            tables.write(table, frame)
+        # Older than what was published last, it is what holds from now on all the same.
+        changed = changed_decisions(
+            before, decisions.with_columns(decided_at=at), decided_at=at, run_id=applied_by
+        )
+        tables.append(
+            HISTORY, changed.cast({"decided_at": decisions.schema["decided_at"]}), run_id=applied_by
+        )
+    tables.store_current_owners()
+    return []
 
 
 def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:

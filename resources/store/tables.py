@@ -18,6 +18,7 @@ from typing import IO
 import polars as pl
 from upath import UPath
 
+from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
 from ownership.tables import TABLES, LogonCounts, LogonDays
@@ -134,6 +135,15 @@ class Tables:
     def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.LazyFrame:
         """Rows of logon_counts for the given days; the run's first."""
         return self._read_days("logon_counts", days, run_id)
+
+    def publish_days(self, run_id: str) -> None:
+        """Let analysts see the days that a dry run fetched, where none was fetched later."""
+        for file in sorted((self._folder(run_id) / "logon_days").glob("*.parquet")):
+            row = read_files("logon_days", [file]).collect()
+            days = row["day"].to_list()
+            published = self.logon_days(days, run_id=None)
+            if published.is_empty() or published["fetched_at"].item() < row["fetched_at"].item():
+                self.write_days([(row, self.logon_counts(days, run_id=run_id).collect())])
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         """A file for each day: the run's own where it has one, otherwise the published one."""
@@ -301,15 +311,34 @@ class Tables:
 
     def visible(self) -> "Tables":
         """Return the tables as they are published; before any are, as the last dry run saw them."""
-        published = not self.are_prepared() or self.read("owner_decisions").head(1).collect().height
+        # Each run that publishes leaves a file of what changed, also where it knew no host.
+        kept = (self.folder / "owner_decisions_history").glob("*.parquet")
+        published = any(file.name != EMPTY for file in kept) or self.shown_run()
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
-    def applied_by(self, plan_id: str) -> str | None:
-        """Return the last run that applied a run's plan; None: none did."""
-        runs = self.all_runs("runs").filter(pl.col("written") > 0, kind="apply", of_run=plan_id)
-        run_ids = runs.sort("started_at").select("run_id").collect()["run_id"]
-        return run_ids[-1] if run_ids.len() else None
+    def shown_run(self) -> str | None:
+        """Return the run whose decisions are published; None: there are none."""
+        run_ids = self.read("owner_decisions").select("run_id").head(1).collect()["run_id"]
+        return next(iter(run_ids), None)
+
+    def applied_by(self, plan_id: str) -> list[str]:
+        """Return the runs that applied a run's plan and wrote, in order; also by way of a dry run."""
+        runs = self.all_runs("runs").filter(pl.col("kind").str.ends_with("apply")).sort("started_at")
+        of_plan, appliers = {plan_id}, list[str]()
+        for run in runs.select("run_id", "of_run", "kind", "written").collect().iter_rows(named=True):
+            if run["of_run"] in of_plan:
+                of_plan.add(run["run_id"])
+                appliers += [run["run_id"]] if run["kind"] == "apply" and run["written"] else []
+        return appliers
+
+    def followed_plan(self, plan_id: str) -> pl.DataFrame:
+        """Return the rows of owner_writes of a run, each with what became of it when the plan was applied."""
+        applied = (self.appended("owner_writes", run_id) for run_id in self.applied_by(plan_id))
+        rows = pl.concat([self.run_writes(plan_id), *applied])
+        # A second apply skips the hosts that the first one wrote.
+        in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)
+        return in_order.unique("host_id", keep="last", maintain_order=True)
 
     # The journal of writes, and who may work on all this
 

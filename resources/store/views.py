@@ -45,7 +45,7 @@ CONFLICTS = View(
             ("resolved_owner_email", "E-mail address of that user asset; null: none known."),
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
-            ("since", "When a run, also a dry one, first found it (UTC), as far as decisions are kept."),
+            ("since", "When the host passed to username, or else a run first found it (UTC)."),
             ("is_new", "Whether it is new: new_conflict of owner_decisions."),
             ("acknowledged_at", "When somebody acknowledged it (UTC); null: nobody has, or it has changed."),
             ("acknowledged_by", "Who that was."),
@@ -77,9 +77,14 @@ LEFT JOIN people ON people.user_id = resolved_owner
 ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 
+_CERTAINTY = """\
+coalesce(confidence, active_days / (host_days + 1.5) * active_days / (user_days + 1.5) * events / total_events
+    * CASE WHEN idle_days >= 14 THEN 0.2 ELSE 1 END)"""
+"""How sure an owner is, as `ownership.tuning.confidence` sorts, which takes numpy to load (rules 9.9)."""
+
 WRITE_HISTORY = View(
     comment="What runs wrote, or planned to write, with the values before and after side by side. The last "
-    "comes first.",
+    "comes first, of a plan the least certain.",
     meanings=dict(
         [
             *_from("owner_writes", "completed_at hostname host_id outcome"),
@@ -93,7 +98,7 @@ WRITE_HISTORY = View(
             *_from("owner_writes", "message intended_at run_id"),
         ]
     ),
-    sql="""\
+    sql=f"""\
 SELECT completed_at, hostname, host_id, outcome,
        old_values.owner AS owner_before, new_values.owner AS owner,
        nullif(array_to_string(user_email, ', '), '') AS owner_email,
@@ -101,7 +106,9 @@ SELECT completed_at, hostname, host_id, outcome,
        old_values.criticality AS criticality_before, new_values.criticality AS criticality,
        message, intended_at, run_id
 FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
-ORDER BY coalesce(completed_at, intended_at) DESC, hostname, host_id""",
+LEFT JOIN (SELECT host_id AS planned_id, {_CERTAINTY} AS certainty FROM owner_decisions)
+    ON planned_id = host_id AND outcome = 'planned'
+ORDER BY coalesce(completed_at, intended_at) DESC, certainty, hostname, host_id""",  # noqa: S608  (our own names)
 )
 
 VIEWS: Mapping[str, View] = {

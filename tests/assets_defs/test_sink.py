@@ -30,7 +30,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
             runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
         results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
     assert results == ["1 undone", "1 written, undone"]
-    (event,) = runs[1].get_asset_materialization_events()
+    shown_again, event = runs[1].get_asset_materialization_events()
+    assert shown_again.asset_key == dg.AssetKey(["windows_logons", "owner_decisions"])
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
     (event,) = runs[2].get_asset_materialization_events()
     shown: Any = event.materialization.metadata

@@ -11,12 +11,15 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import MISSING_STEPS, settings_fingerprint
+from assets_defs.run import CHANGES, MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.history import latest
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
+from resources.store.retention import store_decisions
+from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
 from resources.writeback.target_lock import locked_journal
@@ -45,7 +48,7 @@ def planned(tmp_path, shelf):
     return run
 
 
-def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **settings):
+def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, hosts=(), **settings):
     """Apply or undo a run, by other settings where these are given; return hosts with their outcomes."""
     record = RunRecord(run.tables, run_id, None, LOG)
     record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
@@ -57,7 +60,7 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, **sett
         record=record,
         why_no_writes="Dry run" if dry_run else None,
     )
-    written = ACTS[what](following, about, allow)
+    written = ACTS[what](following, about, allow, hosts)
     record.succeed()
     return dict(written.select("host_id", "outcome").iter_rows())
 
@@ -110,6 +113,73 @@ def test_a_plan_over_the_limit_is_applied_at_a_persons_word(planned, shelf, limi
     with refused(shelf, r"more than were allowed \(0\)"):
         follow(planned, "apply", RUN, run_id="fewer", allow=0)
     assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
+
+
+def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is(tmp_path):
+    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
+    planned = decided(tmp_path, instance(), shelf)
+    write_planned(replace(planned, why_no_writes="Dry run"))
+    with refused(shelf, "hosts: no planned host is called 'nobodys'; the closest: "):
+        follow(planned, "apply", RUN, hosts=["h1", "nobodys"])
+    with refused(shelf, "more than were allowed", "--host second"):
+        follow(planned, "apply", RUN, run_id="none", hosts=["second"], allow=0)
+    assert follow(planned, "apply", RUN, run_id="some", hosts=["SECOND"]) == {"h2": "written"}
+    rows = planned.tables.followed_plan(RUN).sort("host_id")
+    assert rows["outcome"].to_list() == ["planned", "written"]
+    assert follow(planned, "apply", RUN, run_id="rest") == {"h1": "written", "h2": "owned_meanwhile"}
+    assert set(planned.tables.followed_plan(RUN)["outcome"]) == {"written"}
+    assert follow(planned, "undo", "some", run_id="undone", hosts=["h2"]) == {"h2": "undone"}
+
+
+def test_a_run_of_some_hosts_plans_these_alone(tmp_path):
+    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
+    run = decided(tmp_path, instance(), shelf)
+    write_planned(replace(run, options=replace(run.options, hosts=["second"])))
+    assert shelf.written.keys() == {"h2"}
+
+
+def test_a_plan_of_settings_that_were_tried_is_applied_once_the_file_has_them(tmp_path, shelf):
+    file = tmp_path / "instance.yaml"
+    file.write_text(yaml.safe_dump(instance_content()))
+    run = decided(tmp_path, instance(), shelf, options={CHANGES: ["scan.enrich=false"]})
+    write_planned(replace(run, why_no_writes="Dry run"))
+    with refused(shelf, "other settings"):
+        apply_plan(replace(run, instance=load_instance(file), run_id="before"), RUN, None)
+    file.write_text(yaml.safe_dump(instance_content(scan={"enrich": False})))
+    apply_plan(replace(run, instance=load_instance(file), run_id="after"), RUN, None)
+    assert shelf.written == WRITTEN
+
+
+def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned):
+    """Its day is published as well, which the dry run kept to itself."""
+    tables, folder = planned.tables, planned.tables.folder
+    before = tables.of_run("owner_decisions", RUN)
+    for file in folder.glob("*.parquet"):  # RUN published nothing
+        write_file(pl.read_parquet(file).clear(), file)
+    (folder / "owner_decisions_history" / f"{RUN}.parquet").unlink()
+    day, counted = planned.days(planned.window), planned.counts(planned.window).collect()
+    tables.write_days(
+        [(day.with_columns(fetched_at=day["fetched_at"] + timedelta(hours=1)), counted)], run_id=RUN
+    )
+    nobody = before.with_columns(
+        evidence=pl.lit("no_majority"),
+        match=pl.lit(None, pl.String),
+        resolved_owner=pl.lit(None, pl.String),
+        action=pl.lit("none"),
+        run_id=pl.lit("what-if"),
+        decided_at=pl.col("decided_at") + timedelta(minutes=1),
+    )
+    for publish in (True, False):
+        at = datetime.now(UTC)
+        store_decisions(tables, nobody, decided_at=at, run_id="what-if", publish=publish)
+    assert follow(planned, "apply", RUN) == {"h1": "written"}
+    shown = tables.visible()
+    assert shown.viewed is None
+    assert shown.read("owner_decisions").select("run_id", "action").collect().rows() == [(RUN, "write")]
+    assert shown.read("current_owners").collect()["owner_ids"].to_list() == [["u1"]]
+    assert latest(tables.all_runs("owner_decisions_history"))["evidence"].to_list() == ["single_user"]
+    assert tables.logon_days(planned.window, run_id=None)["fetched_at"].item() > day["fetched_at"].item()
+    assert tables.followed_plan(RUN)["outcome"].to_list() == ["written"]
 
 
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")

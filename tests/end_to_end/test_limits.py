@@ -4,7 +4,9 @@ import re
 import shlex
 
 import pytest
+from typer.testing import CliRunner
 
+from pipelines.cli.app import app
 from tests.end_to_end.stand import USERS
 
 pytestmark = pytest.mark.slow
@@ -55,8 +57,10 @@ def test_a_scheduled_instance_may_plan_until_its_owner_trusts_it(six):
     undone = six.follow_up("undo", applied.report["run_id"], writes={"dry_run": True})
     assert (undone.status, "only plan" in undone.stderr.splitlines()[0]) == (0, True), undone.stderr
     assert set(owners(six).values()) == {None}
-    explained = six.call("explain", "--instance", six.instance_file(), "t-1").stderr
-    assert all(one.report["run_id"][:8] in explained for one in (ran, applied))
+    explained = six.call("explain", "--instance", six.instance_file(), "t-1")
+    assert (ran.report["run_id"][:8] in explained.stdout, explained.stderr) == (True, ""), (
+        "it is no plan any more"
+    )
 
 
 def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_named(six):
@@ -82,6 +86,40 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
         assert f"({host})" in shown.stdout
     assert six.written().keys() == written.keys()
     assert (owners(six)["t-2"], state.asset("t-3")["department"]) == ("cyd", "room 99")
+
+
+def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_rest(six):
+    plan = six.run({}, "--dry-run", "--detailed-exitcode")
+    run_id = plan.report["run_id"]
+    tried = six.run({}, "--dry-run", "--detailed-exitcode", "--set", "rules.min_events=4")
+    assert (plan.status, tried.status) == (3, 0), tried.stderr
+    assert {(row["change"], row["reason"]) for row in tried.report["diff"]} == {
+        ("drop", "now: too few events (3 on 2 days)")
+    }
+    some = six.follow_up("apply", run_id, "--host", "T-1", "--host", "t-2")
+    assert some.report["writes"] == {"written": 2}, some.stderr
+    explained = six.call("explain", "--instance", six.instance_file(), "t-1")
+    assert ("asset-owners wrote it" in explained.stdout, explained.stderr) == (True, "")
+    assert six.follow_up("apply", run_id).report["writes"] == {"owned_meanwhile": 2, "written": 4}
+    undone = six.follow_up("undo", some.report["run_id"], "--host", "t-2")
+    assert undone.report["writes"] == {"undone": 1}
+    assert [host for host, owner in owners(six).items() if owner is None] == ["t-2"]
+
+
+def test_the_first_run_that_would_write_asks_on_a_terminal_and_no_later_one(six, monkeypatch):
+    monkeypatch.setattr("pipelines.cli.run.on_terminal", lambda: True)
+
+    def run(*words, answer=None):
+        arguments = ["run", "--instance", str(six.instance_file()), "--limit", "2", *words]
+        return CliRunner().invoke(app, arguments, input=answer, catch_exceptions=False)
+
+    said = run(answer="no\n")
+    assert (said.exit_code, six.written()) == (0, {}), said.output
+    assert "2 owners will be written to" in said.stdout
+    assert run(answer="yes\n").exit_code == 0
+    assert sorted(six.written()) == ["t-1", "t-2"]
+    assert run().exit_code == 0, "it would not be answered"
+    assert sorted(six.written()) == ["t-1", "t-2", "t-3", "t-4"]
 
 
 def test_limit_writes_the_first_hosts_past_the_brake_and_the_next_run_the_rest(six):

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import empty, validated
-from ownership.history import changed_decisions, latest, with_new_conflicts
+from ownership.history import changed_decisions, latest, with_conflict_since, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, OwnerDecisionsHistory
 from tests import examples
-from tests.ownership.builders import NOW, counts, decide, host, hosts, user, users
+from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, user, users
 
 NOTHING = empty(OwnerDecisionsHistory)
 PEOPLE = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp.example", surname="Kim"))
@@ -129,3 +129,28 @@ def test_a_conflict_is_new_with_another_host_or_another_person():
     assert new(more, before) == [("ws2", "h2", "u9", "u1")]
     assert new(other, before) == [("ws1", "h1", "u9", "u2")]
     assert new(before, before.clear()) == [("ws1", "h1", "u9", "u1")]
+
+
+def test_a_conflict_is_as_old_as_the_day_on_which_the_host_changed_hands():
+    """As far as stored days tell it, or the first run that found it."""
+    first, second, third, fourth = (DAY + timedelta(days=number) for number in range(4))
+    logons = counts(
+        *(("passed-on", "bob", 5, first), ("passed-on", "alice", 4, first)),
+        *(("passed-on", "alice", 6, third), ("passed-on", "alice", 1, fourth)),
+        *(("always", "alice", 5, first), ("always", "alice", 5, fourth)),
+        *(("lent", "alice", 5, second), ("lent", "bob", 1, fourth)),
+    )
+    names = ("always", "lent", "passed-on")
+    conflicts = decide(logons, PEOPLE, hosts(*(host(name, name, owners=("u3",)) for name in names)))
+    assert conflicts["action"].to_list() == ["conflict"] * 3
+
+    def since(*earlier: pl.DataFrame) -> list[Any]:
+        return (
+            with_conflict_since(conflicts, conflicts.clear(), *earlier)["conflict_since"].dt.date().to_list()
+        )
+
+    assert since() == [NOW.date(), NOW.date(), third]
+    before = conflicts.with_columns(conflict_since=pl.col("decided_at") - timedelta(days=2))
+    assert since(before) == [NOW.date() - timedelta(days=2)] * 2 + [
+        min(third, NOW.date() - timedelta(days=2))
+    ]

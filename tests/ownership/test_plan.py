@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ownership.plan import Circumstances, Plan, plan_undo, refusals
+from ownership.plan import Circumstances, Plan, change_of, only_hosts, plan_undo, refusals
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 
@@ -148,3 +148,55 @@ def test_limits_are_compared_once_hosts_are_listed_and_a_persons_word_replaces_t
     strict = replace(NOW_AND_HERE, limits=limits(max_writes=0))
     assert not list(refusals(Plan(rows=rows, **GOOD), replace(strict, hosts=None)))
     assert not list(refusals(Plan(rows=rows, **GOOD, allowed=2), strict))
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "change"),
+    [
+        ("department", None, "Sales", "set"),
+        ("department", "IT", "Sales", "replaced"),
+        ("department", "2", "1", "replaced"),
+        ("department", "IT", "", "cleared"),
+        ("department", "IT", "IT", None),
+        ("department", None, "", None),
+        ("criticality", "High", "low", "lowered"),
+        ("criticality", "low", "high", "replaced"),
+        ("criticality", "10", "9", "lowered"),
+        ("criticality", "gold", "silver", "replaced"),
+        ("criticality", "high", None, None),
+    ],
+)
+def test_what_enrichment_does_to_a_field_has_a_name(field, before, after, change):
+    assert change_of(field, before, after) == change
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("h1", ["h1"]),
+        (" H1 ", ["h1"]),
+        ("WS1", ["h1"]),
+        ("ws1.corp.example", ["h1"]),
+        ("SRV.CORP.EXAMPLE", ["h2"]),
+        ("srv", ["h2"]),
+        ("second-name", ["h2"]),
+    ],
+)
+def test_a_host_of_a_plan_is_known_by_its_id_and_by_any_spelling_of_its_names(asked, found):
+    assets = hosts(host("h1", "ws1"), host("h2", "srv.corp.example", "second-name"))
+    decisions = decide(counts(("ws1", "alice", 5), ("srv.corp.example", "alice", 5)), PEOPLE, assets)
+    rows = plan(decisions, PEOPLE, assets)
+    assert only_hosts(rows, [asked], decisions)["host_id"].to_list() == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [("sv.corp.example", "srv.corp.example"), ("srv.other.example", "srv.corp.example"), ("ws", "h")],
+)
+def test_a_host_that_the_plan_does_not_have_is_an_error_with_the_closest_name(asked, near):
+    """Another domain is another machine; two that differ in their domain alone are both named."""
+    assets = hosts(host("h1", "ws.a.example"), host("h2", "ws.b.example"), host("h3", "srv.corp.example"))
+    logons = counts(*((name, "alice", 5) for name in ("ws.a.example", "ws.b.example", "srv.corp.example")))
+    decisions = decide(logons, PEOPLE, assets)
+    with pytest.raises(LookupError, match=f"no planned host is called '{asked}'; the closest: .*{near}"):
+        only_hosts(plan(decisions, PEOPLE, assets), [asked], decisions)

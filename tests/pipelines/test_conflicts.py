@@ -61,3 +61,34 @@ def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
     ):
         assert call("conflicts", "--instance", catalogued, *wrong)[0] == 2, wrong
     assert listed()[0]["acknowledged_at"] is None
+
+
+@pytest.mark.parametrize("ending", ["xlsx", "csv"])
+def test_a_sheet_of_conflicts_is_answered_and_read_back(
+    call, catalogued, listed, tmp_path, monkeypatch, ending
+):
+    monkeypatch.setenv("SUDO_USER", "olga")
+    sheet = tmp_path / f"conflicts.{ending}"
+
+    def answer(**values):
+        table = pl.read_excel(sheet) if ending == "xlsx" else pl.read_csv(sheet)
+        table = table.with_columns(pl.lit(value).alias(name) for name, value in values.items())
+        changed = tmp_path / f"answered.{ending}"
+        table.write_excel(changed) if ending == "xlsx" else table.write_csv(changed, separator=";")
+        _, printed, error = call("conflicts", "--instance", catalogued, "--answers", changed)
+        return printed + error
+
+    status, printed, _ = call("conflicts", "--instance", catalogued, "--out", sheet)
+    assert (status, f"--answers {sheet}" in printed) == (0, True)
+    assert call("conflicts", "--instance", catalogued, "--out", sheet)[0] == 2, "it may hold answers"
+    assert "maybe' is not an answer" in answer(acknowledge="maybe")
+    loan = {"acknowledge": "Yes", "note": "a loan"}
+    assert answer(**loan) == "1 conflict acknowledged, 0 no longer\n"
+    [found] = listed()
+    assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    monkeypatch.setenv("SUDO_USER", "somebody else")
+    assert answer(**loan) == "0 conflicts acknowledged, 0 no longer\n"
+    assert listed() == [found], "who said so first"
+    assert "Skipped, for they have changed since the sheet was written: pc-2" in answer(**loan, owner="kim")
+    assert answer(acknowledge="no") == "0 conflicts acknowledged, 1 no longer\n"
+    assert listed()[0]["acknowledged_at"] is None

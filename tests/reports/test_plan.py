@@ -1,4 +1,13 @@
-from reports.plan import SHOWN_HOSTS, plan_in_words, planned_hosts
+from ownership.declaration import empty
+from ownership.plan import compare_plans
+from ownership.tables import OwnerDecisions
+from reports.plan import (
+    SHOWN_HOSTS,
+    compared_owners,
+    differences_in_words,
+    plan_in_words,
+    planned_hosts,
+)
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
 from tests.resources.writeback import world
 
@@ -8,7 +17,7 @@ COMMANDS = {"apply": "APPLY", "see_all": "SEE ALL"}
 def planned(*assets):
     names = [name for asset in assets for name in asset["hostnames"]]
     decisions = decide(counts(*((name, "ann", 1) for name in names)), PEOPLE, hosts(*assets))
-    return planned_hosts(plan(decisions, PEOPLE, hosts(*assets)), PEOPLE)
+    return planned_hosts(plan(decisions, PEOPLE, hosts(*assets)), PEOPLE, decisions)
 
 
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
@@ -18,7 +27,7 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
         "Plan:",
         "  server-2 (h2)  owner none -> ann@corp.example (u1)",
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
-        "Plan: 2 owners to write, department changed: 1. Nothing was written.",
+        "Plan: 2 owners to write, department replaced on 1. Nothing was written.",
         "About 1 is wrong.",
         "To apply it:",
         "    APPLY",
@@ -30,7 +39,7 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     lines = plan_in_words(found, is_undo=False, **COMMANDS).splitlines()
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
-    assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department changed: 1,200.")
+    assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department set on 1,200.")
 
 
 def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
@@ -41,7 +50,7 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
     ]  # fmt: skip
     text = plan_in_words(values, is_undo=True, **COMMANDS)
     assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in text
-    assert "Plan: 1 host to undo, department changed: 1." in text
+    assert "Plan: 1 host to undo, department cleared on 1." in text
     assert plan_in_words([], is_undo=True, **COMMANDS) == "Plan: nothing to undo."
     assert plan_in_words([], is_undo=False, **COMMANDS) == "Plan: nothing to write."
 
@@ -50,4 +59,46 @@ def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a
     found = planned(host("h\x07", "ws\x1b[2j"))
     text = plan_in_words(found, is_undo=False, **COMMANDS)
     assert all(line.isprintable() for line in text.splitlines())
-    assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE) == []
+    assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE, empty(OwnerDecisions)) == []
+
+
+def test_the_least_certain_owners_of_a_plan_come_first():
+    """A host that its user shares with somebody comes before one of its own."""
+    assets = hosts(host("h1", "alone"), host("h2", "shared"))
+    decisions = decide(
+        counts(("alone", "ann", 9), ("shared", "bob", 7), ("shared", "kim", 3)), PEOPLE, assets
+    )
+    found = planned_hosts(plan(decisions, PEOPLE, assets), PEOPLE, decisions)
+    assert [row["hostname"] for row in found] == ["shared", "alone"]
+
+
+def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
+    names = ("added", "dropped", "changed", "taken", "written", "same")
+    assets = hosts(*(host(name, name) for name in names))
+    first = decide(
+        counts(
+            *(("added", "ann", 6), ("added", "bob", 5), ("dropped", "ann", 3), ("changed", "ann", 3)),
+            *(("taken", "ann", 1), ("written", "ann", 1), ("same", "ann", 1)),
+        ),
+        PEOPLE,
+        assets,
+    )
+    owned = {"taken": ("u2",), "written": ("u1",)}
+    later = hosts(*(host(name, name, owners=owned.get(name, ())) for name in names))
+    second = decide(
+        counts(
+            *(("added", "ann", 16), ("added", "bob", 5), ("changed", "bob", 3), ("dropped", "kim", 2)),
+            *(("taken", "ann", 1), ("written", "ann", 1), ("same", "ann", 1)),
+        ),
+        PEOPLE,
+        later,
+    )
+    compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
+    assert [line for _, line in differences_in_words(compared)] == [
+        "+ added    ann@corp.example        was: no majority (55%)",
+        "~ changed  ann@corp.example -> u2  was: 100%, now: 100%",
+        "- dropped  ann@corp.example        now: ambiguous user",
+        "- taken    ann@corp.example        now: has another owner",
+        "1 to add, 2 to drop, 1 changed",
+    ]
+    assert [line for _, line in differences_in_words([])] == ["0 to add, 0 to drop, 0 changed"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -60,6 +61,33 @@ def complaint(path: Path) -> str:
     lines = str(raised.value).splitlines()
     assert all(line.startswith(f"{path}: ") for line in lines)
     return "\n".join(line.removeprefix(f"{path}: ") for line in lines)
+
+
+def test_settings_are_tried_without_changing_the_file(write):
+    path = write()
+    before = path.read_bytes()
+    changes = ("rules.share_threshold_percent=80", "rules.exclude_users=[admin, 'svc_*']", "query=a=b")
+    tried = load_instance(path, changes)
+    assert (tried.rules.share_threshold_percent, tried.rules.exclude_users) == (80, ("admin", "svc_*"))
+    assert (tried.query, tried.changes, path.read_bytes()) == ("a=b", changes, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("rules.share_threshold_percent", "is not SETTING=VALUE, such as rules.share"),
+        ("rules..x=1", "is not SETTING=VALUE"),
+        ("rules.share_threshold_percent=30", "rules.share_threshold_percent: '30' must be at least 50"),
+        ("rules.share_treshold=70", "the nearest known one is 'share_threshold_percent'"),
+        ("query.x=1", "query.x is not a setting"),
+        ("rules.exclude_users=[", "rules.exclude_users: its value is invalid YAML"),
+        ("platform.tenant_id=2", "platform.tenant_id says whose tables these are"),
+        ("name=Other", "name says whose tables these are"),
+    ],
+)
+def test_a_setting_that_is_tried_is_checked_as_the_file_is(write, change, says):
+    with pytest.raises(ConfigurationError, match=re.escape(says)):
+        load_instance(write(query="a b"), [change])
 
 
 def test_what_the_file_says_is_kept(write):

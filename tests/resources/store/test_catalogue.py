@@ -11,6 +11,7 @@ import pytest
 
 from ownership.declaration import column_descriptions, description
 from ownership.tables import TABLES
+from ownership.tuning.confidence import least_certain_first
 from resources.store.catalogue import catalogue_path
 from resources.store.tables import Tables
 from resources.store.views import VIEWS
@@ -162,6 +163,17 @@ def test_the_write_history_shows_before_and_after_the_last_first(decided):
     found = ask(decided, f"FROM write_history SELECT {columns}")
     what = (None, "u1", "ann@corp.example", None, "Sales")
     assert found == [("run-1", "h-new", "written", *what), ("run-0", "h-new", "failed", *what)]
+
+
+def test_the_write_history_of_a_plan_begins_with_what_is_least_certain_as_python_sorts_it(decided):
+    decisions = decided.read("owner_decisions").collect().drop_nulls("host_id")
+    spread = pl.int_range(pl.len())  # so that each of the factors decides somewhere
+    decisions = decisions.with_columns(host_days=9 - spread, user_days=5 + spread, idle_days=13 + spread % 2)
+    decided.write("owner_decisions", decisions)
+    rows = pl.concat([plan(host_id, run_id="dry", outcome="planned") for host_id in decisions["host_id"]])
+    decided.append("owner_writes", rows, run_id="dry")
+    found = [host_id for (host_id,) in ask(decided, "SELECT host_id FROM write_history")]
+    assert found == least_certain_first(decisions)["host_id"].to_list() != sorted(found)
 
 
 def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_path):

@@ -398,3 +398,11 @@ def test_a_damaged_file_of_another_instance_is_reported_and_stops_nothing(tables
     (told,) = caplog.messages
     assert str(damaged) in told
     assert "backup" in told
+
+
+def test_a_run_that_published_is_shown_also_where_it_knew_no_host(tables):
+    """Not the plan of a later dry run."""
+    for run_id, publish in (("first", True), ("dry", False)):
+        rows = empty(OwnerDecisions)
+        store_decisions(tables, rows, decided_at=LATER, run_id=run_id, publish=publish)
+    assert tables.visible().viewed is None

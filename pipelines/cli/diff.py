@@ -1,0 +1,66 @@
+"""`asset-owners diff`: how the owners that two runs give differ."""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import click
+import polars as pl
+import typer
+
+from ownership.plan import compare_plans
+from pipelines.cli.options import InstanceFile, Json
+from pipelines.cli.stored import own_tables
+from reports.plan import compared_owners, differences_in_words
+from reports.sentences import names_of
+from resources.errors import ConfigurationError
+from resources.settings import load_instance
+from resources.store.tables import Tables
+
+_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+
+
+def diff(
+    path: InstanceFile,
+    first: Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of a run, or its first 8 characters.")],
+    second: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run that is compared with it.")],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Print which owners the second run adds, drops and changes, dry runs among them, and why.
+
+    Example: --instance NAME 1a2b3c4d 5e6f7a8b
+    """
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    runs = [tables.run_id(given) for given in (first, second)]
+    compared = compare(tables, *runs)
+    if as_json:
+        print(json.dumps({"instance": instance.name, "runs": runs, "diff": compared}))
+    else:
+        print_differences(compared)
+
+
+def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | None]]:
+    """Return how the owners that two runs give differ, as `compared_owners` does; they need whole run ids."""
+    for run_id in (first, second):
+        if not tables.holds("owner_decisions", run_id):
+            raise ConfigurationError(
+                f"RUN_ID: run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
+                "longer kept. asset-owners runs lists the runs"
+            )
+    differences = compare_plans(*(tables.of_run("owner_decisions", run_id) for run_id in (first, second)))
+    named = pl.concat([differences["owner"], differences["owner_before"]]).implode()
+    name_of = dict[str, str]()
+    for run_id in (first, second):
+        users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
+        name_of |= names_of(users.iter_rows(named=True))
+    return compared_owners(differences, name_of)
+
+
+def print_differences(compared: Sequence[dict[str, Any]]) -> None:
+    """Print differences, in colour on a terminal, unless NO_COLOR is set."""
+    for sign, line in differences_in_words(compared):
+        text = click.style(line, fg=_COLOURS.get(sign))
+        click.echo(text, color=False if os.environ.get("NO_COLOR") else None)

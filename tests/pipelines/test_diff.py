@@ -1,0 +1,60 @@
+"""`asset-owners diff`: how the owners that two runs give differ."""
+
+import json
+
+import polars as pl
+import pytest
+
+from pipelines.cli.options import host_names
+from pipelines.cli.results import PLANNED, Shown
+from resources.errors import ConfigurationError
+from resources.store.retention import store_decisions
+from resources.store.tables import Tables
+from tests.ownership.builders import NOW, RUN
+
+
+def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office")
+    nobody = tables.of_run("owner_decisions", RUN).with_columns(
+        pl.lit(None, pl.String).alias("match"),
+        pl.lit(None, pl.String).alias("resolved_owner"),
+        evidence=pl.lit("no_majority"),
+        action=pl.when(action="write").then(pl.lit("none")).otherwise(pl.lit("keep")),
+    )
+    nobody = nobody.filter(host_id="h1")
+    store_decisions(tables, nobody, decided_at=NOW, run_id="what-if-run", publish=False)
+    tables.append("owner_writes", tables.run_writes(RUN).clear(), run_id="what-if-run")
+    ids = (RUN, "what-if-run")
+    status, printed, _ = call("diff", "--instance", stored, *ids)
+    lines = printed.splitlines()
+    assert (status, lines[0].split()) == (
+        0,
+        ["-", "pc-1.corp.example", "ann@corp.example", "now:", "no", "majority", "(100%)"],
+    )
+    assert lines[-1] == "0 to add, 1 to drop, 0 changed"
+    found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
+    assert [row["change"] for row in found["diff"]] == ["add"]
+    tables.append("owner_writes", tables.run_writes(RUN), run_id="an-apply")
+    assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
+
+
+def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_a_write_failed():
+    plan, failed = {"writes": {}, "plan": ["h1"]}, {"writes": {"failed": 1, "written": 2}}
+    assert Shown([], detailed_exitcode=True).status(plan) == PLANNED
+    assert Shown([], detailed_exitcode=True).status(plan | {"plan": []}) == 0
+    assert Shown([]).status(plan) == 0
+    assert Shown([]).status(failed) == 0
+    assert Shown([], fail_on="failed").status(failed) == 1
+    assert Shown([], detailed_exitcode=True).status(plan | {"error": "x"}) == 1
+
+
+def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):
+    for wrong in (("--set", "rules.min_events=2"), ("--detailed-exitcode",)):
+        assert call("run", "--instance", instance_file, *wrong)[0] == 2, wrong
+    empty = tmp_path / "none"
+    empty.touch()
+    for wrong in (empty, tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigurationError, match="--host: "):
+            host_names([f"@{wrong}"])
+    empty.write_text("\ufeffpc-1\r\n\n pc-2 \n")
+    assert host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
