@@ -197,4 +197,4 @@ def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_sta
         log = "\n".join(entry.user_message for entry in recorded.all_logs(ran.report["run_id"]))
     said = {"log": log, "terminal": ran.stderr, "report": ran.stdout}
     assert found(f"(?i){USER}|{HOST}", said) == set()
-    assert "Conflict: host m-3 has owner u-2, the evidence names u-1" in ran.stderr
+    assert "Conflict: host m-3 has another owner" in ran.stderr
