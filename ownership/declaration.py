@@ -32,8 +32,10 @@ class Holds(Enum):
     """What a column of text says of persons, which `forget` goes by. Codes say nothing of them."""
 
     NOTHING = auto()
-    USER_ID = auto()  # of a user asset; in a text, several are joined with commas
-    NAME = auto()  # an account name, one of its spellings, or an e-mail address
+    USER_ID = auto()  # of a user asset
+    JOINED_USER_IDS = auto()  # with commas
+    ACCOUNT = auto()  # a name as the rules compare it
+    SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
     WORDS = auto()  # of people and services; the program itself names nobody there
     SETTINGS = auto()  # a JSON object: names below exclude_users, words below reason and exclude_assets
 

@@ -16,13 +16,15 @@ Text = Annotated[pl.String, Holds.NOTHING]
 Texts = Annotated[pl.List, pl.String, Holds.NOTHING]
 UserId = Annotated[pl.String, Holds.USER_ID]
 UserIds = Annotated[pl.List, pl.String, Holds.USER_ID]
-Name = Annotated[pl.String, Holds.NAME]
-Names = Annotated[pl.List, pl.String, Holds.NAME]
+OwnerIds = Annotated[pl.String, Holds.JOINED_USER_IDS]
+Account = Annotated[pl.String, Holds.ACCOUNT]
+Name = Annotated[pl.String, Holds.SPELLING]
+Names = Annotated[pl.List, pl.String, Holds.SPELLING]
 Words = Annotated[pl.String, Holds.WORDS]
 WordList = Annotated[pl.List, pl.String, Holds.WORDS]
 SettingsJson = Annotated[pl.String, Holds.SETTINGS]
 OwnerValues = Annotated[
-    pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}, Holds.USER_ID
+    pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}, Holds.JOINED_USER_IDS
 ]
 """Of its fields, `owner` has ids."""
 
@@ -127,7 +129,7 @@ class HostUserShares(Table):
     __reads__ = ("logon_counts", "logon_days")
 
     hostname: Text = _text("Normalised host name.")
-    username: Name = _text("Normalised user name.")
+    username: Account = _text("Normalised user name.")
     events: pl.Int64 = column("Logon events of the user on the host in the window.", ge=1)
     total_events: pl.Int64 = column("Logon events of all users on the host in the window.", ge=1)
     share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1)
@@ -154,7 +156,7 @@ class UsernameMatches(Table):
     __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
 
-    username: Name = _text("Normalised user name of the evidence.")
+    username: Account = _text("Normalised user name of the evidence.")
     user_id: UserId = column("Id of the user asset; null: no user asset has the name.", nullable=True)
     matched_by: Text = column("Field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
@@ -181,19 +183,19 @@ class OwnerDecisions(Table):
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column("What user assets say; null: nobody named.", codes=codes.MATCH, nullable=True)
     action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
-    username: Name = column("User with the greatest weight; null: no logons.", nullable=True)
+    username: Account = column("User with the greatest weight; null: no logons.", nullable=True)
     events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
     total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
     share: pl.Float64 = column("weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True)
     user_count: pl.Int64 = column("Users with logons in the window.", ge=0)
-    runner_up_username: Name = column("User with the second greatest weight.", nullable=True)
+    runner_up_username: Account = column("User with the second greatest weight.", nullable=True)
     runner_up_events: pl.Int64 = column("Logon events of the runner-up.", ge=1, nullable=True)
     first_seen: pl.Date = column("First day with a logon of username.", nullable=True)
     last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
     resolved_owner: UserId = column("Id of the user asset found.", nullable=True)
     matched_by: Text = column("Field of the user assets that decided.", nullable=True)
     candidate_ids: UserIds = column("User assets that the name may stand for, sorted.")
-    existing_owner: UserId = column("Owners the host had, comma-joined; null: none known.", nullable=True)
+    existing_owner: OwnerIds = column("Owners the host had, comma-joined; null: none known.", nullable=True)
     decided_at: Instant = column("When the run decided (UTC).")
     run_id: Text = column("Id of the run that decided.")
     problem: Text = column("Why the host asset cannot be read; null: it can be.", nullable=True)
@@ -205,7 +207,7 @@ class OwnerDecisions(Table):
     total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
     primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
-    skipped_username: Name = column("User excluded for its kind, with more events.", since="1.0.0")
+    skipped_username: Account = column("User excluded for its kind, with more events.", since="1.0.0")
     new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
     conflict_since: Instant = column("When a run, also a dry one, first found it (UTC).", since="1.0.0")
     host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
@@ -245,7 +247,7 @@ class UnmatchedUsers(Table):
     __key__ = ("username",)
     __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
 
-    username: Name = _text("Normalised user name of the evidence.", unique=True)
+    username: Account = _text("Normalised user name of the evidence.", unique=True)
     user_assets: pl.Int64 = column("User assets the name fits: 0, more than 1, or 1 unreadable one.", ge=0)
     candidate_ids: UserIds = column("Ids of these user assets, sorted.")
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
@@ -281,7 +283,7 @@ class AcknowledgedConflicts(Table):
 
     host_id: Text = _text("Id of the host asset.", unique=True)
     hostname: Text = column("First name of the host, as compared.", nullable=True)
-    existing_owner: UserId = column("Owner that the host had, several joined with commas.")
+    existing_owner: OwnerIds = column("Owner that the host had, several joined with commas.")
     resolved_owner: UserId = column("Id of the user asset that the logons named.")
     evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
     note: Words = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
@@ -432,7 +434,7 @@ class AuditSample(Table):
     host_id: Text = _text("Id of the host asset.", unique=True)
     hostname: Text = column("First name of the host, as compared.", nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
-    username: Name = _text("Normalised user name of the primary user.")
+    username: Account = _text("Normalised user name of the primary user.")
     evidence: Words = column("What the logons say of username, in words; names nobody.")
     right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
@@ -482,7 +484,7 @@ class AccountProfiles(Table):
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    username: Name = _text("Normalised user name.", unique=True)
+    username: Account = _text("Normalised user name.", unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
@@ -497,7 +499,7 @@ class Suggestions(Table):
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
-    value: Name = _text("The value.")
+    value: Account = _text("The value.")
     reason: Words = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
@@ -515,7 +517,7 @@ class OwnershipDrift(Table):
     hostname: Text = column("First name of the host, as compared; null: it has none.", nullable=True)
     owner: UserId = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
-    leader: Name = column("User with most events on the host now; null: no logons.", nullable=True)
+    leader: Account = column("User with most events on the host now; null: no logons.", nullable=True)
     since: pl.Date = column("Day after the owner's last logon; null: none is stored.", nullable=True)
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
@@ -526,7 +528,7 @@ class ClosestUsers(Table):
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
 
-    username: Name = _text("Normalised user name that no user asset has.")
+    username: Account = _text("Normalised user name that no user asset has.")
     user_id: UserId = _text("Id of the user asset.")
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
     reason: Text = column("In what the names differ, so that it was no match.")
