@@ -113,7 +113,7 @@ def _forgetting(
     if not found and not before:
         raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
     [one] = found or [Person(None, {})]
-    person = Forgetting.of(before.asked if before else asked.strip(), one, rules, before)
+    person = Forgetting.of(asked.strip(), one, rules, before)
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
     if one.shared:

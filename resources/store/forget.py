@@ -24,7 +24,7 @@ from resources.store.files import TEMPORARY, parquet_files, replacing
 from resources.store.tables import Tables, read_files, write_file
 
 _FORGOTTEN = "forgotten"
-_PART_OF_A_NAME = r"\w@\\$-"
+_PART_OF_A_NAME = r"\w@\\$\-"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Forgetting:
         stored = pl.DataFrame({"name": [*names]}, schema={"name": pl.String})
         both = normalise_name(pl.col("name")), normalise_username(pl.col("name"))
         excluded = stored.filter(pl.any_horizontal(fits_any(name, rules.exclude_users) for name in both))
-        return cls(asked, ids, accounts, names, sorted(excluded["name"]))
+        return cls(before.asked if before else asked, ids, accounts, names, sorted(excluded["name"]))
 
     @cached_property
     def _stand_ins(self) -> Mapping[str, str]:
@@ -98,7 +98,7 @@ class Forgetting:
         if holds is Holds.JOINED_USER_IDS:
             if isinstance(kind, pl.Struct):
                 return values.struct.with_fields(owner=self._joined(pl.field("owner")))
-            return self._joined(values)
+            return self._joined(values).alias(name)
         replacing = self.ids if holds is Holds.USER_ID else self._stand_ins
 
         def replaced(value: pl.Expr) -> pl.Expr:
