@@ -4,9 +4,8 @@ import html
 import shutil
 import zipfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,7 +21,7 @@ from resources.store import forget as stored
 from resources.store.files import TEMPORARY
 from resources.store.forget import Forgetting
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.journal import Journal, Result
+from resources.writeback.journal import Journal
 from resources.writeback.target_lock import locked_journal
 
 if TYPE_CHECKING:
@@ -58,19 +57,14 @@ def forget(
         tables.changing(),
     ):
         person = _forgetting(asked, instance, tables, journal, dagster)
-        writes = _writes_for(journal, person)
-        counts = stored.forget(tables, person, really=False)
+        counts = stored.forget(tables, journal, person, really=False)
         sheets = sheets_naming(home(), person)
         if yes:
             require_changeable(instance, dagster)
             stored.require_writable({*stored.folders_of(tables), *(sheet.parent for sheet in sheets)})
             stored.begin(tables, person)
-            for write in writes:
-                result = Result(*(write[field.name] for field in fields(Result)))
-                journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
-            journal.overwrite_deleted()
-            stored.forget(tables, person, really=True)
-        for table, number in (counts | ({"the journal of writes": len(writes)} if writes else {})).items():
+            stored.forget(tables, journal, person, really=True)
+        for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}")
         delete_beside_tables(instance, dagster, sheets, really=yes)
         if yes:
@@ -95,10 +89,7 @@ def _forgetting(
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
         raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
-    persons = stored.known_persons(tables, rules)
-    for run_id in journal.targets():
-        persons.add("owner_writes", journal.rows(run_id))
-    found = persons.find(asked)
+    found = stored.known_persons(tables, journal, rules).find(asked)
     if before:
         found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
@@ -119,21 +110,6 @@ def _forgetting(
     if one.shared:
         print(f"  Left, for other people have these names, too: {', '.join(map(printable, one.shared))}")
     return person
-
-
-def _writes_for(journal: Journal, person: Forgetting) -> list[dict[str, Any]]:
-    """Return the journal's rows with a person, as they are once this person is forgotten."""
-    found = []
-    for run in journal.targets():
-        rows = journal.rows(run)
-        after = person.in_rows("owner_writes", rows)
-        changed = rows.hash_rows() != after.hash_rows()
-        if rows.filter(changed, outcome="intended").height:
-            raise AssetOwnersError(
-                f"A write of run {run} for this person is still pending; run once, then retry"
-            )
-        found += after.filter(changed).to_dicts()
-    return found
 
 
 def sheets_naming(folder: Path, person: Forgetting) -> list[Path]:

@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -22,6 +22,7 @@ from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
 from resources.store.files import TEMPORARY, parquet_files, replacing
 from resources.store.tables import Tables, read_files, write_file
+from resources.writeback.journal import Journal, Result
 
 _FORGOTTEN = "forgotten"
 _PART_OF_A_NAME = r"\w@\\$\-"
@@ -176,21 +177,32 @@ class Forgetting:
 _COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}
 
 
-def known_persons(tables: Tables, rules: Rules) -> Persons:
+def known_persons(tables: Tables, journal: Journal, rules: Rules) -> Persons:
     """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
     persons = Persons(rules)
     for table, path in _files(tables):
         persons.add(table, read_files(table, [path]).collect())
+    for run_id in journal.targets():
+        persons.add("owner_writes", journal.rows(run_id))
     return persons
 
 
-def forget(tables: Tables, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
+def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
     """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
     A file keeps its time, by which it is deleted when it is old. What killed writers left goes as well:
     nobody else may write meanwhile.
+
+    Raises:
+        AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
-    found: dict[str, int] = {}
+    writes = list(_journal_rows(journal, forgetting))
+    found = {"the journal of writes": len(writes)} if writes else {}
+    for write in writes if really else ():
+        result = Result(*(write[field.name] for field in fields(Result)))
+        journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
+    if really:
+        journal.overwrite_deleted()
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
         after = forgetting.in_rows(table, before)
@@ -209,6 +221,19 @@ def forget(tables: Tables, forgetting: Forgetting, *, really: bool) -> dict[str,
     for leftover in unfinished_files(tables) if really else ():
         shutil.rmtree(leftover)
     return found
+
+
+def _journal_rows(journal: Journal, forgetting: Forgetting) -> Iterator[dict[str, Any]]:
+    """Yield the journal's rows that name a person, as they are once this person is forgotten."""
+    for run in journal.targets():
+        rows = journal.rows(run)
+        after = forgetting.in_rows("owner_writes", rows)
+        changed = rows.hash_rows() != after.hash_rows()
+        if rows.filter(changed, outcome="intended").height:
+            raise AssetOwnersError(
+                f"A write of run {run} for this person is still pending; run once, then retry"
+            )
+        yield from after.filter(changed).to_dicts()
 
 
 def unfinished_files(tables: Tables) -> list[Path]:
