@@ -60,8 +60,7 @@ def forget(
         counts = stored.forget(tables, journal, person, really=False)
         sheets = sheets_naming(home(), person)
         if yes:
-            require_changeable(instance, dagster)
-            stored.require_writable({*stored.folders_of(tables), *(sheet.parent for sheet in sheets)})
+            require_changeable(instance, tables, dagster)
             stored.begin(tables, person)
             stored.forget(tables, journal, person, really=True)
         for table, number in counts.items():
@@ -94,21 +93,20 @@ def _forgetting(
         found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
         found = [Person(asked.strip(), {})]
-    if len(found) > 1:
+    elif len(found) > 1:
         names = {one.user_id or "no user asset": sorted({*one.names, *one.shared}) for one in found}
         people = (f"{printable(one)}: {', '.join(map(printable, names[one]))}" for one in names)
         raise AssetOwnersError(
             f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:\n  "
             + "\n  ".join(people)
         )
-    if not found and not before:
+    elif not found:
         raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
-    [one] = found or [Person(None, {})]
-    person = Forgetting.of(asked.strip(), one, rules, before)
+    person = Forgetting.of(asked.strip(), *found, rules=rules, before=before)
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
-    if one.shared:
-        print(f"  Left, for other people have these names, too: {', '.join(map(printable, one.shared))}")
+    if shared := [printable(name) for one in found for name in one.shared]:
+        print(f"  Left, for other people have these names, too: {', '.join(shared)}")
     return person
 
 
@@ -127,7 +125,7 @@ def _text_of(sheet: Path) -> str:
     return html.unescape("\n".join(parts))
 
 
-def require_changeable(instance: Instance, dagster: "dg.DagsterInstance") -> None:
+def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
     from assets_defs.dagster_records import under_way
     from pipelines.dagster_gaps.launcher import fail_dead_runs
@@ -138,8 +136,8 @@ def require_changeable(instance: Instance, dagster: "dg.DagsterInstance") -> Non
             f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way and would store again "
             "what is deleted; wait until it has ended, or terminate it in Dagster, and repeat this"
         )
-    root = {Path(dagster.root_directory)} if dagster.is_persistent else set()
-    stored.require_writable({home(), *(file.parent for file in reports_of(instance)), *root})
+    root = [Path(dagster.root_directory)] if dagster.is_persistent else []
+    stored.require_writable(tables, home(), home() / "reports", *root)
 
 
 def delete_beside_tables(

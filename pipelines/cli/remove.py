@@ -41,7 +41,7 @@ def remove(
         if yes or has_journal(tables):
             journal = held.enter_context(locked_journal(tables, instance.platform))
         if yes:
-            require_changeable(instance, dagster)
+            require_changeable(instance, tables, dagster)
         pending = 0
         if journal:
             runs = list(journal.targets())

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import secrets
-import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -20,7 +20,7 @@ from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
-from resources.store.files import TEMPORARY, parquet_files, replacing
+from resources.store.files import parquet_files, remove_leftovers, replacing
 from resources.store.tables import Tables, read_files, write_file
 from resources.writeback.journal import Journal, Result
 
@@ -49,18 +49,23 @@ class Forgetting:
     not_counted: Iterable[str]
 
     @classmethod
-    def of(cls, asked: str, person: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
-        """Return how a person is forgotten; `before` is how that was begun."""
-        ids = dict(before.ids if before else {})
-        accounts, names = (dict(one) for one in ((before.accounts, before.names) if before else ({}, {})))
-        names |= person.names
-        for stand_ins, values in ((ids, {person.user_id} - {None}), (accounts, person.names.values())):
-            for value in values:
-                stand_ins.setdefault(str(value), f"{_FORGOTTEN}-{secrets.token_hex(8)}")
+    def of(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
+        """Return how a person is forgotten, by what is known of them; `before` is how that was begun."""
+        asked = before.asked if before else asked
+        ids, accounts, names = (
+            dict(one) for one in ((before.ids, before.accounts, before.names) if before else ({}, {}, {}))
+        )
+        for person in known:
+            names |= person.names
+            for stand_ins, values in ((ids, [person.user_id]), (accounts, person.names.values())):
+                for value in filter(None, values):
+                    stand_ins.setdefault(value, f"{_FORGOTTEN}-{secrets.token_hex(8)}")
+        name = pl.col("name")
         stored = pl.DataFrame({"name": [*names]}, schema={"name": pl.String})
-        both = normalise_name(pl.col("name")), normalise_username(pl.col("name"))
-        excluded = stored.filter(pl.any_horizontal(fits_any(name, rules.exclude_users) for name in both))
-        return cls(before.asked if before else asked, ids, accounts, names, sorted(excluded["name"]))
+        forms = normalise_name(name), normalise_username(name)
+        fits = [fits_any(form, rules.exclude_users) for form in forms]
+        excluded = stored.filter(pl.any_horizontal(fits))["name"].sort()
+        return cls(asked, ids, accounts, names, excluded.to_list())
 
     @cached_property
     def _stand_ins(self) -> Mapping[str, str]:
@@ -106,7 +111,7 @@ class Forgetting:
             return value.replace([*replacing], [*replacing.values()]) if replacing else value
 
         if isinstance(kind, pl.List):
-            return values.list.eval(replaced(pl.element()).unique(maintain_order=True))
+            return values.list.eval(replaced(pl.element()))
         if table == "suggestions":  # of the other settings it is a kind
             return pl.when(setting="rules.exclude_users").then(replaced(values)).otherwise(values)
         return replaced(values)
@@ -206,20 +211,20 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
         after = forgetting.in_rows(table, before)
-        rows = before.height - after.height
-        if not rows:
-            rows = before.filter(before.hash_rows() != after.hash_rows()).height
-        if not rows:
-            continue
-        found[table] = found.get(table, 0) + rows
-        if really:
+        rows = before.filter(~before.hash_rows().is_in(after.hash_rows().implode())).height
+        if rows:
+            found[table] = found.get(table, 0) + rows
+        if rows and really:
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)
             if isinstance(path, Path):
                 os.utime(path, (changed.st_atime, changed.st_mtime))
-    for leftover in unfinished_files(tables) if really else ():
-        shutil.rmtree(leftover)
+    if really:
+        for folder in _on_disk(_folders(tables)):
+            remove_leftovers(beside=folder, below=folder, seconds=0)
+        # What is uploaded to an object store lies there meanwhile, also that of other instances.
+        remove_leftovers(beside=Path(tempfile.gettempdir()), below=tables.disk, seconds=3600)
     return found
 
 
@@ -236,15 +241,10 @@ def _journal_rows(journal: Journal, forgetting: Forgetting) -> Iterator[dict[str
         yield from after.filter(changed).to_dicts()
 
 
-def unfinished_files(tables: Tables) -> list[Path]:
-    """Return the folders that killed writers left among the tables, while nobody writes."""
-    folders = {Path(folder) for folder in _folders(tables) if isinstance(folder, Path)}
-    return [path for folder in folders for path in folder.rglob(f"{TEMPORARY}*")]
-
-
-def require_writable(folders: Iterable[Path]) -> None:
-    """Fail for a folder that this process may not change."""
-    for folder in folders:
+def require_writable(tables: Tables, *beside: Path) -> None:
+    """Fail if this process may not change the tables on this disk, or one of the folders beside them."""
+    files = _on_disk(path.parent for _, path in _files(tables))
+    for folder in {*files, tables.disk, *beside}:
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             raise AssetOwnersError(
                 f"{folder} cannot be written, so nothing was changed; repeat it as the user of the service, "
@@ -252,16 +252,14 @@ def require_writable(folders: Iterable[Path]) -> None:
             )
 
 
-def folders_of(tables: Tables) -> set[Path]:
-    """Return the folders on this disk with files of the tables."""
-    files = (path for _, path in _files(tables))
-    return {tables.disk, *(Path(path.parent) for path in files if isinstance(path, Path))}
-
-
 def unknown_files(tables: Tables) -> list[UPath]:
     """Return stored files of tables that this version does not have."""
     known = {path for _, path in _files(tables)}
     return [path for folder in _folders(tables) for path in parquet_files(folder) if path not in known]
+
+
+def _on_disk(paths: Iterable[UPath]) -> list[Path]:
+    return [Path(path) for path in paths if isinstance(path, Path)]
 
 
 def _folders(tables: Tables) -> list[UPath]:

@@ -29,7 +29,6 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS
 from assets_defs.scan_resources import default_options
 from assets_defs.writing import apply_plan, undo_run, write_planned
-from ownership.persons import Person
 from ownership.rules import Rules
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
@@ -256,7 +255,7 @@ class Histories(RuleBasedStateMachine):
             if not (found := known_persons(home.tables, journal, Rules()).find(asked)):
                 return
             [person] = found
-            begun = Forgetting.of(asked, person, Rules())
+            begun = Forgetting.of(asked, person, rules=Rules())
             try:
                 forget(home.tables, journal, begun, really=False)
             except AssetOwnersError:  # a write for the person is still pending
@@ -266,7 +265,7 @@ class Histories(RuleBasedStateMachine):
                 with cut_off_at(cut_off), suppress(KilledError):
                     forget(home.tables, journal, begun, really=True)
                 left = known_persons(home.tables, journal, Rules()).find(asked)
-                begun = Forgetting.of(asked, left[0] if left else Person(None, {}), Rules(), begun)
+                begun = Forgetting.of(asked, *left, rules=Rules(), before=begun)
             forget(home.tables, journal, begun, really=True)
         home.ledger.forget(begun.ids)
         files = [file for file in home.folder.rglob("*") if file.is_file()]

@@ -86,7 +86,7 @@ def known(tables, rules=None):
 
 def forgetting(tables, asked, rules=None, before=None):
     [person] = known(tables, rules).find(asked)
-    return Forgetting.of(asked, person, rules or Rules(), before)
+    return Forgetting.of(asked, person, rules=rules or Rules(), before=before)
 
 
 @pytest.mark.parametrize("asked", [*PEOPLE, *PEOPLE.values()])
@@ -173,7 +173,7 @@ def test_who_is_in_neither_service_any_more_is_known_from_what_is_stored(name):
 
 
 def gone(user_id, *names):
-    return Forgetting.of(names[0], Person(user_id, {name: name.lower() for name in names}), Rules())
+    return Forgetting.of(names[0], Person(user_id, {name: name.lower() for name in names}), rules=Rules())
 
 
 @pytest.mark.parametrize(
