@@ -57,7 +57,7 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     name = pl.Series([*map(printable, sample["username"])], dtype=pl.String)
     evidence = pl.format("{}: {}", name, pl.col("evidence").str.strip_prefix(pl.format("{}: ", name)))
     return (
-        sample.with_columns(evidence, pl.col("seed").cast(pl.String), person=persons)
+        sample.with_columns(evidence.alias("evidence"), pl.col("seed").cast(pl.String), person=persons)
         .join(departments, on="user_id", how="left", maintain_order="left")
         .select("host_id", "hostname", "person", "department", "evidence", "seed", right=right)
     )

@@ -11,8 +11,10 @@ from ownership.names import is_stand_in
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts
+from ownership.unmatched_users import unmatched_users
 from resources.store.forget import Forgetting
-from tests.ownership.builders import DAY, counts, table, user, users
+from tests.ownership import builders
+from tests.ownership.builders import DAY, counts, host, hosts, resolution, table, user, users
 
 PEOPLE = {
     "17": "max",
@@ -226,3 +228,12 @@ def test_what_was_begun_goes_on_with_the_same_stand_ins():
     assert again == begun
     assert begun.is_about("CORP\\MAX")
     assert not begun.is_about("max.weber")
+
+
+def test_a_stand_in_is_counted_and_names_nobody():
+    """Without its logons another user would have more than the threshold; no user asset is waited for."""
+    logons = counts(("pc", "forgotten-0123456789abcdef", 6), ("pc", "ann", 4))
+    run = resolution(logons, builders.PEOPLE, hosts(host("h1", "pc")))
+    [decided] = run.decisions.select("evidence", "match", "action").rows()
+    assert decided == ("no_majority", None, "none")
+    assert unmatched_users(run.shares, run.matches, run.decisions).is_empty()
