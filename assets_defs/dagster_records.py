@@ -1,6 +1,9 @@
 """Dagster's records of runs, and how they are deleted: a row, its events, and what its process printed."""
 
+import re
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +21,33 @@ def runs_of(
     chosen = dg.RunsFilter(tags={"asset_owners/instance": name}, statuses=FINISHED, updated_before=before)
     records = dagster.get_run_records(chosen, limit=limit, ascending=True)
     return [record.dagster_run.run_id for record in records]
+
+
+def under_way(dagster: dg.DagsterInstance, name: str) -> list[str]:
+    """Return the ids of the runs of the instance with that name that may store something yet."""
+    begun = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+    chosen = dg.RunsFilter(tags={"asset_owners/instance": name}, statuses=begun)
+    return [run.run_id for run in dagster.get_runs(chosen)]
+
+
+def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: str) -> bool:
+    """Return whether the records of any of these runs hold a name, as a whole word."""
+    word = re.compile(rf"(?<![\w.@-]){re.escape(name)}(?![\w@-])", re.IGNORECASE)
+    for run_id in run_ids:
+        run = dagster.get_run_by_id(run_id)
+        texts = [*run.tags.values(), *map(repr, dagster.all_logs(run_id))] if run else []
+        if any(word.search(text) for text in texts):
+            return True
+    return False
+
+
+def overwrite_deleted(dagster: dg.DagsterInstance) -> None:
+    """Overwrite what was deleted from Dagster's files of SQLite, which only mark it as free."""
+    root = Path(dagster.root_directory) if dagster.is_persistent else None
+    for file in sorted(root.glob("*/*.db")) + sorted(root.glob("history/runs/index.db")) if root else ():
+        with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as database:
+            database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def delete_runs(dagster: dg.DagsterInstance, run_ids: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -89,18 +88,17 @@ def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
     log = run.log
     new = conflicts.filter("new_conflict").sort("host_id")
     if not new.is_empty():
-        log.warning("\n".join(_conflicts(new.head(MAX_WARNINGS))))
+        log.warning(_conflicts(new.head(MAX_WARNINGS)))
         more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
         query = "FROM conflicts WHERE is_new"
-        log.warning(f"New conflicts: {more} are shown by id; all, with names: {listed(run, query)}")
+        log.warning(f"New conflicts: {more} are shown by host; all, with owners: {listed(run, query)}")
     if known := conflicts.height - new.height:
         log.info(f"Conflicts: {known:,} were there in the last run, too: {listed(run, 'FROM conflicts')}")
     for some in conflicts.iter_slices(MAX_CONFLICTS):
-        log.debug("\n".join(_conflicts(some)))
+        log.debug(_conflicts(some))
 
 
-def _conflicts(conflicts: pl.DataFrame) -> Iterator[str]:
-    ids_of_conflicts = conflicts.select("host_id", "existing_owner", "resolved_owner")
-    for ids in ids_of_conflicts.iter_rows():
-        host_id, existing, resolved = (printable(str(one)) for one in ids)
-        yield f"Conflict: host {host_id} has owner {existing}, the evidence names {resolved}"
+def _conflicts(conflicts: pl.DataFrame) -> str:
+    """Return a line for each conflict; whom they are about, the tables say and the log does not."""
+    lines = (f"Conflict: host {printable(host_id)} has another owner" for host_id in conflicts["host_id"])
+    return "\n".join(lines)

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 import polars as pl
 
-Strings = Annotated[pl.List, pl.String]
 Instant = Annotated[pl.Datetime, "us", "UTC"]
 
 _SHOWN_ROWS = 5
@@ -27,6 +26,18 @@ class Layout(Enum):
     SNAPSHOT = auto()  # one file, which a run replaces
     BY_DAY = auto()  # a file for each day
     BY_RUN = auto()  # a file for each run; runs only ever add
+
+
+class Holds(Enum):
+    """What a column of text says of persons, which `forget` goes by. Codes say nothing of them."""
+
+    NOTHING = auto()
+    USER_ID = auto()  # of a user asset
+    JOINED_USER_IDS = auto()  # with commas
+    ACCOUNT = auto()  # a name as the rules compare it
+    SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
+    WORDS = auto()  # of people and services; the program itself names nobody there
+    SETTINGS = auto()  # a JSON object: names below exclude_users, words below reason and exclude_assets
 
 
 class Table:
@@ -100,8 +111,17 @@ def polars_schema(model: type[Table]) -> pl.Schema:
 
 def _data_type(annotation: Any) -> Any:
     """Return the type of a column; that of a list or a struct holds further ones."""
-    inner = getattr(annotation, "__metadata__", ())
-    return annotation.__origin__(*inner) if inner else annotation
+    inner = [one for one in getattr(annotation, "__metadata__", ()) if not isinstance(one, Holds)]
+    plain = getattr(annotation, "__origin__", annotation)
+    return plain(*inner) if inner else plain
+
+
+@cache
+def held_of_persons(model: type[Table]) -> dict[str, Holds]:
+    """Return what the columns of a table say of persons; numbers, times and codes are not among them."""
+    types = get_type_hints(model, include_extras=True)
+    declared = {name: getattr(types[name], "__metadata__", ()) for name in columns_of(model)}
+    return {name: one for name, meta in declared.items() for one in meta if isinstance(one, Holds)}
 
 
 @cache
@@ -158,7 +178,7 @@ def validated(model: type[Table], frame: pl.DataFrame) -> pl.DataFrame:
         try:
             _validator(model).validate(frame, lazy=True)
         except SchemaErrors as errors:
-            problems = list(_broken_rules(errors.failure_cases, frame, model.__key__))
+            problems = list(_broken_rules(errors.failure_cases, frame, model))
     if problems:
         raise InvalidTableError(f"{table_name(model)} cannot be stored:\n" + "\n".join(problems))
     return frame
@@ -174,15 +194,20 @@ def _differing_columns(expected: pl.Schema, given: pl.Schema) -> Iterator[str]:
         yield f"- columns are not in the order {', '.join(expected)}"
 
 
-def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, key: tuple[str, ...]) -> Iterator[str]:
-    """Each broken rule with the first rows that break it: their key and the column, or the whole row."""
+def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, model: type[Table]) -> Iterator[str]:
+    """Each broken rule with the first rows that break it: their key and the column, or the whole row.
+
+    Persons are not named: the message is kept in places where nobody would look for them.
+    """
+    persons = {name for name, holds in held_of_persons(model).items() if holds is not Holds.NOTHING}
     for (column, rule), cases in failures.group_by("column", "check", maintain_order=True):
         rows = frame[cases["index"].head(_SHOWN_ROWS)]
         if column in frame.columns:
-            rows = rows.select(*dict.fromkeys((*key, str(column))))
+            rows = rows.select(*dict.fromkeys((*model.__key__, str(column))))
         yield f"- {column}: {rule}, broken by {cases.height} of {frame.height} rows:"
         for row in rows.iter_rows(named=True):
-            yield "    " + ", ".join(f"{name}={_shown(value)}" for name, value in row.items())
+            shown = {name: "…" if value and name in persons else _shown(value) for name, value in row.items()}
+            yield "    " + ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def _shown(value: object) -> str:

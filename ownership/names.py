@@ -47,6 +47,11 @@ def netbios_name(hostname: pl.Expr) -> pl.Expr:
     return normalise_hostname(hostname, short=True).str.slice(0, 15)
 
 
+def is_stand_in(name: pl.Expr) -> pl.Expr:
+    """Whether a name or an id stands in the place of a person who was forgotten."""
+    return name.str.contains("^forgotten-[0-9a-f]{16}$")
+
+
 def printable(text: str) -> str:
     """Return a name with escapes for what does not print: control characters, line breaks and such."""
     if text.isprintable():  # nearly all names are; asking character by character takes 50 times as long

@@ -9,10 +9,24 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership import codes
-from ownership.declaration import Instant, Layout, RowRule, Strings, Table, column, table_name
+from ownership.declaration import Holds, Instant, Layout, RowRule, Table, column, table_name
 from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 
-OwnerValues = Annotated[pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}]
+Text = Annotated[pl.String, Holds.NOTHING]
+Texts = Annotated[pl.List, pl.String, Holds.NOTHING]
+UserId = Annotated[pl.String, Holds.USER_ID]
+UserIds = Annotated[pl.List, pl.String, Holds.USER_ID]
+OwnerIds = Annotated[pl.String, Holds.JOINED_USER_IDS]
+Account = Annotated[pl.String, Holds.ACCOUNT]
+Name = Annotated[pl.String, Holds.SPELLING]
+Names = Annotated[pl.List, pl.String, Holds.SPELLING]
+Words = Annotated[pl.String, Holds.WORDS]
+WordList = Annotated[pl.List, pl.String, Holds.WORDS]
+SettingsJson = Annotated[pl.String, Holds.SETTINGS]
+OwnerValues = Annotated[
+    pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}, Holds.JOINED_USER_IDS
+]
+"""Of its fields, `owner` has ids."""
 
 _PROBLEM = "Why the asset cannot be read whole; null: it can be."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
@@ -41,10 +55,10 @@ class LogonCounts(Table):
     __layout__ = Layout.BY_DAY
 
     day: pl.Date = column("Calendar day in the instance's time zone.")
-    document_hostname: pl.String = column("Host name as the documents spell it.")
-    document_username: pl.String = column("User name as the documents spell it.")
+    document_hostname: Text = column("Host name as the documents spell it.")
+    document_username: Name = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events that day (documents).", ge=1, le=MAX_EVENTS_A_DAY)
-    document_logon_type: pl.String = column("Kind of logon (logon_type_field); null: unknown.", nullable=True)
+    document_logon_type: Text = column("Kind of logon (logon_type_field); null: unknown.", nullable=True)
 
 
 class LogonDays(Table):
@@ -59,7 +73,7 @@ class LogonDays(Table):
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
-    settings_fingerprint: pl.String = _text("Hash of the extraction settings; null: fetch it.", nullable=True)
+    settings_fingerprint: Text = _text("Hash of the extraction settings; null: fetch it.", nullable=True)
 
     sums_fit = RowRule(
         f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums are exact; narrow the setting query or index",
@@ -76,13 +90,13 @@ class InventoryHosts(Table):
 
     __key__ = ("host_id",)
 
-    host_id: pl.String = _text("Id of the host asset.", unique=True)
-    hostnames: Strings = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
-    owner_ids: Strings = column("User assets that own the host; null: cannot be read.", nullable=True)
-    department: pl.String = column("Department of the host.", nullable=True)
-    criticality: pl.String = column("Criticality of the host.", nullable=True)
-    problem: pl.String = column(_PROBLEM, nullable=True)
-    listed_values: Strings = column("`field: value` of the fields of rules.exclude_assets.", since="1.0.0")
+    host_id: Text = _text("Id of the host asset.", unique=True)
+    hostnames: Texts = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
+    owner_ids: UserIds = column("User assets that own the host; null: cannot be read.", nullable=True)
+    department: Text = column("Department of the host.", nullable=True)
+    criticality: Text = column("Criticality of the host.", nullable=True)
+    problem: Text = column(_PROBLEM, nullable=True)
+    listed_values: WordList = column("`field: value` of the fields of rules.exclude_assets.", since="1.0.0")
     listed_at: Instant = column("When the inventory was listed (UTC).")
 
     null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")
@@ -93,14 +107,14 @@ class InventoryUsers(Table):
 
     __key__ = ("user_id",)
 
-    user_id: pl.String = _text("Id of the user asset.", unique=True)
-    user_value: Strings = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
-    user_email: Strings = column("E-mail addresses; null: cannot be read.", nullable=True)
-    directory_user_sam_account_name: Strings = column("SAM names; null: cannot be read.", nullable=True)
-    directory_user_surname: Strings = column("Surnames; null: cannot be read.", nullable=True)
-    user_department: pl.String = column("Department of the user.", nullable=True)
-    criticality: pl.String = column("Criticality of the user.", nullable=True)
-    problem: pl.String = column(_PROBLEM, nullable=True)
+    user_id: UserId = _text("Id of the user asset.", unique=True)
+    user_value: Names = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
+    user_email: Names = column("E-mail addresses; null: cannot be read.", nullable=True)
+    directory_user_sam_account_name: Names = column("SAM names; null: cannot be read.", nullable=True)
+    directory_user_surname: Names = column("Surnames; null: cannot be read.", nullable=True)
+    user_department: Text = column("Department of the user.", nullable=True)
+    criticality: Text = column("Criticality of the user.", nullable=True)
+    problem: Text = column(_PROBLEM, nullable=True)
     listed_at: Instant = column("When the inventory was listed (UTC).")
 
     null_has_a_reason = _null_has_a_reason(
@@ -114,16 +128,16 @@ class HostUserShares(Table):
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
 
-    hostname: pl.String = _text("Normalised host name.")
-    username: pl.String = _text("Normalised user name.")
+    hostname: Text = _text("Normalised host name.")
+    username: Account = _text("Normalised user name.")
     events: pl.Int64 = column("Logon events of the user on the host in the window.", ge=1)
     total_events: pl.Int64 = column("Logon events of all users on the host in the window.", ge=1)
     share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1)
     rank: pl.Int64 = column("1 for the user with the greatest weight; ties by user name.", ge=1)
     first_seen: pl.Date = column("First day with a logon of the user on the host.")
     last_seen: pl.Date = column("Last day with a logon of the user on the host.")
-    username_spellings: Strings = column("The user's name as this host's documents spell it, sorted.")
-    hostname_spellings: Strings = column("The host's name as the documents spell it, sorted.")
+    username_spellings: Names = column("The user's name as this host's documents spell it, sorted.")
+    hostname_spellings: Texts = column("The host's name as the documents spell it, sorted.")
     active_days: pl.Int64 = column("Days with a logon of the user on the host.", ge=1)
     weight: pl.Int64 = column("What the user's logons count for (rules 1.7): by default events.", ge=1)
     total_weight: pl.Int64 = column("What the logons of all users of the host count for.", ge=1)
@@ -142,11 +156,11 @@ class UsernameMatches(Table):
     __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
 
-    username: pl.String = _text("Normalised user name of the evidence.")
-    user_id: pl.String = column("Id of the user asset; null: no user asset has the name.", nullable=True)
-    matched_by: pl.String = column("Field of the user asset that holds the name.", nullable=True)
+    username: Account = _text("Normalised user name of the evidence.")
+    user_id: UserId = column("Id of the user asset; null: no user asset has the name.", nullable=True)
+    matched_by: Text = column("Field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
-    problem: pl.String = column("Why the user asset cannot be read; null: it can be.", nullable=True)
+    problem: Text = column("Why the user asset cannot be read; null: it can be.", nullable=True)
 
     complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -164,36 +178,36 @@ class OwnerDecisions(Table):
     __key__ = ("hostname", "host_id")
     __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
 
-    hostname: pl.String = column("First of hostnames, to show; null: the asset has none.", nullable=True)
-    host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
+    hostname: Text = column("First of hostnames, to show; null: the asset has none.", nullable=True)
+    host_id: Text = column("Id of the host asset; null: no asset has the name.", nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column("What user assets say; null: nobody named.", codes=codes.MATCH, nullable=True)
     action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
-    username: pl.String = column("User with the greatest weight; null: no logons.", nullable=True)
+    username: Account = column("User with the greatest weight; null: no logons.", nullable=True)
     events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
     total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
     share: pl.Float64 = column("weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True)
     user_count: pl.Int64 = column("Users with logons in the window.", ge=0)
-    runner_up_username: pl.String = column("User with the second greatest weight.", nullable=True)
+    runner_up_username: Account = column("User with the second greatest weight.", nullable=True)
     runner_up_events: pl.Int64 = column("Logon events of the runner-up.", ge=1, nullable=True)
     first_seen: pl.Date = column("First day with a logon of username.", nullable=True)
     last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
-    resolved_owner: pl.String = column("Id of the user asset found.", nullable=True)
-    matched_by: pl.String = column("Field of the user assets that decided.", nullable=True)
-    candidate_ids: Strings = column("User assets that the name may stand for, sorted.")
-    existing_owner: pl.String = column("Owners the host had, comma-joined; null: none known.", nullable=True)
+    resolved_owner: UserId = column("Id of the user asset found.", nullable=True)
+    matched_by: Text = column("Field of the user assets that decided.", nullable=True)
+    candidate_ids: UserIds = column("User assets that the name may stand for, sorted.")
+    existing_owner: OwnerIds = column("Owners the host had, comma-joined; null: none known.", nullable=True)
     decided_at: Instant = column("When the run decided (UTC).")
-    run_id: pl.String = column("Id of the run that decided.")
-    problem: pl.String = column("Why the host asset cannot be read; null: it can be.", nullable=True)
-    hostnames: Strings = column("All names of the host, as in host_user_shares.hostname.")
+    run_id: Text = column("Id of the run that decided.")
+    problem: Text = column("Why the host asset cannot be read; null: it can be.", nullable=True)
+    hostnames: Texts = column("All names of the host, as in host_user_shares.hostname.")
     events_needed: pl.Int64 = column("Events that username lacks; null: no logons.", ge=0, nullable=True)
     active_days: pl.Int64 = column("Days with a logon of username; null: no logons.", ge=1, nullable=True)
-    excluded_by: pl.String = column("Setting and value that exclude the host; null: none.", nullable=True)
+    excluded_by: Words = column("Setting and value that exclude the host; null: none.", nullable=True)
     weight: pl.Int64 = column("What username's logons count for (rules 1.7).", ge=0)
     total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
-    primary_hostnames: Strings = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
-    skipped_username: pl.String = column("User excluded for its kind, with more events.", since="1.0.0")
+    primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
+    skipped_username: Account = column("User excluded for its kind, with more events.", since="1.0.0")
     new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
     conflict_since: Instant = column(
         "When it passed to username, or a run first found it (UTC).", since="1.0.0"
@@ -235,9 +249,9 @@ class UnmatchedUsers(Table):
     __key__ = ("username",)
     __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
 
-    username: pl.String = _text("Normalised user name of the evidence.", unique=True)
+    username: Account = _text("Normalised user name of the evidence.", unique=True)
     user_assets: pl.Int64 = column("User assets the name fits: 0, more than 1, or 1 unreadable one.", ge=0)
-    candidate_ids: Strings = column("Ids of these user assets, sorted.")
+    candidate_ids: UserIds = column("Ids of these user assets, sorted.")
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
     hosts_named: pl.Int64 = column("Of hosts: decisions for which the logons name the user.", ge=0)
     hosts_waiting: pl.Int64 = column("Of hosts_named: get an owner once it is one user asset.", ge=0)
@@ -269,13 +283,13 @@ class AcknowledgedConflicts(Table):
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions",)
 
-    host_id: pl.String = _text("Id of the host asset.", unique=True)
-    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
-    existing_owner: pl.String = column("Owner that the host had, several joined with commas.")
-    resolved_owner: pl.String = column("Id of the user asset that the logons named.")
+    host_id: Text = _text("Id of the host asset.", unique=True)
+    hostname: Text = column("First name of the host, as compared.", nullable=True)
+    existing_owner: OwnerIds = column("Owner that the host had, several joined with commas.")
+    resolved_owner: UserId = column("Id of the user asset that the logons named.")
     evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
-    note: pl.String = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
-    by: pl.String = _text("User of the system who acknowledged it.")
+    note: Words = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
+    by: Name = _text("User of the system who acknowledged it.")
     acknowledged_at: Instant = column("When that was (UTC).")
 
 
@@ -289,19 +303,19 @@ class OwnerWrites(Table):
     __layout__ = Layout.BY_RUN
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
 
-    run_id: pl.String = _text("Id of the run that planned the write.")
-    host_id: pl.String = _text("Id of the host asset.")
-    hostname: pl.String = column("Normalised host name.")
+    run_id: Text = _text("Id of the run that planned the write.")
+    host_id: Text = _text("Id of the host asset.")
+    hostname: Text = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality before.")
     new_values: OwnerValues = column("The same as they are to be written; null: the field is not sent.")
-    message: pl.String = column("What the service said.", nullable=True)
+    message: Words = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
-    target: pl.String = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
-    undoes: pl.String = column("Id of the run whose write this undoes; null: none.", nullable=True)
-    by: pl.String = column("User or schedule that started the run; null: not known.", since="1.0.0")
-    kept: Strings = column("Fields that an undo skipped: somebody had changed them.", since="1.0.0")
+    target: Text = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
+    undoes: Text = column("Id of the run whose write this undoes; null: none.", nullable=True)
+    by: Name = column("User or schedule that started the run; null: not known.", since="1.0.0")
+    kept: Texts = column("Fields that an undo skipped: somebody had changed them.", since="1.0.0")
 
 
 class CurrentOwners(Table):
@@ -313,15 +327,15 @@ class CurrentOwners(Table):
     __key__ = ("host_id",)
     __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
 
-    host_id: pl.String = _text("Id of the host asset.", unique=True)
-    hostname: pl.String = column("First name of the host, as the inventory spells it.", nullable=True)
-    owner_ids: Strings = column("User assets that own the host; null: not known.", nullable=True)
-    owner_emails: Strings = column("Their e-mail addresses, as far as known.")
-    department: pl.String = column("Department of the host.", nullable=True)
-    criticality: pl.String = column("Criticality of the host.", nullable=True)
+    host_id: Text = _text("Id of the host asset.", unique=True)
+    hostname: Text = column("First name of the host, as the inventory spells it.", nullable=True)
+    owner_ids: UserIds = column("User assets that own the host; null: not known.", nullable=True)
+    owner_emails: Names = column("Their e-mail addresses, as far as known.")
+    department: Text = column("Department of the host.", nullable=True)
+    criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
     since: Instant = column("When that was written, or else the inventory listed or the host read (UTC).")
-    run_id: pl.String = column("Id of the run that wrote it; null: none of ours.", nullable=True)
+    run_id: Text = column("Id of the run that wrote it; null: none of ours.", nullable=True)
 
 
 class Runs(Table):
@@ -330,16 +344,16 @@ class Runs(Table):
     __key__ = ("run_id",)
     __layout__ = Layout.BY_RUN
 
-    run_id: pl.String = _text("Id of the run.")
+    run_id: Text = _text("Id of the run.")
     kind: pl.String = column("What the run does.", codes=codes.KIND)
     status: pl.String = column("How far the run came.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began (UTC).")
     ended_at: Instant = column("When it ended (UTC).", nullable=True)
     window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: pl.String = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
-    options: pl.String = _text("Options that differ from the instance file, as JSON.")
-    of_run: pl.String = column("Id of the run that was applied or undone; null: none.", nullable=True)
+    rules: SettingsJson = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
+    options: SettingsJson = _text("Options that differ from the instance file, as JSON.")
+    of_run: Text = column("Id of the run that was applied or undone; null: none.", nullable=True)
     hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
     to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
@@ -349,11 +363,11 @@ class Runs(Table):
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
-    message: pl.String = column("Why the run failed, or only planned.", nullable=True)
-    seconds_by_step: pl.String = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: pl.String = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
+    message: Words = column("Why the run failed, or only planned.", nullable=True)
+    seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
+    settings_fingerprint: Text = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
     checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
-    by: pl.String = column("User or schedule that started it; null: not known.", since="1.0.0")
+    by: Name = column("User or schedule that started it; null: not known.", since="1.0.0")
     in_part: pl.Int64 = column("Of written: hosts undone in part.", ge=0, since="1.0.0")
 
 
@@ -365,7 +379,7 @@ class Accuracy(Table):
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
-    value: pl.String = _text("Which part; of all: all.")
+    value: Text = _text("Which part; of all: all.")
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
     precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
@@ -402,7 +416,7 @@ class ThresholdBacktest(Table):
     wrong: pl.Float64 = column("Owners of to_write expected to be wrong; null: unknown.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, nullable=True)
     wrong_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, nullable=True)
-    no_claim: pl.String = column("Why wrong is null; null: it is not.", since="1.0.0")
+    no_claim: Text = column("Why wrong is null; null: it is not.", since="1.0.0")
     audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, since="1.0.0")
     audit_precision: pl.Float64 = _fraction("Share of them that are right; null: none.", since="1.0.0")
     audit_low: pl.Float64 = _fraction("Lower end of its interval.", since="1.0.0")
@@ -419,19 +433,19 @@ class AuditSample(Table):
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
 
-    host_id: pl.String = _text("Id of the host asset.", unique=True)
-    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
-    user_id: pl.String = _text("Id of the user asset that the run planned to write.")
-    username: pl.String = _text("Normalised user name of the primary user.")
-    evidence: pl.String = column("What the logons say, in words.")
+    host_id: Text = _text("Id of the host asset.", unique=True)
+    hostname: Text = column("First name of the host, as compared.", nullable=True)
+    user_id: UserId = _text("Id of the user asset that the run planned to write.")
+    username: Account = _text("Normalised user name of the primary user.")
+    evidence: Words = column("What the logons say of username, in words; names nobody.")
     right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
-    instead_id: pl.String = column(
+    instead_id: UserId = column(
         "Id of the user asset that was named as the owner instead.", nullable=True, since="1.0.0"
     )
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn (UTC).")
-    run_id: pl.String = _text("Id of the run whose plan it was drawn from.")
-    rules: pl.String = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
+    run_id: Text = _text("Id of the run whose plan it was drawn from.")
+    rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
     active_days: pl.Int64 = column("As in owner_decisions; so are the next five.", since="1.0.0")
     host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
     user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
@@ -459,10 +473,10 @@ class HostProfiles(Table):
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
 
-    host_id: pl.String = column("Id of the host asset; null: no asset has the name.", nullable=True)
-    hostname: pl.String = column("First name of the host, as compared.", nullable=True)
+    host_id: Text = column("Id of the host asset; null: no asset has the name.", nullable=True)
+    hostname: Text = column("First name of the host, as compared.", nullable=True)
     kind: pl.String = column("What kind of machine.", codes=codes.HOST_KIND)
-    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
     leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
@@ -475,9 +489,9 @@ class AccountProfiles(Table):
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    username: pl.String = _text("Normalised user name.", unique=True)
+    username: Account = _text("Normalised user name.", unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
-    reasons: Strings = column("What speaks for its kind, the deciding reason first.")
+    reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
     active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
@@ -490,8 +504,8 @@ class Suggestions(Table):
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
-    value: pl.String = _text("The value.")
-    reason: pl.String = column("Why: what speaks for the kind of the account or of the host.")
+    value: Account = _text("The value.")
+    reason: Words = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
     precision: pl.Float64 = _fraction("Share of these with the owner set by hand; null: none.", since="1.0.0")
@@ -504,11 +518,11 @@ class OwnershipDrift(Table):
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
 
-    host_id: pl.String = _text("Id of the host asset.")
-    hostname: pl.String = column("First name of the host, as compared; null: it has none.", nullable=True)
-    owner: pl.String = column("Id of the owner that the inventory holds.")
+    host_id: Text = _text("Id of the host asset.")
+    hostname: Text = column("First name of the host, as compared; null: it has none.", nullable=True)
+    owner: UserId = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
-    leader: pl.String = column("User with most events on the host now; null: no logons.", nullable=True)
+    leader: Account = column("User with most events on the host now; null: no logons.", nullable=True)
     since: pl.Date = column("Day after the owner's last logon; null: none is stored.", nullable=True)
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
@@ -519,10 +533,10 @@ class ClosestUsers(Table):
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
 
-    username: pl.String = _text("Normalised user name that no user asset has.")
-    user_id: pl.String = _text("Id of the user asset.")
+    username: Account = _text("Normalised user name that no user asset has.")
+    user_id: UserId = _text("Id of the user asset.")
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
-    reason: pl.String = column("In what the names differ, so that it was no match.")
+    reason: Text = column("In what the names differ, so that it was no match.")
 
 
 TABLES: Mapping[str, type[Table]] = {

@@ -3,6 +3,7 @@
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.names import is_stand_in
 from ownership.tables import UnmatchedUsers
 
 
@@ -23,6 +24,7 @@ def unmatched_users(shares: pl.DataFrame, matches: pl.DataFrame, decisions: pl.D
     named = decisions.drop_nulls("match").group_by("username")
     return (
         candidates.filter((pl.col("user_assets") != 1) | ~pl.col("readable"))
+        .filter(~is_stand_in(pl.col("username")))
         .join(seen, on="username")
         .join(named.agg(hosts_named=pl.len(), hosts_waiting=waits.sum()), on="username", how="left")
         .with_columns(pl.col("hosts_named", "hosts_waiting").fill_null(0))

@@ -62,8 +62,12 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
         for ids in ("user_id", "instead_id")
     )
     departments = users.select("user_id", department="user_department")
+    name = pl.Series([*map(printable, sample["username"])], dtype=pl.String)
+    evidence = pl.format("{}: {}", name, pl.col("evidence").str.strip_prefix(pl.format("{}: ", name)))
     return (
-        sample.with_columns(pl.col("seed").cast(pl.String), person=persons, instead=instead)
+        sample.with_columns(
+            evidence.alias("evidence"), pl.col("seed").cast(pl.String), person=persons, instead=instead
+        )
         .join(departments, on="user_id", how="left", maintain_order="left")
         .select("host_id", "hostname", "person", "department", "evidence", "seed", "instead", right=right)
     )
@@ -195,7 +199,6 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
 
 
 def _evidence(decision: Mapping[str, Any]) -> str:
-    """What the logons say of a host's owner, as somebody who is asked reads it."""
-    words = f"{printable(decision['username'])}: {logons(decision)}, last on {decision['last_seen']}"
-    second = decision["runner_up_username"]
-    return f"{words}; next {printable(second)} with {decision['runner_up_events']:,}" if second else words
+    """What the logons say of a host's owner, as somebody who is asked reads it; it names nobody."""
+    words, second = f"{logons(decision)}, last on {decision['last_seen']}", decision["runner_up_events"]
+    return f"{words}; the next user has {second:,}" if second else words

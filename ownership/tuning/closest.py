@@ -7,7 +7,7 @@ from rapidfuzz import fuzz, process
 
 from ownership.declaration import polars_schema
 from ownership.matching import FIELDS
-from ownership.names import normalise_username
+from ownership.names import is_stand_in, normalise_username
 from ownership.tables import ClosestUsers
 
 MAX_SPELLED = 500
@@ -29,9 +29,9 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataF
     Rows of `closest_users`, at most `MAX_USERS` for each username; sorted, the closest first.
     """
     users = users.join(matches.drop_nulls("user_id"), on="user_id", how="anti")
-    unmatched = accounts.filter(pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE)).sort(
-        "hosts", "username", descending=[True, False]
-    )
+    unmatched = accounts.filter(
+        pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE), ~is_stand_in(pl.col("username"))
+    ).sort("hosts", "username", descending=[True, False])
     known = (
         users.unpivot(["user_value", *FIELDS], index="user_id", value_name="name")
         .explode("name", empty_as_null=False)

@@ -73,21 +73,22 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
             skipped = pl.concat([evidence.skipped, evidence.days.filter(username.is_in(names))])
             rules = replace(evidence.rules, skip_account_kinds=(*evidence.rules.skip_account_kinds, kind))
             skipping = replace(evidence, skipped=skipped, rules=rules)
-            yield "rules.skip_account_kinds", kind, _name_some(names, "accounts"), *exclude(names, skipping)
+            reason = f"{len(names):,} accounts; account_profiles has their names"
+            yield "rules.skip_account_kinds", kind, reason, *exclude(names, skipping)
     for kind in NOBODYS:
         members = nobodys.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
             then = decide(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
             hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
-            yield "rules.skip_host_kinds", kind, _name_some(names, "hosts"), hosts, then
+            yield "rules.skip_host_kinds", kind, _name_some(names), hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
         yield "rules.exclude_users", name, reasons[0], *exclude([name])
 
 
-def _name_some(names: Sequence[str], noun: str) -> str:
+def _name_some(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"{len(names):,} {noun}: {', '.join(names[:MAX_NAMED])}{more}"
+    return f"{len(names):,} hosts: {', '.join(names[:MAX_NAMED])}{more}"
 
 
 def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:

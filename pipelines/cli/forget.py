@@ -1,26 +1,34 @@
-"""`asset-owners forget`: a hash takes the place of a person in all that is stored of an instance."""
+"""`asset-owners forget`: a stand-in takes the place of a person in all that is stored of an instance."""
 
-from dataclasses import fields
+import html
+import shutil
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
 import typer
 
 from ownership.names import printable
+from ownership.persons import Person
 from ownership.tables import TABLES
 from pipelines.cli.options import InstanceFile, Yes
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
-from reports.people import find_person
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, home
-from resources.store.forget import Person
-from resources.store.forget import forget as forget_in_tables
-from resources.writeback.journal import Journal, Result
+from resources.settings import Instance, command_line, home, load_instance
+from resources.store import forget as stored
+from resources.store.files import TEMPORARY
+from resources.store.forget import Forgetting
+from resources.store.tables import Tables, short_run_id
+from resources.writeback.journal import Journal
 from resources.writeback.target_lock import locked_journal
 
+if TYPE_CHECKING:
+    import dagster as dg
+
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
+SHEETS = {".csv", ".xlsx", ".json", ".jsonl"}
 
 
 def forget(
@@ -31,57 +39,126 @@ def forget(
     *,
     yes: Yes = False,
 ) -> None:
-    """Put a hash in the place of a person in all that is stored of an instance; say first what that is.
+    """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
 
-    A hash takes the place of their names in tables, history, journal of writes and Dagster's records.
-    `asset-owners docs data_protection` says what is left.
+    It replaces their ids and names in tables, history and journal of writes. Reports, sheets and Dagster's
+    records are deleted. A name that fits several people lists them and changes nothing. After an interruption
+    repeat it with the same words. `asset-owners docs data_protection` says what is left.
 
     Example: --instance NAME ann@corp.example
     """
-    instance, tables = stored_tables(path)
-    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    found = find_person(asked, users, matches)
-    if not found:
-        raise AssetOwnersError(f"{instance.name} knows no person '{asked}'")
-    assets = users.filter(pl.col("user_id").is_in(found["user_ids"]))
-    person = Person.known(tables.slug, found["usernames"], assets)
-    names = ", ".join(map(printable, sorted({*person.user_ids, *person.usernames})))
-    print(f"{printable(instance.name)}: {printable(asked)} is {names}")
-    with locked_journal(tables, instance.platform) as journal, tables.changing():
-        writes = _writes_for(journal, person)
-        for write in writes if yes else ():
-            result = Result(*(write[field.name] for field in fields(Result)))
-            journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
-        rows = {"the journal of writes": len(writes)} if writes else {}
-        rows |= forget_in_tables(tables, person, really=yes)
-    for table, number in rows.items():
-        print(f"  {number:>9,} rows of {table}")
-    delete_beside_tables(instance, really=yes)
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    if not (tables.folder.exists() or tables.disk.exists()):
+        raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+    with (
+        dagster_instance(home()) as dagster,
+        locked_journal(tables, instance.platform) as journal,
+        tables.changing(),
+    ):
+        person = _forgetting(asked, instance, tables, journal, dagster)
+        counts = stored.forget(tables, journal, person, really=False)
+        sheets = sheets_naming(home(), person)
+        if yes:
+            require_changeable(instance, tables, dagster)
+            stored.begin(tables, person)
+            stored.forget(tables, journal, person, really=True)
+        for table, number in counts.items():
+            print(f"  {number:>9,} rows of {table}")
+        delete_beside_tables(instance, dagster, sheets, really=yes)
+        if yes:
+            stored.end(tables)
+    for file in stored.unknown_files(tables):
+        print(f"  {file}: not known to this version; delete it if you do not need it")
     print(
-        "  Not covered, check these yourself: reports and exports elsewhere, backups, logs, the "
-        f"instance file ({instance.file}), and both services: the next run stores again what they hold"
+        "  Not covered, check these yourself: reports and exports elsewhere, backups, logs, other machines, "
+        f"the instance file ({instance.file}), and both services: the next run stores again what they hold"
     )
-    print("Done: a hash stands in their place." if yes else NOTHING_CHANGED)
+    print("Done: stand-ins are in their place." if yes else NOTHING_CHANGED)
 
 
-def delete_beside_tables(instance: Instance, *, really: bool) -> None:
-    """Name reports and Dagster's records of an instance, and, `really`, delete them: any may name people."""
-    from assets_defs.dagster_records import delete_runs, runs_of
-    from assets_defs.specs import asset_key
+def _forgetting(
+    asked: str, instance: Instance, tables: Tables, journal: Journal, dagster: "dg.DagsterInstance"
+) -> Forgetting:
+    """Find the one person whom words name; fails if there is none, or if there are several."""
+    from assets_defs.dagster_records import names_in_records, runs_of
+
+    rules = instance.rules.as_rules()
+    before = stored.begun(tables)
+    if before and not before.is_about(asked):
+        again = command_line(instance, "forget", before.asked, "--yes")
+        raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
+    found = stored.known_persons(tables, journal, rules).find(asked)
+    if before:
+        found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
+    elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
+        found = [Person(asked.strip(), {})]
+    elif len(found) > 1:
+        names = {one.user_id or "no user asset": sorted({*one.names, *one.shared}) for one in found}
+        people = (f"{printable(one)}: {', '.join(map(printable, names[one]))}" for one in names)
+        raise AssetOwnersError(
+            f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:\n  "
+            + "\n  ".join(people)
+        )
+    elif not found:
+        raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
+    person = Forgetting.of(asked.strip(), *found, rules=rules, before=before)
+    names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
+    print(f"{printable(instance.name)}: {printable(asked)} is {names}")
+    if shared := [printable(name) for one in found for name in one.shared]:
+        print(f"  Left, for other people have these names, too: {', '.join(shared)}")
+    return person
+
+
+def sheets_naming(folder: Path, person: Forgetting) -> list[Path]:
+    """Return the sheets and exports that people left in the home and its reports, and that name a person."""
+    files = [*folder.glob("*"), *(folder / "reports").glob("*")]
+    sheets = [file for file in sorted(files) if file.suffix.lower() in SHEETS and file.is_file()]
+    return [file for file in sheets if person.in_text(text := _text_of(file), about=True) != text]
+
+
+def _text_of(sheet: Path) -> str:
+    if not zipfile.is_zipfile(sheet):
+        return sheet.read_text(encoding="utf-8", errors="replace")
+    with zipfile.ZipFile(sheet) as workbook:
+        parts = [workbook.read(name).decode("utf-8", "replace") for name in workbook.namelist()]
+    return html.unescape("\n".join(parts))
+
+
+def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
+    """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
+    from assets_defs.dagster_records import under_way
     from pipelines.dagster_gaps.launcher import fail_dead_runs
 
-    for file in reports_of(instance):
+    fail_dead_runs(dagster, instance.name)
+    if runs := under_way(dagster, instance.name):
+        raise AssetOwnersError(
+            f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way and would store again "
+            "what is deleted; wait until it has ended, or terminate it in Dagster, and repeat this"
+        )
+    root = [Path(dagster.root_directory)] if dagster.is_persistent else []
+    stored.require_writable(tables, home(), home() / "reports", *root)
+
+
+def delete_beside_tables(
+    instance: Instance, dagster: "dg.DagsterInstance", sheets: list[Path], *, really: bool
+) -> None:
+    """Name reports, sheets and Dagster's records of an instance, and, `really`, delete them."""
+    from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
+    from assets_defs.specs import asset_key
+
+    for file in [*reports_of(instance), *sheets]:
         print(f"  {file}")
         if really:
             file.unlink()
-    with dagster_instance(home()) as dagster:
-        if really:
-            fail_dead_runs(dagster, instance.name)
-        runs = runs_of(dagster, instance.name)
-        print(f"  {len(runs):>9,} runs in Dagster's records")
-        if really:
-            delete_runs(dagster, runs)
-            dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
+    runs = runs_of(dagster, instance.name)
+    print(f"  {len(runs):>9,} runs in Dagster's records")
+    if really:
+        for leftover in _unfinished_reports(instance):
+            shutil.rmtree(leftover)
+        delete_runs(dagster, runs)
+        dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
+        overwrite_deleted(dagster)
 
 
 def reports_of(instance: Instance) -> list[Path]:
@@ -91,16 +168,7 @@ def reports_of(instance: Instance) -> list[Path]:
     return sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
 
 
-def _writes_for(journal: Journal, person: Person) -> list[dict[str, Any]]:
-    """Return the journal's rows with a person, as they are once this person is forgotten."""
-    found = []
-    for run in journal.targets():
-        stored = journal.rows(run)
-        after = person.forgotten_in(stored)
-        changed = stored.hash_rows() != after.hash_rows()
-        if stored.filter(changed, outcome="intended").height:
-            raise AssetOwnersError(
-                f"A write of run {run} for this person is still pending; run once, then retry"
-            )
-        found += after.filter(changed).to_dicts()
-    return found
+def _unfinished_reports(instance: Instance) -> Iterator[Path]:
+    """Yield the folders in which killed runs of the instance were writing a report."""
+    for file in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):
+        yield file.parent

@@ -1,14 +1,14 @@
 """`asset-owners remove`: delete all that is stored of an instance."""
 
 import shutil
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ownership.names import printable
-from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, reports_of
+from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, reports_of, require_changeable
 from pipelines.cli.options import INSTANCE_HELP, Yes, instance_file
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
@@ -32,21 +32,26 @@ def remove(
 
     instance = load_instance(path)
     tables = own_tables(instance)
-    with dagster_instance(home()) as dagster:
+    with ExitStack() as held:
+        dagster = held.enter_context(dagster_instance(home()))
         beside = [*reports_of(instance), *runs_of(dagster, instance.name, limit=1)]
-    if not (tables.folder.exists() or tables.disk.exists() or beside):
-        raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-    with (
-        locked_journal(tables, instance.platform) if yes or has_journal(tables) else nullcontext() as journal
-    ):
+        if not (tables.folder.exists() or tables.disk.exists() or beside):
+            raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+        journal = None
+        if yes or has_journal(tables):
+            journal = held.enter_context(locked_journal(tables, instance.platform))
+        if yes:
+            require_changeable(instance, tables, dagster)
         pending = 0
         if journal:
             runs = list(journal.targets())
             pending = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
             for run in runs if yes else ():
                 journal.delete(run)
+            if yes:
+                journal.overwrite_deleted()
         print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, really=yes)
+        delete_beside_tables(instance, dagster, [], really=yes)
         if yes:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)

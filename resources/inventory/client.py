@@ -281,11 +281,12 @@ class AssetInventory(Inventory):
         """Refuse a list with so many odd assets that the contract or the name of a field must be wrong."""
         odd = unreadable_assets(frame)
         if too_many_unreadable(odd.height, frame.height):
-            first = "; ".join(f"{printable(one)}: {problem}" for one, problem in odd.head(3).iter_rows())
+            first = odd.head(3).iter_rows()
+            named = (f"{printable(one)}: {why}" if kind == "hosts" else why for one, why in first)
             raise ProtocolError(
                 f"{odd.height:,} of the {frame.height:,} {kind} that the inventory lists cannot be read; "
                 "nothing was written. Check the names of their fields (platform_...) and platform.contract "
-                f"({kind}, fields_in). The first are {first}"
+                f"({kind}, fields_in). The first: {'; '.join(dict.fromkeys(named))}"
             )
 
     def first_pages(self, kind: Kind) -> list[Page]:

@@ -45,13 +45,15 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
         outdated = [slug for slug in slugs if shown.get(slug) != version]
         if not gone and not outdated:
             return
+        if gone:  # DuckDB only marks as free what is dropped, and the name of a customer who left would stay
+            outdated, shown = sorted({*shown, *slugs} - gone), {}
         with replacing(catalogue, analysts) as path:
             if shown:  # with many instances, making all views takes longer than a run
                 shutil.copyfile(catalogue, path)
             with duckdb.connect(path, config={"storage_compatibility_version": OLDEST_READER}) as connection:
                 register_file_system(connection, location)
                 connection.begin()  # otherwise each statement is flushed to the disk
-                for slug in shown.keys() & {*gone, *outdated}:
+                for slug in shown.keys() & {*outdated}:
                     connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
                 for slug in outdated:
                     for statement in _statements(home, location / slug):

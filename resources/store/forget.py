@@ -1,116 +1,301 @@
-"""Forget a person: in the stored tables a hash replaces their names and ids; counts and keys stay."""
+"""Forget a person: in the stored tables stand-ins replace their ids and names; counts and keys stay."""
 
-import hashlib
+import json
 import os
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+import re
+import secrets
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import polars as pl
 from upath import UPath
 
-from ownership.matching import FIELDS
-from ownership.names import normalise_username
+from ownership.declaration import Holds, held_of_persons
+from ownership.names import fits_any, normalise_name, normalise_username
+from ownership.persons import Person, Persons
+from ownership.rules import Rules
 from ownership.tables import TABLES
-from resources.store.files import parquet_files
+from resources.errors import AssetOwnersError
+from resources.store.files import parquet_files, remove_leftovers, replacing
 from resources.store.tables import Tables, read_files, write_file
+from resources.writeback.journal import Journal, Result
 
-PERSONS = {
-    *("document_username", "username", "runner_up_username", "skipped_username", "username_spellings"),
-    *("leader", "by", "owner_emails"),
-    *("user_id", "owner", "owner_ids", "resolved_owner", "existing_owner", "candidate_ids"),
-}
-"""Columns whose values are people, by their names or ids; so is `owner` in `old_values` and `new_values`."""
-TEXTS = {
-    *("message", "problem", "reason", "reasons", "options", "rules", "excluded_by", "value", "note"),
-    "listed_values",
-}
-"""Columns of words, in which people may be named."""
+_FORGOTTEN = "forgotten"
+_PART_OF_A_NAME = r"\w@\\$\-"
 
 
 @dataclass(frozen=True)
-class Person:
-    """A person's normalised user names and ids of user assets, in the tables with that slug."""
+class Forgetting:
+    """What stands in the place of a person, from the first change until nothing is left of them.
 
-    slug: str
-    usernames: Collection[str]
-    user_ids: Collection[str]
+    It is kept in the home meanwhile: what is left after an interruption may not tell who the person is.
+
+    Attributes:
+        asked: The words that named the person.
+        ids: Stand-ins of the ids of user assets.
+        accounts: Stand-ins of the accounts.
+        names: Names of the person as they are stored, each with its account.
+        not_counted: Those of them that the instance excludes: their logons count for nothing, and go.
+    """
+
+    asked: str
+    ids: Mapping[str, str]
+    accounts: Mapping[str, str]
+    names: Mapping[str, str]
+    not_counted: Iterable[str]
 
     @classmethod
-    def known(cls, slug: str, usernames: Collection[str], users: pl.DataFrame) -> "Person":
-        """Return the person with these user assets, by each of their names except the surname."""
-        columns = [name for name in ("user_value", *FIELDS) if name != "directory_user_surname"]
-        named = pl.concat([users.select(pl.col(name).explode().alias("name")) for name in columns])
-        folded = named.select(normalise_username(pl.col("name")))["name"].drop_nulls()
-        return cls(slug, {*usernames, *folded}, set(users["user_id"]))
-
-    def stand_in(self, name: str) -> str:
-        """Return the hash that replaces a name or an id."""
-        return f"forgotten-{hashlib.sha256(f'{self.slug}/{name}'.encode()).hexdigest()[:16]}"
+    def of(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
+        """Return how a person is forgotten, by what is known of them; `before` is how that was begun."""
+        asked = before.asked if before else asked
+        ids, accounts, names = (
+            dict(one) for one in ((before.ids, before.accounts, before.names) if before else ({}, {}, {}))
+        )
+        for person in known:
+            names |= person.names
+            for stand_ins, values in ((ids, [person.user_id]), (accounts, person.names.values())):
+                for value in filter(None, values):
+                    stand_ins.setdefault(value, f"{_FORGOTTEN}-{secrets.token_hex(8)}")
+        name = pl.col("name")
+        stored = pl.DataFrame({"name": [*names]}, schema={"name": pl.String})
+        forms = normalise_name(name), normalise_username(name)
+        fits = [fits_any(form, rules.exclude_users) for form in forms]
+        excluded = stored.filter(pl.any_horizontal(fits))["name"].sort()
+        return cls(asked, ids, accounts, names, excluded.to_list())
 
     @cached_property
-    def _in_texts(self) -> str:
-        # A number may be an id, or count something.
-        words = [pl.escape_regex(one) for one in {*self.usernames, *self.user_ids} if not one.isdecimal()]
-        return rf"(?i)\b(?:{'|'.join(words)})\b" if words else "$^"
+    def _stand_ins(self) -> Mapping[str, str]:
+        return {name: self.accounts[account] for name, account in self.names.items()}
 
-    def forgotten_in(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of a table with stand-ins for the person."""
-        return frame.with_columns(self._in_column(name, kind) for name, kind in frame.schema.items())
+    def is_about(self, asked: str) -> bool:
+        """Whether words name the person by what was found of them."""
+        folded = {one.lower() for one in (self.asked, *self.ids, *self.accounts, *self.names)}
+        return asked.strip().lower() in folded
 
-    def _in_column(self, name: str, kind: pl.DataType) -> pl.Expr:
-        values = pl.col(name)
-        if isinstance(kind, pl.Struct):
-            return values.struct.with_fields(owner=self._as_person(pl.field("owner")))
-        if name not in PERSONS | TEXTS:
-            return values
-        change = self._as_person if name in PERSONS else self._as_text
-        return values.list.eval(change(pl.element())) if isinstance(kind, pl.List) else change(values)
+    def in_rows(self, table: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of a table with stand-ins for the person; their user asset has none."""
+        if table == "inventory_users":
+            return rows.filter(~pl.col("user_id").is_in([*self.ids]))
+        held = held_of_persons(TABLES[table])
+        compared = [name for name, holds in held.items() if holds in _COMPARED]
+        changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
+        if not compared:
+            return rows
+        about = rows.select(compared).hash_rows() != changed.select(compared).hash_rows()
+        words = [
+            self._words(changed[name], about, settings=holds is Holds.SETTINGS)
+            for name, holds in held.items()
+            if holds in (Holds.WORDS, Holds.SETTINGS)
+        ]
+        changed = changed.with_columns(words)
+        if table == "logon_counts" and about.any():
+            changed = changed.filter(~rows["document_username"].is_in([*self.not_counted]))
+            keys = pl.exclude("events")  # two spellings may now be one
+            changed = changed.group_by(keys, maintain_order=True).agg(pl.sum("events")).select(rows.columns)
+        return changed
 
-    def _as_person(self, value: pl.Expr) -> pl.Expr:
-        def known(value: pl.Expr, names: Collection[str]) -> pl.Expr:
-            return value.replace_strict(list(names), list(map(self.stand_in, names)), default=None)
+    def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
+        """Return a column in which whole values are replaced."""
+        holds, values = held_of_persons(TABLES[table])[name], pl.col(name)
+        if holds is Holds.JOINED_USER_IDS:
+            if isinstance(kind, pl.Struct):
+                return values.struct.with_fields(owner=self._joined(pl.field("owner")))
+            return self._joined(values).alias(name)
+        replacing = self.ids if holds is Holds.USER_ID else self._stand_ins
 
-        names = normalise_username(value)
-        return pl.coalesce(known(value, self.user_ids), known(names, self.usernames), self._as_text(value))
+        def replaced(value: pl.Expr) -> pl.Expr:
+            return value.replace([*replacing], [*replacing.values()]) if replacing else value
 
-    def _as_text(self, value: pl.Expr) -> pl.Expr:
-        return value.str.replace_all(self._in_texts, "forgotten")
+        if isinstance(kind, pl.List):
+            return values.list.eval(replaced(pl.element()))
+        if table == "suggestions":  # of the other settings it is a kind
+            return pl.when(setting="rules.exclude_users").then(replaced(values)).otherwise(values)
+        return replaced(values)
+
+    def _joined(self, ids: pl.Expr) -> pl.Expr:
+        """Replace whole parts of ids that are joined with commas; an id may hold commas itself."""
+        comma = pl.lit(",")
+        for user_id, stand_in in self.ids.items():
+            joined = comma + ids + comma
+            for _ in range(2):  # two parts in a row share a comma
+                joined = joined.str.replace_all(f",{user_id},", f",{stand_in},", literal=True)
+            ids = joined.str.slice(1).str.head(-1)
+        return ids
+
+    def _words(self, texts: pl.Series, about: pl.Series, *, settings: bool) -> pl.Series:
+        """Return a column of words without the person; in rows about the person each word may be theirs."""
+        if isinstance(texts.dtype, pl.List):
+            words = texts.explode().unique().drop_nulls()
+            changed = {one: new for one in words if (new := self.in_text(one)) != one}
+            return (
+                texts.list.eval(pl.element().replace([*changed], [*changed.values()])) if changed else texts
+            )
+        found = [
+            text and (self._in_settings(text) if settings else self.in_text(text, about=of_person))
+            for text, of_person in zip(texts, about, strict=True)
+        ]
+        return pl.Series(texts.name, found, dtype=pl.String)
+
+    def _in_settings(self, text: str) -> str:
+        values = json.loads(text)
+        if "exclude_users" in values:
+            whole = {**self.accounts, **{one.lower(): new for one, new in self._stand_ins.items()}}
+            values["exclude_users"] = [whole.get(one.lower(), one) for one in values["exclude_users"]]
+        if by_field := values.get("exclude_assets"):
+            values["exclude_assets"] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
+        if values.get("reason"):
+            values["reason"] = self.in_text(values["reason"])
+        return json.dumps(values)
+
+    def in_text(self, text: str, *, about: bool = False) -> str:
+        """Return words without the person's ids and names; a text that is `about` them has no other meaning.
+
+        Elsewhere a plain word or number may mean anything, unless it stands where earlier versions had names.
+        """
+        certain, all_of_them = self._patterns
+        return (all_of_them if about else certain).sub(_FORGOTTEN, text)
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        values = sorted({*self.ids, *self.names, *self.accounts}, key=len, reverse=True)
+        plain = [one for one in values if one.isalpha() or one.isdecimal()]
+        begin, end = rf"(?<![{_PART_OF_A_NAME}.])", rf"(?![{_PART_OF_A_NAME}]|\.\w)"
+
+        def any_of(values: Iterable[str], before: str = "", after: str = "") -> str:
+            words = "|".join(map(re.escape, values))
+            return f"{before}{begin}(?:{words}){end}{after}" if words else "(?!)"
+
+        named = "|".join(
+            [
+                any_of(one for one in values if one not in plain),
+                any_of(plain, after="(?=: )"),
+                any_of(plain, before="(?<=; next )"),
+            ]
+        )
+        return re.compile(named, re.IGNORECASE), re.compile(any_of(values), re.IGNORECASE)
 
 
-def forget(tables: Tables, person: Person, *, really: bool) -> dict[str, int]:
+_COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}
+
+
+def known_persons(tables: Tables, journal: Journal, rules: Rules) -> Persons:
+    """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
+    persons = Persons(rules)
+    for table, path in _files(tables):
+        persons.add(table, read_files(table, [path]).collect())
+    for run_id in journal.targets():
+        persons.add("owner_writes", journal.rows(run_id))
+    return persons
+
+
+def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
     """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
-    Their user assets are deleted. A file keeps its time, by which it is deleted when it is old.
+    A file keeps its time, by which it is deleted when it is old. What killed writers left goes as well:
+    nobody else may write meanwhile.
+
+    Raises:
+        AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
-    found: dict[str, int] = {}
+    writes = list(_journal_rows(journal, forgetting))
+    found = {"the journal of writes": len(writes)} if writes else {}
+    for write in writes if really else ():
+        result = Result(*(write[field.name] for field in fields(Result)))
+        journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
+    if really:
+        journal.overwrite_deleted()
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
-        after = person.forgotten_in(before)
-        rows = before.filter(before.hash_rows() != after.hash_rows()).height
-        if table == "inventory_users":
-            after = before.filter(~pl.col("user_id").is_in(list(person.user_ids)))
-            rows = before.height - after.height
-        if not rows:
-            continue
-        found[table] = found.get(table, 0) + rows
-        if really:
-            if table == "logon_counts":  # two spellings may now be one
-                keys = pl.exclude("events")
-                after = after.group_by(keys, maintain_order=True).agg(pl.sum("events")).select(before.columns)
+        after = forgetting.in_rows(table, before)
+        rows = before.filter(~before.hash_rows().is_in(after.hash_rows().implode())).height
+        if rows:
+            found[table] = found.get(table, 0) + rows
+        if rows and really:
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)
             if isinstance(path, Path):
                 os.utime(path, (changed.st_atime, changed.st_mtime))
+    if really:
+        for folder in _on_disk(_folders(tables)):
+            remove_leftovers(beside=folder, below=folder, seconds=0)
+        # What is uploaded to an object store lies there meanwhile, also that of other instances.
+        remove_leftovers(beside=Path(tempfile.gettempdir()), below=tables.disk, seconds=3600)
     return found
+
+
+def _journal_rows(journal: Journal, forgetting: Forgetting) -> Iterator[dict[str, Any]]:
+    """Yield the journal's rows that name a person, as they are once this person is forgotten."""
+    for run in journal.targets():
+        rows = journal.rows(run)
+        after = forgetting.in_rows("owner_writes", rows)
+        changed = rows.hash_rows() != after.hash_rows()
+        if rows.filter(changed, outcome="intended").height:
+            raise AssetOwnersError(
+                f"A write of run {run} for this person is still pending; run once, then retry"
+            )
+        yield from after.filter(changed).to_dicts()
+
+
+def require_writable(tables: Tables, *beside: Path) -> None:
+    """Fail if this process may not change the tables on this disk, or one of the folders beside them."""
+    files = _on_disk(path.parent for _, path in _files(tables))
+    for folder in {*files, tables.disk, *beside}:
+        if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+            raise AssetOwnersError(
+                f"{folder} cannot be written, so nothing was changed; repeat it as the user of the service, "
+                "where the home can be written"
+            )
+
+
+def unknown_files(tables: Tables) -> list[UPath]:
+    """Return stored files of tables that this version does not have."""
+    known = {path for _, path in _files(tables)}
+    return [path for folder in _folders(tables) for path in parquet_files(folder) if path not in known]
+
+
+def _on_disk(paths: Iterable[UPath]) -> list[Path]:
+    return [Path(path) for path in paths if isinstance(path, Path)]
+
+
+def _folders(tables: Tables) -> list[UPath]:
+    """Where tables lie; in the home, too, where they were before ASSET_OWNERS_TABLES moved them."""
+    return [folder for folder in dict.fromkeys((tables.folder, UPath(tables.disk))) if folder.exists()]
 
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
     """Yield each table's name and file, those of runs included."""
-    for path in parquet_files(tables.folder):
-        parts = path.relative_to(tables.folder).parts
-        table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
-        if table in TABLES:
-            yield table, path
+    for folder in _folders(tables):
+        for path in parquet_files(folder):
+            parts = path.relative_to(folder).parts
+            table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
+            if table in TABLES:
+                yield table, path
+
+
+# While it is under way
+
+
+def _file(tables: Tables) -> Path:
+    return tables.disk / ".forgetting.json"
+
+
+def begun(tables: Tables) -> Forgetting | None:
+    """Return what was begun and did not come to its end."""
+    file = _file(tables)
+    return Forgetting(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
+
+
+def begin(tables: Tables, forgetting: Forgetting) -> None:
+    """Keep whom to forget until `end`; only the owner can read it."""
+    with replacing(_file(tables)) as file:
+        file.write_text(json.dumps(asdict(forgetting)), encoding="utf-8")
+
+
+def end(tables: Tables) -> None:
+    """Forget also who it was."""
+    _file(tables).unlink(missing_ok=True)

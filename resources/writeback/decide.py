@@ -32,9 +32,8 @@ def was_done(row: Row, host: Row) -> bool:
 def decide_write(row: Row, host: Row) -> Values | Result:
     """Return what to send to give a host its owner, unless it has one."""
     held = values_of(host)
-    if (owner := held["owner"]) is not None:
-        message = f"has the owner {owner} now"
-        return Result(row["host_id"], "owned_meanwhile", message, held)
+    if held["owner"] is not None:
+        return Result(row["host_id"], "owned_meanwhile", "has an owner now (column old_values)", held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 

@@ -157,6 +157,11 @@ class Journal:
         """Delete the run's rows, once they are stored in owner_writes."""
         self._execute("DELETE FROM writes WHERE run_id = ?", run_id)
 
+    def overwrite_deleted(self) -> None:
+        """Overwrite on the disk what rows held before they were changed or deleted."""
+        self._execute("VACUUM")
+        self._execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
             return self._connection.execute(statement, values).fetchall()

@@ -122,7 +122,7 @@ def _other_owner(row: Row, now: Values) -> Result | None:
         why = "has other values now"
     else:
         return None
-    return Result(row["host_id"], "not_written", f"skipped: {new['owner']} {why}")
+    return Result(row["host_id"], "not_written", f"skipped: the planned owner {why}")
 
 
 def _changed_host(row: Row, host: Row | None) -> Result | None:

@@ -162,6 +162,10 @@ class PostgresJournal(Journal):
         """Raise unless the session lives, and with it what it locked."""
         self._execute("SELECT 1")
 
+    def overwrite_deleted(self) -> None:
+        """Free what rows held before; the server's own logs and backups are beyond reach."""
+        self._execute("VACUUM asset_owners.all_writes")
+
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         def fetch() -> list[tuple[Any, ...]]:
             cursor = self._connected.execute(_to_psycopg(statement), _escaped(values))

@@ -89,7 +89,8 @@ class _Attempt:
     def result(self, outcome: str, message: str | None = None) -> Result:
         kept = kept_fields(self.row, self.sent) if self.sent and outcome in {"undone", "intended"} else None
         if outcome == "undone" and self.held and kept:
-            left = ", ".join(f"{field} is {self.held[field] or 'none'} now" for field in kept)
+            values = {**self.held, "owner": "another"}  # messages name nobody
+            left = ", ".join(f"{field} is {values[field] or 'none'} now" for field in kept)
             message = "; ".join(filter(None, [message, f"left unchanged: {left}"]))
         return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
 

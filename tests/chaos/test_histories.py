@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -28,11 +29,14 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS
 from assets_defs.scan_resources import default_options
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.rules import Rules
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
 from resources.inventory.client import AssetInventory
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.store.tables import SNAPSHOTS, Tables
+from resources.store import forget as stored
+from resources.store.forget import Forgetting, forget, known_persons
+from resources.store.tables import SNAPSHOTS, Tables, write_file
 from resources.writeback import workers
 from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
@@ -243,6 +247,36 @@ class Histories(RuleBasedStateMachine):
 
         self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
 
+    @rule(user=st.sampled_from(USERS), home=seldom, cut_off=st.none() | st.integers(0, 9))
+    def forget(self, user, home, cut_off):
+        """Nobody else's row changes, and nothing of the person is found; also where it was cut off first."""
+        home, asked = self.homes[home], str(user["id"])
+        with Journal(home.tables.journal) as journal:
+            if not (found := known_persons(home.tables, journal, Rules()).find(asked)):
+                return
+            [person] = found
+            begun = Forgetting.of(asked, person, rules=Rules())
+            try:
+                forget(home.tables, journal, begun, really=False)
+            except AssetOwnersError:  # a write for the person is still pending
+                self.figures["nobody forgotten: pending"] += 1
+                return
+            if cut_off is not None:
+                with cut_off_at(cut_off), suppress(KilledError):
+                    forget(home.tables, journal, begun, really=True)
+                left = known_persons(home.tables, journal, Rules()).find(asked)
+                begun = Forgetting.of(asked, *left, rules=Rules(), before=begun)
+            forget(home.tables, journal, begun, really=True)
+        home.ledger.forget(begun.ids)
+        files = [file for file in home.folder.rglob("*") if file.is_file()]
+        values = [f'"{value}"'.encode() for value in (*begun.ids, *begun.names)]
+        for file in files:
+            is_table = file.suffix == ".parquet"
+            content = pl.read_parquet(file).write_json().encode() if is_table else file.read_bytes()
+            assert not [value for value in values if value in content], file
+        self.figures["people forgotten"] += 1
+        self.look()
+
     def attempt(
         self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=""
     ):
@@ -347,6 +381,20 @@ class Histories(RuleBasedStateMachine):
             assert {row["outcome"] for row in rows.values()} <= {"written"}
 
 
+@contextmanager
+def cut_off_at(number):
+    """Whoever forgets a person dies when so many files are written."""
+    written = count()
+
+    def write(*arguments):
+        if next(written) == number:
+            raise KilledError
+        write_file(*arguments)
+
+    with patch.object(stored, "write_file", write):
+        yield
+
+
 @dataclass
 class World:
     """What all histories share."""
@@ -429,6 +477,16 @@ def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_aga
     now = history.homes[0].ledger.rows()
     assert {key: now[key] for key in left} == left
     history.run(circumstances=CALM, **RUN, **HERE)
+
+
+def test_people_are_forgotten_between_runs(history):
+    for user in USERS:
+        history.run(circumstances=Circumstances(9), **RUN, **HERE)
+        history.forget(user, 0, cut_off=None)
+        history.run(circumstances=CALM, **RUN, **HERE)
+        history.forget(user, 0, cut_off=2)
+        history.undo(circumstances=CALM, **UNDO, **HERE)
+        history.somebody_clears_all_owners()
 
 
 def test_two_homes_take_turns(history):

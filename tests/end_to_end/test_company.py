@@ -37,11 +37,6 @@ def decisions(stand, ran):
     return stand.tables.of_run("owner_decisions", ran.report["run_id"])
 
 
-def owner_ids(host):
-    owner = host.get("asset_owner")
-    return [str(one) for one in (owner if isinstance(owner, list) else [owner])]
-
-
 def test_every_decision_is_the_truth_and_exactly_the_missing_owners_are_written(company, stand, first):
     columns = ["host_id", "hostname", "evidence", "match", "action", "resolved_owner"]
     truth = pl.DataFrame([{name: getattr(row, name) for name in columns} for row in company.truth])
@@ -76,13 +71,8 @@ def test_the_report_counts_decisions_writes_and_conflicts_which_the_log_names(co
         "conflicts": actions["conflict"],
         "dry_run": False,
     }
-    hosts = {host["id"]: host for host in company.hosts}
-    lines = [
-        f"Conflict: host {row.host_id} has owner {','.join(owner_ids(hosts[row.host_id]))}, "
-        f"the evidence names {row.resolved_owner}"
-        for row in company.truth
-        if row.action == "conflict"
-    ]
+    conflicts = [row for row in company.truth if row.action == "conflict"]
+    lines = [f"Conflict: host {row.host_id} has another owner" for row in conflicts]
     warned = re.findall("warning: (Conflict: .*)", first.stderr)
     assert sorted(warned) == sorted(lines)
 

@@ -169,7 +169,7 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     }
     assert {row["host_id"]: row["message"] for row in undone.report["left_alone"]} == {
         "t-2": "left unchanged: department is by hand now",
-        "t-3": "left unchanged: owner is cyd now",
+        "t-3": "left unchanged: owner is another now",
         "t-4": "holds nothing any more of what was written",
     }
     listed = six.call("runs", "--instance", six.instance_file()).stdout

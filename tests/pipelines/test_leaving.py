@@ -1,8 +1,10 @@
 """A person, or a customer, leaves: `forget` and `remove`."""
 
+import itertools
 import json
 import shutil
 import socket
+from datetime import timedelta
 
 import dagster as dg
 import duckdb
@@ -13,23 +15,42 @@ from pipelines.dagster_gaps.launcher import LOCK_TAG
 from pipelines.dagster_home import dagster_instance
 from resources import locks
 from resources.settings import load_instance
-from resources.store.tables import Tables
+from resources.store.tables import Tables, write_file
 from resources.writeback.open_journal import open_journal
 from resources.writeback.target_lock import locked_journal
-from tests.ownership.builders import RUN
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
+from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 
 HASH = "forgotten-"
 
 
 def texts(home):
-    """Each Parquet file as text, in lower case."""
-    files = sorted((home / "tables").rglob("*.parquet"))
-    return {file: pl.read_parquet(file).write_json().lower() for file in files}
+    """Each file as text, in lower case; of Parquet its rows, of a database all its bytes."""
+    files = sorted(path for path in home.rglob("*") if path.is_file())
+    return {file: text_of(file).lower() for file in files if file.suffix != ".lock"}
+
+
+def tables_of(home):
+    return {file: text for file, text in texts(home / "tables").items() if file.suffix == ".parquet"}
+
+
+def text_of(file):
+    if file.suffix == ".parquet":
+        return pl.read_parquet(file).write_json()
+    return file.read_bytes().decode("latin-1")
 
 
 def naming_ann(texts):
-    names = ('"u1"', '"ann"', 'corp\\\\ann"', "ann@")
+    names = ('"u1"', '"ann"', 'corp\\\\ann"', "ann@", "u1,", ",u1", "ann:")
     return [file for file, text in texts.items() if any(name in text for name in names)]
+
+
+def ended(home, run_id, status=dg.DagsterRunStatus.SUCCESS, **tags):
+    """Dagster records that a run of the instance ended."""
+    tags = {"asset_owners/instance": "Head office"} | tags
+    with dagster_instance(home) as recorded:
+        recorded.add_run(dg.DagsterRun("job", run_id=run_id, tags=tags, status=status))
 
 
 @pytest.fixture
@@ -42,22 +63,35 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     report = home / "reports" / "head_office.html"
     report.parent.mkdir()
     report.touch()
-    before = texts(home)
+    for name, text in {"audit.csv": "h1,CORP\\ANN", "reports/head.csv": "a,u1,b", "b.csv": "annie"}.items():
+        (home / name).write_text(text)
+    for folder in (tables.folder / "logon_counts", report.parent):
+        left = folder / ".writing-x" / "head_office.html"
+        left.parent.mkdir()
+        left.write_text("ann@corp.example")
+    with open_journal(tables) as journal:  # several owners, and a name as JSON escapes it
+        row = tables.writes().collect().with_columns(run_id=pl.lit("other"), message=pl.lit("has u1,u2"))
+        held = pl.col("old_values").struct.with_fields(owner=pl.lit("u2,u1"))
+        journal.intend(row.with_columns(held, outcome=pl.lit("failed")))
+    ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
+    before = tables_of(home)
     assert naming_ann(before)
     status, said, _ = call("forget", "ANN@corp.example", "--instance", stored)
-    assert (status, texts(home)) == (0, before)
+    assert (status, tables_of(home)) == (0, before)
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said
     (home / "killed").touch()
     lock = json.dumps([socket.gethostname(), str(home / "killed")])
-    tags = {"asset_owners/instance": "Head office", LOCK_TAG: lock}
-    killed = dg.DagsterRun("job", run_id="killed", tags=tags, status=dg.DagsterRunStatus.STARTED)
-    with dagster_instance(home) as recorded:
-        recorded.add_run(killed)
+    ended(home, "killed", dg.DagsterRunStatus.STARTED, **{LOCK_TAG: lock})
     status, _, _ = call("forget", "ANN@corp.example", "--instance", stored, "--yes")
     after = texts(home)
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
+    assert (home / "b.csv").read_text() == "annie"
+    with open_journal(tables) as journal:
+        [left] = journal.rows("other").to_dicts()
+    assert left["old_values"]["owner"].startswith("u2,forgotten-")
+    assert left["message"] == "has forgotten,u2"
     (write,) = tables.writes().collect().to_dicts()
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
@@ -67,13 +101,92 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert call("forget", "ANN@corp.example", "--instance", stored)[0] == 1
 
 
+@pytest.mark.parametrize("last_write", [0, 3, 9])
+def test_what_was_interrupted_goes_on_with_the_same_words(home, stored, call, monkeypatch, last_write):
+    """As where a disk is full: by then some tables do not know any more who the person is."""
+    writes = itertools.count()
+
+    def failing(*arguments):
+        if next(writes) == last_write:
+            raise OSError(28, "No space left on device")
+        write_file(*arguments)
+
+    monkeypatch.setattr("resources.store.forget.write_file", failing)
+    assert call("forget", "ann", "--instance", stored, "--yes")[0] == 1
+    assert naming_ann(tables_of(home))
+    status, _, said = call("forget", "carol", "--instance", stored, "--yes")
+    assert (status, "asset-owners forget --instance" in said) == (1, True), said
+    assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
+    after = texts(home)
+    assert naming_ann(after) == []
+    decided = Tables(home, "head_office").read("owner_decisions").collect()
+    assert decided.filter(pl.col("username").str.starts_with(HASH))["username"].n_unique() == 1
+    assert not any("forgetting" in file.name for file in after)
+
+
+def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(home, stored, call):
+    table = home / "tables" / "head_office" / "username_matches.parquet"
+    content = table.read_bytes()
+    table.write_bytes(content[:-9])
+    before = files(home / "tables")
+    status, _, said = call("forget", "ann", "--instance", stored, "--yes")
+    assert (status, str(table) in said, files(home / "tables")) == (1, True, before)
+    table.write_bytes(content)
+    before = tables_of(home)
+    ended(home, "at-work", dg.DagsterRunStatus.STARTED)
+    for command in (["forget", "ann", "--instance"], ["remove"]):
+        status, _, said = call(*command, stored, "--yes")
+        assert (status, tables_of(home)) == (1, before)
+        assert "Run at-work of Head office is under way" in said
+
+
+def files(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*.parquet")}
+
+
+def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, call):
+    before = tables_of(home)
+    for yes in ([], ["--yes"]):
+        status, _, said = call("forget", "kim", "--instance", stored, *yes)
+        assert (status, "2 people fit 'kim'" in said, "u3: kim" in said, "u4: kim" in said) == (
+            1,
+            *[True] * 3,
+        )
+    assert tables_of(home) == before
+    for user_id, kims in (("u3", True), ("u4", False)):
+        assert call("forget", user_id, "--instance", stored, "--yes")[0] == 0
+        assert any('"kim"' in text for text in tables_of(home).values()) == kims
+
+
+def test_who_is_in_neither_service_any_more_is_forgotten(home, stored, call):
+    """The order that docs/data_protection.md gives: out of both services, a nightly run, then `forget`."""
+    tables = Tables(home, "head_office")
+    others = PEOPLE.filter(pl.col("user_id") != "u1")
+    logons = LOGONS.filter(~pl.col("document_username").str.contains("(?i)ann$"))
+    resolved = resolution(logons, others, ASSETS, window=WINDOW, run_id="nightly")
+    store_run(
+        tables, resolved, run_id="nightly", decided_at=NOW + timedelta(days=1), hosts=ASSETS, users=others
+    )
+    tables.write("inventory_users", others)
+    assert naming_ann(tables_of(home))
+    assert call("forget", "ann@corp.example", "--instance", stored, "--yes")[0] == 0
+    assert naming_ann(texts(home)) == []
+
+
+def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, call):
+    ended(home, "by-eve", **{"asset_owners/by": "eve@corp.example"})
+    assert call("forget", "eve", "--instance", stored, "--yes")[0] == 1
+    assert call("forget", "eve@corp.example", "--instance", stored, "--yes")[0] == 0
+    assert not any("eve@" in text for text in texts(home).values())
+
+
 def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     tables = Tables(home, "head_office")
     with open_journal(tables) as journal:
         journal.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
     status, _, said = call("forget", "ann", "--instance", stored, "--yes")
     assert (status, RUN in said) == (1, True)
-    assert naming_ann(texts(home))
+    assert naming_ann(tables_of(home))
     with open_journal(tables) as journal:
         journal.delete(RUN)
         written = tables.writes().collect()
@@ -92,10 +205,10 @@ def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
 def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, call, monkeypatch, command):
     """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
     monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)
-    before = texts(home)
+    before = tables_of(home)
     with locked_journal(Tables(home / "other", "head_office"), load_instance(stored).platform):
         status, _, said = call(*command.format(stored).split())
-    assert (status, "The writing to https://inventory.invalid" in said, texts(home)) == (1, True, before)
+    assert (status, "The writing to https://inventory.invalid" in said, tables_of(home)) == (1, True, before)
 
 
 def test_a_person_is_forgotten_in_a_home_that_never_ran_the_instance(
@@ -127,6 +240,7 @@ def test_a_customer_is_removed_once_that_is_confirmed_whatever_is_left_of_it(hom
         assert (tables / "owner_decisions.parquet").exists()
     assert call("remove", catalogued, "--yes")[0] == 0
     assert (tables.exists(), page.exists()) == (False, False)
+    assert b"head_office" not in (home / "warehouse.duckdb").read_bytes()
     with duckdb.connect(home / "warehouse.duckdb", read_only=True) as catalogue:
         assert catalogue.execute("SELECT * FROM duckdb_views() WHERE NOT internal").fetchall() == []
     if not lost:

@@ -7,14 +7,17 @@ import duckdb
 import pytest
 from upath import UPath
 
+from ownership.rules import Rules
 from ownership.windows import Window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
+from resources.store.forget import Forgetting, forget, known_persons
 from resources.store.retention import delete_outdated
 from resources.store.tables import Tables
+from resources.writeback.open_journal import open_journal
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
 
 pytestmark = pytest.mark.slow
@@ -47,6 +50,28 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
     assert seen(tables, "SELECT sum(events) FROM corp.logon_counts") == [(10,)]
     assert seen(tables, "SELECT host_id, outcome FROM corp.owner_writes") == [("a", "written")]
     assert list(tables.home.rglob("*.parquet")) == []
+
+
+def test_a_person_is_forgotten_in_the_store_and_in_a_shared_journal(tables, monkeypatch, postgres):
+    """Also in tables that lay in the home before; another instance's rows in the journal stay."""
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", postgres.new_database())
+    earlier, other = Tables(tables.home, "corp"), Tables(tables.home, "other")
+    for each in (tables, earlier):
+        each.write_days([logons(DAY)])
+    for each in (tables, other):
+        with open_journal(each) as journal:
+            journal.intend(writes("a", "failed", RUN))
+    with open_journal(tables) as journal:
+        for asked in ("ann", "u-1"):
+            [person] = known_persons(tables, journal, Rules()).find(asked)
+            forget(tables, journal, Forgetting.of(asked, person, rules=Rules()), really=True)
+        [left] = journal.rows(RUN).to_dicts()
+    for each in (tables, earlier):
+        counts = each.logon_counts([DAY], run_id=None).collect()
+        assert counts["document_username"].str.starts_with("forgotten-").all()
+    assert left["new_values"]["owner"].startswith("forgotten-")
+    with open_journal(other) as journal:
+        assert journal.rows(RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
 
 
 def requests_of(call, caplog):

@@ -556,7 +556,8 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
     result = writer.write(undo_row(), decide_undo)
     assert (result.outcome, inventory.holds()) == (outcome, left)
     assert inventory.calls["write"] == 1 + (outcome == "undone")
-    said = f"left unchanged: {', '.join(f'{name} is {value} now' for name, value in changed.items())}"
+    shown = changed | ({"owner": "another"} if "owner" in changed else {})
+    said = f"left unchanged: {', '.join(f'{name} is {value} now' for name, value in shown.items())}"
     assert (result.message or "").endswith(said) == (outcome == "undone" and bool(changed))
     assert result.kept == ([*changed] or None)
     if changed == {"owner": "u-2"}:

@@ -1,0 +1,239 @@
+"""Forgetting a person: whole values of one person go, everything else stays."""
+
+import json
+import random
+
+import polars as pl
+import pytest
+
+from ownership.declaration import Holds, held_of_persons, polars_schema
+from ownership.names import is_stand_in
+from ownership.persons import Person, Persons
+from ownership.rules import Rules
+from ownership.tables import TABLES, LogonCounts
+from ownership.unmatched_users import unmatched_users
+from resources.store.forget import Forgetting
+from tests.ownership import builders
+from tests.ownership.builders import DAY, counts, host, hosts, resolution, table, user, users
+
+PEOPLE = {
+    "17": "max",
+    "4711": "max.weber",
+    "171": "josé",
+    "u1": "null",
+    "u11": "ann$",
+    "a-1": "eva",
+    "a-11": "lee-",
+}
+"""Ids and accounts, of which one is the beginning or the end of another."""
+
+
+def spelled(account):
+    return f"CORP\\{account.title()}"
+
+
+def values_of(holds, person, other):
+    """What a column holds of a person, and of somebody else beside them where it holds several."""
+    (user_id, account), (other_id, other_account) = person, other
+    return {
+        Holds.NOTHING: f"of {len(account)}",
+        Holds.USER_ID: [user_id, other_id],
+        Holds.JOINED_USER_IDS: f"{user_id},{other_id}",
+        Holds.ACCOUNT: account,
+        Holds.SPELLING: [spelled(account), spelled(other_account)],
+        Holds.WORDS: "12 of 17 hosts, max. 17; null",
+        Holds.SETTINGS: json.dumps({"exclude_users": [spelled(account), "*$"], "max": None, "null": [17]}),
+    }[holds]
+
+
+def row_of(model, person, other):
+    held, row = held_of_persons(model), {}
+    for name, kind in polars_schema(model).items():
+        value = values_of(held[name], person, other) if name in held else None
+        if isinstance(kind, pl.Struct):
+            value = {"owner": value, "department": "max", "criticality": "17"}
+        elif isinstance(kind, pl.List):
+            value = value if isinstance(value, list) else [value]
+        elif isinstance(value, list):
+            value = value[0]
+        row[name] = value
+    # One id is listed for a name; its owners and addresses say of each other only where there is one.
+    row |= {"candidate_ids": [person[0]]} if "candidate_ids" in row else {}
+    row |= {"setting": "rules.exclude_users"} if "setting" in row else {}
+    row |= {"decisive": True} if "decisive" in row else {}
+    row |= {"day": DAY, "events": 1} if model is LogonCounts else {}
+    return row
+
+
+def everything():
+    """Rows of every table, each about one person, and about others beside."""
+    rng, people = random.Random(7), list(PEOPLE.items())  # noqa: S311  (the same each time)
+    made = {}
+    for name, model in TABLES.items():
+        pairs = [(person, rng.choice([other for other in people if other != person])) for person in people]
+        made[name] = table(model, *(row_of(model, *pair) for pair in pairs))
+    fields = {"email": None, "sam": None}
+    made["inventory_users"] = users(
+        *(user(user_id, **fields | {"sam": spelled(account)}) for user_id, account in people)
+    )
+    return made
+
+
+def known(tables, rules=None):
+    persons = Persons(rules or Rules())
+    for name, rows in tables.items():
+        persons.add(name, rows)
+    return persons
+
+
+def forgetting(tables, asked, rules=None, before=None):
+    [person] = known(tables, rules).find(asked)
+    return Forgetting.of(asked, person, rules=rules or Rules(), before=before)
+
+
+@pytest.mark.parametrize("asked", [*PEOPLE, *PEOPLE.values()])
+def test_one_person_goes_from_every_table_and_nobody_else_changes(asked):
+    tables = everything()
+    gone = forgetting(tables, asked)
+    [(user_id, account)] = [one for one in PEOPLE.items() if asked in one]
+    theirs = {user_id, account, spelled(account)}
+    assert (set(gone.ids), set(gone.names)) == ({user_id}, {account, spelled(account)})
+    for name, before in tables.items():
+        after = gone.in_rows(name, before)
+        if name == "inventory_users":
+            assert after.equals(before.filter(pl.col("user_id") != user_id))
+            continue
+        words = {Holds.WORDS, Holds.SETTINGS}
+        held = held_of_persons(TABLES[name])
+        named = {column for column, holds in held.items() if holds not in {Holds.NOTHING, *words}}
+        for old, new in zip(before.to_dicts(), after.to_dicts(), strict=True):
+            changed = {column for column in old if new[column] != old[column]}
+            about = {column for column in named if theirs & parts_of(old[column])}
+            assert changed & named == about
+            assert all(held[column] in words for column in changed - named), name
+            assert about or not changed, "somebody else's row"
+            for column in about:
+                was, now = parts_of(old[column]), parts_of(new[column])
+                assert was - theirs <= now
+                assert now - was
+                assert not theirs & now
+
+
+def parts_of(value):
+    if isinstance(value, dict):
+        value = value["owner"]
+    if isinstance(value, list):
+        return set(value)
+    return set(value.split(",")) if isinstance(value, str) else set()
+
+
+def test_two_who_are_forgotten_stay_two():
+    tables = everything()
+    for asked in ("max", "eva"):
+        gone = forgetting(tables, asked)
+        tables = {name: gone.in_rows(name, rows) for name, rows in tables.items()}
+    decided = tables["owner_decisions"]
+    for name in ("username", "resolved_owner"):
+        assert decided[name].n_unique() == len(PEOPLE)
+        assert decided.filter(is_stand_in(pl.col(name))).height == 2
+    assert known(tables).find(decided["username"][0]) == [], "a stand-in is nobody"
+
+
+def found(asked, *, rules=None, **tables):
+    collected = {name: rows.lazy().collect() for name, rows in tables.items()}
+    return {one.user_id or min(one.names): {*one.names} for one in known(collected, rules).find(asked)}
+
+
+LEES = users(user("u1", email="lee@a.example"), user("u2", email="lee@b.example", sam="lee"))
+SPELLED = counts(("pc", "A\\lee", 1), ("pc", "lee@a.example", 1), ("pc", "ann", 1))
+
+
+def test_a_name_of_two_people_names_both_and_what_only_one_has_is_theirs():
+    stored = {"inventory_users": LEES, "logon_counts": SPELLED}
+    assert found("lee", **stored).keys() == found("A\\Lee", **stored).keys() == {"u1", "u2"}
+    assert found("u1", **stored) == found("LEE@a.example", **stored) == {"u1": {"lee@a.example"}}
+    assert found("ann", **stored) == found("CORP\\ann", **stored) == {"ann": {"ann"}}
+    assert found("le", **stored) == found("lee@c.example", inventory_users=LEES[:0]) == {}
+
+
+def test_accounts_of_other_domains_and_of_a_computer_are_other_people():
+    logons = counts(("pc", "CORP\\max", 1), ("pc", "OTHER\\max", 1), ("pc", "PC\\max", 1))
+    stored = {"inventory_users": users(user("u1", sam="max")), "logon_counts": logons}
+    both = {"u1": {"max", "CORP\\max", "OTHER\\max"}}
+    assert found("max", **stored) == both
+    assert found("pc\\max", **stored) == {"PC\\max": {"PC\\max"}}
+    both["u1"].remove("OTHER\\max")
+    assert found("max", rules=Rules(domains=("corp",)), **stored) == both
+
+
+@pytest.mark.parametrize("name", ["owner_decisions_history", "audit_sample", "unmatched_users"])
+def test_who_is_in_neither_service_any_more_is_known_from_what_is_stored(name):
+    row = row_of(TABLES[name], ("u1", "ann"), ("u2", "bob"))
+    for asked in ("u1", "ann"):
+        [person] = known({name: table(TABLES[name], row)}).find(asked)
+        assert (person.user_id, "ann" in person.names) == ("u1", True)
+
+
+def gone(user_id, *names):
+    return Forgetting.of(names[0], Person(user_id, {name: name.lower() for name in names}), rules=Rules())
+
+
+@pytest.mark.parametrize(
+    ("text", "about", "left"),
+    [
+        ("has the owner 4711,17,171 now", True, "has the owner 4711,forgotten,171 now"),
+        ("17 of 4711 hosts", False, "17 of 4711 hosts"),
+        ("3 users cannot be read. The first are 17: it has no fields", False, None),
+        ("ann: 6 of 10 logons; next max with 4", False, "ann: 6 of 10 logons; next forgotten with 4"),
+        ("max: 6 of 10 logons; next ann with 4", False, "forgotten: 6 of 10 logons; next ann with 4"),
+        ("max. 3 days, see max.weber", False, "max. 3 days, see max.weber"),
+        ("ask MAX@corp.example.", False, "ask forgotten."),
+        ("a loan of CORP\\max", False, "a loan of forgotten"),
+        ("max.weber said so", True, "max.weber said so"),
+    ],
+)
+def test_words_of_earlier_versions_and_of_people_lose_the_person(text, about, left):
+    person = gone("17", "max", "CORP\\max", "max@corp.example")
+    assert person.in_text(text, about=about) == (left or text.replace("17", "forgotten"))
+
+
+def test_settings_stay_json_and_lose_a_name_and_nothing_else():
+    rules = Rules(exclude_users=("null", "Null*", "josé"), evidence_metric="events")
+    row = {"run_id": "r", "rules": rules.as_json(), "options": '{"reason": "null, null.", "limit": null}'}
+    stored = table(TABLES["runs"], row | {"by": "null"})
+    for person in (gone(None, "null"), gone("events", "events"), gone(None, "josé")):
+        [after] = person.in_rows("runs", stored).to_dicts()
+        left = Rules.from_json(after["rules"])
+        assert left.evidence_metric == "events"
+        assert left.exclude_users[1] == "Null*"
+        assert sum(name.startswith("forgotten-") for name in left.exclude_users) == (
+            "events" not in person.ids
+        )
+        assert json.loads(after["options"])["limit"] is None
+
+
+def test_logons_of_two_spellings_are_one_and_those_of_an_excluded_person_go():
+    """Otherwise they would count as those of another user, and change what is decided about others."""
+    logons = counts(("pc", "CORP\\max", 2), ("pc", "max", 3), ("pc", "eva", 4)).collect()
+    for rules, left in ((Rules(), [5, 4]), (Rules(exclude_users=("m?x",)), [4])):
+        after = forgetting({"logon_counts": logons}, "max", rules).in_rows("logon_counts", logons)
+        assert after["events"].to_list() == left
+
+
+def test_what_was_begun_goes_on_with_the_same_stand_ins():
+    tables = everything()
+    begun = forgetting(tables, "max")
+    tables = {name: rows for name, rows in tables.items() if name == "owner_writes"}
+    again = forgetting(tables, "17", before=begun)
+    assert again == begun
+    assert begun.is_about("CORP\\MAX")
+    assert not begun.is_about("max.weber")
+
+
+def test_a_stand_in_is_counted_and_names_nobody():
+    """Without its logons another user would have more than the threshold; no user asset is waited for."""
+    logons = counts(("pc", "forgotten-0123456789abcdef", 6), ("pc", "ann", 4))
+    run = resolution(logons, builders.PEOPLE, hosts(host("h1", "pc")))
+    [decided] = run.decisions.select("evidence", "match", "action").rows()
+    assert decided == ("no_majority", None, "none")
+    assert unmatched_users(run.shares, run.matches, run.decisions).is_empty()
