@@ -47,6 +47,7 @@ _REASONS: Mapping[str, str] = {
     "undone": "undone",
 }
 """Why, in three words at most: by code of evidence or match, or by the outcome of the last write."""
+_STOPPED = ("failed", "intended", "not_written", "undone")
 
 
 def hosts_by_now(
@@ -102,10 +103,10 @@ def _status() -> pl.Expr:
 
 
 def _why() -> pl.Expr:
-    has_none = pl.col("owner_ids").list.len() == 0
-    stopped = pl.when(has_none, action="write").then("outcome")
+    is_stopped = (pl.col("action") == "write") & (pl.col("owner_ids").list.len() == 0)
+    stopped = pl.when(is_stopped & pl.col("outcome").is_in(_STOPPED)).then("outcome")
     unmatched = pl.when(pl.col("match") != "matched").then("match")
-    codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, default="to be written")
+    codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, return_dtype=pl.String)
     return pl.when(pl.col("known")).then(pl.lit("known conflict")).otherwise(codes)
 
 
