@@ -138,6 +138,7 @@ def _hosts(hosts: int, users: int) -> pl.DataFrame:
             department=pl.lit(None, pl.String),
             criticality=pl.lit("low"),
             problem=pl.lit(None, pl.String),
+            listed_values=pl.lit(None, pl.List(pl.String)),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)

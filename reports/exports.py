@@ -26,16 +26,20 @@ def as_csv(table: pl.DataFrame) -> str:
 
 
 def as_xlsx(table: pl.DataFrame, *, title: str) -> bytes:
-    """Return a table as a workbook of one sheet, in which no text is a formula or a link."""
+    """Return a table as a workbook of one sheet, in which no text is a formula or a link.
+
+    Its head and first column stay in sight, and each column can be filtered; shares are percentages.
+    """
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
     with Workbook(box, _AS_THEY_ARE) as workbook:
         table.with_columns(pl.col(pl.String).str.slice(0, _MAX_CELL)).write_excel(
             workbook,
             title,
-            freeze_panes=(1, 0),
+            freeze_panes=(1, 1),
+            autofilter=True,
             autofit=True,
-            dtype_formats={pl.Date: "yyyy-mm-dd"},
+            dtype_formats={pl.Date: "yyyy-mm-dd", pl.Float64: "0%"},
             column_widths=dict.fromkeys(long, 420),
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
