@@ -42,7 +42,9 @@ _TOLD_LATER = ("written", "undone", "failed", "intended")
 """Outcomes in the history of a host."""
 
 
-def report_file(instance: Instance, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:
+def report_file(
+    instance: Instance, home: Path, *, kind: str = "html", run: str = "", plan: bool = False
+) -> Path:
     """Return the file of a report of the instance in a home: by default of the page that runs replace.
 
     One that is made of a given run has its id in the name; one of a plan says PLAN.

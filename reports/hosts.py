@@ -168,7 +168,8 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
     table = hosts.hstack(in_words(hosts, users, names, rules, fields)).select(**columns)
     texts_of = (table[name] for name, kind in table.schema.items() if kind == pl.String)
     return table.with_columns(
-        pl.Series(column.name, [text and printable(text) for text in column], pl.String) for column in texts_of
+        pl.Series(column.name, [text and printable(text) for text in column], pl.String)
+        for column in texts_of
     )
 
 

@@ -1,30 +1,33 @@
-"use strict";
-
 // The lists: rows that are filtered, counted and sorted as the address says. Names are only ever text: no string
 // is parsed as HTML.
 
 const PAGE_ROWS = 100;
 const PRINTED_ROWS = 1000;
-const content = JSON.parse(document.getElementById("packed").textContent);
+const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (byte) => byte.charCodeAt(0));
+const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+const content = await new Response(unzipped).json();
 const { people } = content;
 const { accounts, account, events, days } = content.users;
-const hosts = columnsOf(content.hosts);
-const unmatched = columnsOf(content.unmatched);
-const writes = columnsOf(content.writes);
-const FORMULA = new RegExp(content.formula, "gv");
+const [hosts, unmatched, writes] = [content.hosts, content.unmatched, content.writes].map(unpacked);
 
 const whole = new Intl.NumberFormat("en").format;
 const byName = new Intl.Collator("en", { numeric: true }).compare;
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
 const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const date = (text) => (text === null ? "" : day.format(new Date(text)));
 const folded = (text) => text.normalize("NFC").toLowerCase();
-const percent = (part) => `${(100 * part).toFixed(0)}%`;
-const numbers = (length) => Array.from({ length }, (_, number) => number);
+const numbers = (length, first = 0) => Array.from({ length }, (_, number) => first + number);
+const one = (value) => (value === null ? [] : [value]);
+
+function lazily(make) {
+  let made;
+  return () => (made ??= make());
+}
 
 // See `packed` in reports/page_tables.py.
-function columnsOf(packed) {
-  const unpacked = (values) => (values.of ? values.at.map((number) => values.of[number]) : values);
-  return Object.fromEntries(Object.entries(packed).map(([name, values]) => [name, unpacked(values)]));
+function unpacked(columns) {
+  const values = (column) => (column.of ? column.at.map((number) => column.of[number]) : column);
+  return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, values(column)]));
 }
 
 // The users of a machine are the numbers from one of these to the next one.
@@ -32,20 +35,37 @@ const firstUser = [0];
 for (const count of content.users.users) {
   firstUser.push(firstUser.at(-1) + count);
 }
-const usersOf = (host) => numbers(firstUser[host + 1] - firstUser[host]).map((number) => firstUser[host] + number);
+const allHosts = numbers(hosts.name.length);
+const usersOf = (host) => numbers(firstUser[host + 1] - firstUser[host], firstUser[host]);
 const personOf = (user) => accounts.person[account[user]];
 const ownersOf = (host) => (hosts.planned[host] === null ? (hosts.owners[host] ?? []) : [hosts.planned[host]]);
 const sureOf = (host) => hosts[content.measured][host];
+const hasAsset = (host) => hosts.host_id[host] !== null;
+const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
+
+// On how many machines each person has each role.
+const roles = lazily(() => {
+  const counts = { owned: [], primary: [], used: [] };
+  const add = (role, person) => (counts[role][person] = (counts[role][person] ?? 0) + 1);
+  for (const host of allHosts) {
+    hosts.owners[host]?.forEach((person) => add("owned", person));
+    one(hosts.primary[host]).forEach((person) => add("primary", person));
+    new Set(usersOf(host).map(personOf)).forEach((person) => add("used", person));
+  }
+  return counts;
+});
 
 // Elements
 
-function element(tag, properties = {}, ...children) {
+const at = (selector) => document.querySelector(selector);
+
+function element(tag, properties, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children.filter((child) => child !== null));
+  made.append(...children);
   return made;
 }
 
-function drawn(tag, attributes = {}, ...children) {
+function drawn(tag, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
   made.append(...children);
@@ -54,47 +74,38 @@ function drawn(tag, attributes = {}, ...children) {
 
 const bdi = (text) => element("bdi", {}, text);
 const quiet = (text) => element("small", {}, bdi(text));
-
-function link(text, changes, properties = {}) {
-  return element("a", { href: addressWith(changes), ...properties }, bdi(text));
-}
-
-const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
+const time = (text) => element("time", { dateTime: text }, moment.format(new Date(text)));
+const link = (text, changes, title = "") => element("a", { href: addressWith(changes), title }, bdi(text));
 const hostLink = (host) => link(hosts.name[host], { host: hostKey(host), person: null });
-
-function personLink(person) {
-  const title = people.address[person] ?? people.key[person];
-  return link(people.name[person], { person: people.key[person], host: null }, { title });
-}
-
-const personLinks = (persons) => (persons ?? []).flatMap((person, at) => (at ? [", ", personLink(person)] : [personLink(person)]));
 const personTexts = (persons) => (persons ?? []).map((person) => people.name[person]).join(", ");
+
+function personLinks(persons) {
+  const links = (persons ?? []).map((person) => {
+    const key = people.key[person];
+    return link(people.name[person], { person: key, host: null }, people.address[person] ?? key);
+  });
+  return links.flatMap((each, number) => (number ? [", ", each] : [each]));
+}
 
 function pill(status) {
   const shape = drawn("use", { href: `#icon-${status.replaceAll(" ", "-")}` });
-  const icon = drawn("svg", { class: "icon", "data-status": status, viewBox: "0 0 12 12", "aria-hidden": "true" }, shape);
-  return element("span", { className: "pill", title: content.statuses[status] }, icon, status);
+  const icon = { class: "icon", "data-status": status, viewBox: "0 0 12 12", "aria-hidden": "true" };
+  return element("span", { title: content.statuses[status] }, drawn("svg", icon, shape), status);
 }
+
+const state = (host) => [pill(hosts.status[host]), " ", element("small", {}, hosts.why[host])];
 
 function howSure(host) {
-  if (hosts.confidence[host] !== null) {
-    return [`${Math.min(99, Math.round(100 * hosts.confidence[host]))} of 100`];
+  const [confidence, share] = [hosts.confidence[host], hosts.share[host]];
+  if (confidence !== null || share === null) {
+    return one(confidence).map((sure) => `${Math.min(99, Math.round(100 * sure))} of 100`);
   }
-  if (hosts.share[host] === null) {
-    return [];
-  }
-  const value = drawn("rect", { class: "value", width: 100 * hosts.share[host], height: 4 });
+  const value = drawn("rect", { class: "value", width: 100 * share, height: 4 });
   const bar = { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), percent(hosts.share[host])];
+  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), `${Math.floor(100 * share)}%`];
 }
 
-const date = (text) => (text === null ? "" : day.format(new Date(text)));
-
-function time(text) {
-  return element("time", { dateTime: text }, moment.format(new Date(text)));
-}
-
-// Lists: each column has a head, the text by which it is sorted and saved, and the nodes of its cell.
+// Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.
 
 function column(head, text, cell = (row) => [bdi(text(row) ?? "")]) {
   return { head, text, cell };
@@ -108,71 +119,59 @@ function persons(head, found) {
   return column(head, (row) => personTexts(found(row)), (row) => personLinks(found(row)));
 }
 
-const one = (person) => (person === null ? [] : [person]);
-const machine = column("Machine", (host) => hosts.name[host], (host) => [hostLink(host)]);
-const sure = {
-  ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure),
-  isNumber: true,
-};
-const seen = column("Last logon", (host) => hosts.seen[host], (host) => [date(hosts.seen[host])]);
-const statusAndWhy = column(
-  "Status",
-  (host) => `${hosts.status[host]}: ${hosts.why[host]}`,
-  (host) => [pill(hosts.status[host]), " ", element("small", {}, hosts.why[host])],
-);
+function dates(head, of) {
+  return column(head, (host) => of[host], (host) => [date(of[host])]);
+}
 
-const STATUS = { name: "status", title: "Status", of: (host) => hosts.status[host] };
+const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
+const machine = column("Machine", (host) => hosts.name[host], (host) => [hostLink(host)]);
+const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
+const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
+const seen = dates("Last logon", hosts.seen);
+const primary = persons("Primary user", (host) => one(hosts.primary[host]));
+
 const OF_HOSTS = [
+  { name: "status", title: "Status", of: (host) => hosts.status[host] },
   { name: "reason", title: "Reason", of: (host) => hosts.why[host] },
   { name: "department", title: "Department", of: (host) => hosts.department[host] },
   { name: "kind", title: "Kind of machine", of: (host) => hosts.kind[host] },
 ];
-const hasAsset = (host) => hosts.host_id[host] !== null;
-const ofHosts = (facets, holds) => ({
-  rows: numbers(hosts.name.length).filter(holds),
-  facets,
-  find: (words) => hostsFound(words),
-  open: (host) => ({ host: hostKey(host), person: null }),
-});
+
+function hostsView(title, holds, columns) {
+  const open = (host) => ({ host: hostKey(host), person: null });
+  return { title, rows: allHosts.filter(holds), facets: OF_HOSTS, find: hostsFound, open, columns };
+}
 
 const VIEWS = {
-  machines: {
-    title: "Machines",
-    ...ofHosts([STATUS, ...OF_HOSTS], hasAsset),
-    columns: { machine, owner: persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf), status: statusAndWhy, sure, seen },
-  },
-  conflicts: {
-    title: "Conflicts",
-    ...ofHosts(OF_HOSTS, (host) => hosts.status[host] === "conflict"),
-    columns: {
-      machine,
-      owner: persons("Owner in the inventory", ownersOf),
-      primary: persons("Primary user", (host) => one(hosts.primary[host])),
-      sure,
-      since: column("Since", (host) => hosts.conflict_since[host], (host) => [date(hosts.conflict_since[host])]),
-      seen,
-    },
-  },
+  machines: hostsView("Machines", hasAsset, { machine, owner, status, sure, seen }),
+  conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
+    machine,
+    owner: persons("Owner in the inventory", ownersOf),
+    primary,
+    sure,
+    since: dates("Since", hosts.conflict_since),
+    seen,
+  }),
   people: {
     title: "People",
     rows: numbers(people.key.length),
     facets: [],
-    find: (words) => peopleFound(words),
+    find: peopleFound,
     open: (person) => ({ person: people.key[person], host: null }),
     columns: {
-      person: column("Person", (person) => people.name[person], (person) => [personLink(person)]),
+      person: persons("Person", (person) => [person]),
       address: column("Address", (person) => people.address[person]),
       department: column("Department", (person) => people.department[person]),
-      owned: count("Owns", (person) => machinesOf(person).owned.length),
-      primary: count("Primary user of", (person) => machinesOf(person).primary.length),
-      used: count("Logs on to", (person) => machinesOf(person).used.size),
+      owned: count("Owns", (person) => roles().owned[person] ?? 0),
+      primary: count("Primary user of", (person) => roles().primary[person] ?? 0),
+      used: count("Logs on to", (person) => roles().used[person] ?? 0),
     },
   },
   users: {
     title: "Users without one user asset",
     rows: numbers(unmatched.user.length),
     facets: [],
-    find: (words) => ofPeople(words, unmatched.user),
+    find: (words) => rowsWith(peopleFound(words), unmatched.user),
     open: (row) => ({ person: people.key[unmatched.user[row]], host: null }),
     columns: {
       user: persons("User", (row) => [unmatched.user[row]]),
@@ -183,27 +182,18 @@ const VIEWS = {
       perhaps: persons("Did you mean", (row) => unmatched.perhaps[row]),
     },
   },
-  names: {
-    title: "Names without asset",
-    ...ofHosts([], (host) => !hasAsset(host)),
-    columns: {
-      machine: { ...machine, head: "Name" },
-      primary: persons("Primary user", (host) => one(hosts.primary[host])),
-      sure,
-      seen,
-    },
-  },
+  names: hostsView("Names without asset", (host) => !hasAsset(host), { machine, primary, sure, seen }),
   writes: {
     title: content.plan ? "Plan" : "Written",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
-    find: (words) => new Set(writes.name.flatMap((name, row) => (folded(name).includes(words) ? [row] : []))),
+    find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
     open: (row) => ({ host: writes.host_id[row], person: null }),
     columns: {
-      machine: column("Machine", (row) => writes.name[row], (row) => [link(writes.name[row], { host: writes.host_id[row] })]),
-      outcome: column("Outcome", (row) => [writes.outcome[row], writes.message[row]].filter(Boolean).join(": ")),
+      machine: column("Machine", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
+      outcome: column("Outcome", (row) => [writes.outcome[row], ...one(writes.message[row])].join(": ")),
       before: persons("Owner before", (row) => writes.before[row]),
-      after: persons(content.plan ? "Owner (PLAN)" : "Owner", (row) => writes.after[row]),
+      after: persons(owner.head, (row) => writes.after[row]),
       department: column("Department", (row) => writes.department[row]),
       criticality: column("Criticality", (row) => writes.criticality[row]),
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
@@ -213,16 +203,14 @@ const VIEWS = {
 
 // Search: a text in a name, an address or an id; or else a whole name in another spelling of it.
 
-const lazily = (make) => {
-  let made;
-  return () => (made ??= make());
-};
-const lines = (texts) => `\n${texts.filter(Boolean).map(folded).join("\n")}\n`;
-const texts = lazily(() => ({
-  hosts: hosts.name.map((name, host) => lines([name, hosts.names[host], hosts.host_id[host]])),
-  people: people.key.map((key, person) => lines([people.name[person], people.address[person], key])),
-  accounts: accounts.name.map((name) => lines([name])),
-}));
+const texts = lazily(() => {
+  const lines = (texts) => `\n${texts.filter(Boolean).map(folded).join("\n")}\n`;
+  return {
+    hosts: allHosts.map((host) => lines([hosts.name[host], hosts.names[host], hosts.host_id[host]])),
+    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key])),
+    accounts: accounts.name.map((name) => lines([name])),
+  };
+});
 
 // `LT-1.CORP.EXAMPLE` is lt-1; `CORP\ann` and `ann@corp.example` are ann.
 function spellings(words) {
@@ -231,56 +219,43 @@ function spellings(words) {
   return account !== words || domain !== undefined ? [account, name] : [words.split(".")[0]];
 }
 
+// Of hosts, people and accounts, which ones a text finds; null: none.
 function marked(words) {
-  const marks = (found) => Object.fromEntries(Object.entries(texts()).map(([of, all]) => [of, all.map(found)]));
-  const somewhere = (marks) => Object.values(marks).some((each) => each.includes(true));
-  const asked = [words, ...spellings(words).map((word) => `\n${word}\n`)].filter((word) => word.trim());
-  return asked.map((word) => lazily(() => marks((text) => text.includes(word)))).find((each) => somewhere(each()))?.();
+  for (const text of [words, ...spellings(words).map((word) => `\n${word}\n`)]) {
+    const marks = Object.entries(texts()).map(([of, all]) => [of, all.map((each) => each.includes(text))]);
+    if (text.trim() && marks.some(([, each]) => each.includes(true))) {
+      return Object.fromEntries(marks);
+    }
+  }
+  return null;
 }
 
-function found(words, hits) {
-  const together = marked(words);
-  if (together || !/\s/.test(words)) {
-    return together ? hits(together) : new Set();
+// What the whole text finds, or else all of its words.
+function found(words, rows) {
+  const marks = marked(words);
+  if (marks || !/\s/.test(words)) {
+    return new Set(marks ? rows(marks) : []);
   }
-  const [first, ...others] = words.split(/\s+/).map((word) => found(word, hits));
-  return new Set([...first].filter((row) => others.every((each) => each.has(row))));
+  return words.split(/\s+/).map((word) => found(word, rows)).reduce((all, more) => all.intersection(more));
 }
 
 function hostsFound(words) {
   return found(words, (marks) => {
     const users = accounts.person.map((person, number) => marks.accounts[number] || marks.people[person]);
-    const isFound = (host) =>
-      marks.hosts[host] ||
-      [...ownersOf(host), ...one(hosts.primary[host])].some((person) => marks.people[person]) ||
-      usersOf(host).some((user) => users[account[user]]);
-    return new Set(numbers(hosts.name.length).filter(isFound));
+    const named = (host) => [...ownersOf(host), ...one(hosts.primary[host])].some((person) => marks.people[person]);
+    const used = (host) => usersOf(host).some((user) => users[account[user]]);
+    return allHosts.filter((host) => marks.hosts[host] || named(host) || used(host));
   });
 }
 
 function peopleFound(words) {
   return found(words, (marks) => {
     const ofAccounts = accounts.person.filter((_, number) => marks.accounts[number]);
-    return new Set([...marks.people.flatMap((is, person) => (is ? [person] : [])), ...ofAccounts]);
+    return [...numbers(people.key.length).filter((person) => marks.people[person]), ...ofAccounts];
   });
 }
 
-function ofPeople(words, persons) {
-  const known = peopleFound(words);
-  return new Set(persons.flatMap((person, row) => (known.has(person) ? [row] : [])));
-}
-
-// The machines of each person: owned, those whose primary user they are, and those used (with the user's number).
-const machines = lazily(() => {
-  const all = people.key.map(() => ({ owned: [], primary: [], used: new Map() }));
-  for (const host of numbers(hosts.name.length)) {
-    (hosts.owners[host] ?? []).forEach((person) => all[person].owned.push(host));
-    one(hosts.primary[host]).forEach((person) => all[person].primary.push(host));
-    usersOf(host).forEach((user) => all[personOf(user)].used.set(host, [...(all[personOf(user)].used.get(host) ?? []), user]));
-  }
-  return all;
-});
-const machinesOf = (person) => machines()[person];
+const rowsWith = (known, keys) => new Set(numbers(keys.length).filter((row) => known.has(keys[row])));
 
 // The address says all: view, q, the facets, stage, sure, sort; and which machine or person is open.
 
@@ -290,9 +265,7 @@ function addressWith(changes) {
   const next = asked();
   for (const [name, value] of Object.entries(changes)) {
     next.delete(name);
-    if (value) {
-      next.set(name, value);
-    }
+    one(value || null).forEach((known) => next.set(name, known));
   }
   return `#${next}`;
 }
@@ -302,30 +275,28 @@ function go(address, method = "pushState") {
   follow();
 }
 
-// A row counts for a facet's values if nothing but this facet excludes it.
+// The rows to show, and the values of each facet with the rows that nothing but this facet excludes.
 function narrowed(view, query) {
-  const { facets } = view;
   const words = folded(query.get("q") ?? "").trim();
   const hits = words ? view.find(words) : null;
   const [stage, tenth] = ["stage", "sure"].map((name) => (query.has(name) ? Number(query.get(name)) : null));
   const isSure = (host) => sureOf(host) !== null && Math.min(9, Math.floor(10 * sureOf(host))) === tenth;
-  const wanted = facets.map(({ name }) => new Set(query.getAll(name)));
-  const counts = facets.map(() => new Map());
+  const wanted = ({ name }) => new Set(query.getAll(name));
+  const facets = view.facets.map((facet) => ({ ...facet, wanted: wanted(facet), counts: new Map() }));
   const rows = view.rows.filter((row) => {
     if ((hits && !hits.has(row)) || (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row))) {
       return false;
     }
     const values = facets.map(({ of }) => of(row) ?? "none");
-    const failing = values.filter((value, number) => wanted[number].size && !wanted[number].has(value)).length;
-    values.forEach((value, number) => {
-      const fails = wanted[number].size && !wanted[number].has(value);
-      if (failing === (fails ? 1 : 0)) {
-        counts[number].set(value, (counts[number].get(value) ?? 0) + 1);
+    const failing = facets.filter(({ wanted }, number) => wanted.size && !wanted.has(values[number]));
+    facets.forEach(({ counts }, number) => {
+      if (failing.length === 0 || (failing.length === 1 && failing[0] === facets[number])) {
+        counts.set(values[number], (counts.get(values[number]) ?? 0) + 1);
       }
     });
-    return !failing;
+    return failing.length === 0;
   });
-  return { rows, counts };
+  return { rows, facets };
 }
 
 function sorted(view, rows, sort) {
@@ -333,33 +304,28 @@ function sorted(view, rows, sort) {
   if (!column) {
     return rows;
   }
-  const keys = new Map(rows.map((row) => [row, column.text(row)]));
-  const says = (row) => keys.get(row) !== null && keys.get(row) !== "";
+  const keys = new Map(rows.map((row) => [row, column.text(row) ?? ""]));
   const sign = sort.startsWith("-") ? -1 : 1;
-  const compare = column.isNumber ? (one, other) => one - other : byName;
-  // What says nothing comes last.
-  return [...rows].sort((one, other) =>
-    says(one) && says(other) ? sign * compare(keys.get(one), keys.get(other)) : says(other) - says(one),
-  );
+  const compare = column.isNumber ? (left, right) => left - right : byName;
+  return [...rows].sort((first, second) => {
+    const [left, right] = [keys.get(first), keys.get(second)];
+    return (left === "") - (right === "") || sign * compare(left, right); // what says nothing comes last
+  });
 }
 
 // Drawing
 
-const at = (selector) => document.querySelector(selector);
-const places = { views: at("#views"), facets: at("#facets"), search: at("#search"), status: at("#list [role=status]"), more: at("#more") };
-let list = { rows: [] };
+let list = {};
 
 function drawList(query) {
   const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "machines";
   const view = VIEWS[name];
-  const { rows, counts } = narrowed(view, query);
+  const { rows, facets } = narrowed(view, query);
   list = { name, view, rows: sorted(view, rows, query.get("sort")) };
-  places.views.replaceChildren(...Object.entries(VIEWS).map(([each, of]) => drawTab(each, of, each === name)));
-  if (places.search.value !== query.get("q")) {
-    places.search.value = query.get("q") ?? "";
-  }
-  places.status.textContent = `${whole(rows.length)} of ${whole(view.rows.length)}`;
-  drawFacets(view, counts, query);
+  at("#views").replaceChildren(...Object.entries(VIEWS).map(([each, of]) => drawTab(each, of, each === name)));
+  at("#search").value = query.get("q") ?? "";
+  at("#list [role=status]").textContent = `${whole(rows.length)} of ${whole(view.rows.length)}`;
+  drawFacets(facets, query);
   drawHeads(view, query.get("sort"));
   drawRows(PAGE_ROWS);
 }
@@ -370,28 +336,24 @@ function drawTab(name, view, isOpen) {
   return tab;
 }
 
-function drawFacets(view, counts, query) {
-  const groups = view.facets.map(({ name, title }, number) => {
-    const values = [...counts[number]].sort(([one, few], [other, many]) => many - few || byName(one, other));
-    const items = values.map(([value, count]) => drawFacet(name, value, count, query.getAll(name).includes(value)));
-    const isEmpty = values.every(([value]) => value === "none");
-    return isEmpty ? null : element("section", {}, element("h3", {}, title), element("ul", {}, ...items));
+function drawFacets(facets, query) {
+  const names = ["q", "stage", "sure", ...facets.map(({ name }) => name)];
+  const none = Object.fromEntries(names.map((name) => [name, null]));
+  const clear = names.some((name) => query.has(name)) ? [link("Clear filters", none)] : [];
+  const useful = facets.filter(({ counts, wanted }) => wanted.size || counts.size > 1);
+  const sections = useful.map(({ name, title, counts, wanted }) => {
+    const values = [...counts].sort(([left, few], [right, many]) => many - few || byName(left, right));
+    const items = values.map(([value, count]) => drawValue(name, value, count, wanted.has(value)));
+    return element("section", {}, element("h3", {}, title), element("ul", {}, ...items));
   });
-  const filters = ["q", "stage", "sure", ...view.facets.map(({ name }) => name)].filter((name) => query.has(name));
-  const none = Object.fromEntries(filters.map((name) => [name, null]));
-  const clear = filters.length ? element("a", { className: "clear", href: addressWith(none) }, "Clear filters") : null;
-  places.facets.lastElementChild.replaceChildren(...[clear, ...groups].filter(Boolean));
-  places.facets.hidden = !view.facets.length;
+  at("#facets div").replaceChildren(...clear, ...sections);
+  at("#facets").hidden = !clear.length && !sections.length;
 }
 
-function drawFacet(name, value, count, isChosen) {
+function drawValue(name, value, count, isChosen) {
   const next = asked();
-  if (isChosen) {
-    next.delete(name, value);
-  } else {
-    next.append(name, value);
-  }
-  const text = name === "status" ? pill(value) : element("span", {}, bdi(value));
+  next[isChosen ? "delete" : "append"](name, value);
+  const text = name === "status" ? pill(value) : bdi(value);
   const choice = element("a", { href: `#${next}` }, text, " ", element("small", {}, whole(count)));
   choice.ariaCurrent = isChosen ? "true" : null;
   return element("li", {}, choice);
@@ -400,10 +362,10 @@ function drawFacet(name, value, count, isChosen) {
 function drawHeads(view, sort) {
   const heads = Object.entries(view.columns).map(([name, { head, isNumber }]) => {
     const [once, again] = isNumber ? [`-${name}`, name] : [name, `-${name}`];
-    const change = { sort: sort === once ? again : once };
-    const arrow = sort === name ? " ↑" : sort === `-${name}` ? " ↓" : "";
-    const made = element("th", { scope: "col", className: name }, element("a", { href: addressWith(change) }, head, arrow));
-    made.ariaSort = arrow ? (sort === name ? "ascending" : "descending") : null;
+    const order = { [name]: "ascending", [`-${name}`]: "descending" }[sort] ?? null;
+    const arrow = { ascending: " ↑", descending: " ↓" }[order] ?? "";
+    const made = element("th", { scope: "col" }, link(head + arrow, { sort: sort === once ? again : once }));
+    made.ariaSort = order;
     return made;
   });
   at("#rows thead tr").replaceChildren(...heads);
@@ -412,30 +374,29 @@ function drawHeads(view, sort) {
 function drawRows(limit) {
   const columns = Object.entries(list.view.columns);
   const cells = (row) => columns.map(([name, { cell }]) => element("td", { className: name }, ...cell(row)));
-  const rows = list.rows.slice(0, limit).map((row) => Object.assign(element("tr", {}, ...cells(row)), { row }));
+  const rows = list.rows.slice(0, limit).map((row) => element("tr", { row }, ...cells(row)));
   at("#rows tbody").replaceChildren(...rows);
-  at("#rows table").className = list.name;
-  places.more.hidden = list.rows.length <= limit;
-  places.more.textContent = `Show more: these are ${whole(limit)} of ${whole(list.rows.length)}`;
+  at("#more").hidden = list.rows.length <= limit;
+  at("#more").textContent = `Show more: these are ${whole(rows.length)} of ${whole(list.rows.length)}`;
 }
 
 // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.
 function download() {
+  const formula = new RegExp(content.formula, "gv");
+  const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
   const columns = Object.values(list.view.columns);
-  const quoted = (cell) => `"${String(cell ?? "").replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
   const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text }) => text(row)))];
   const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
-  const made = element("a", { href: URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" })) });
-  made.download = `${content.plan ? "PLAN-" : ""}${list.name}.csv`;
-  made.click();
-  URL.revokeObjectURL(made.href);
+  const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
+  element("a", { href, download: `${content.plan ? "PLAN-" : ""}${list.name}.csv` }).click();
+  URL.revokeObjectURL(href);
 }
 
 async function copy(text, button) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
-    const box = element("textarea", { value: text }); // where the page came by plain HTTP
+    const box = element("textarea", { value: text }); // a page that came by plain HTTP may not
     document.body.append(box);
     box.select();
     document.execCommand("copy");

@@ -1,8 +1,8 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
 Names may have been chosen with bad intentions. They are escaped everywhere, characters that do not print
-included, and the script gets them as JSON, in which nothing can end its element, and shows them as text. The
-page's own policy lets a browser run this very script and load nothing.
+included, and the script gets them compressed and shows them as text. The page's own policy lets a browser run
+this very script and load nothing.
 """
 
 import base64
@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -24,7 +23,7 @@ from ownership.windows import Window
 from reports import page_tables
 from reports.exports import FORMULA
 from reports.hosts import STATUS, in_words
-from reports.page_tables import People, as_json, shown
+from reports.page_tables import People, compressed, shown
 from reports.people import display_names
 
 _FOLDER = Path(__file__).parent
@@ -63,8 +62,8 @@ def report_page(
 ) -> str:
     """Return the page of one run, from the rows of the stored tables that it worked on.
 
-    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`, `writes`
-    are the run's and `earlier_writes` those of other runs, `weeks` are of `page_tables.coverage_by_week`.
+    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
+    `weeks` of `page_tables.coverage_by_week`; `writes` are the run's and `earlier_writes` those of others.
     `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and `conflicts` of
     this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
     be stored as it is: its policy names its script by a hash.
@@ -90,7 +89,9 @@ def report_page(
     content["people"] = people.columns()
     script = _text("page.js") + _text("panel.js")
     style = _text("page.css")
-    after = hosts_now.with_columns(existing_owner=pl.coalesce("planned_owner", pl.col("owner_ids").list.first()))
+    after = hosts_now.with_columns(
+        existing_owner=pl.coalesce("planned_owner", pl.col("owner_ids").list.first())
+    )
     statuses = dict(hosts_now.group_by("status").len().iter_rows())
     return (
         _environment()
@@ -101,7 +102,7 @@ def report_page(
             policy=f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}",
             script=script,
             style=style,
-            packed=Markup(as_json(content)),  # noqa: S704  (nothing in it ends a script)
+            packed=compressed(content),
             is_plan=is_plan,
             apply=commands.get("apply"),
             run=next(decisions.iter_rows(named=True), None),

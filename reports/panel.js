@@ -3,85 +3,82 @@
 const MANY = 12;
 const STRIP = 30;
 const panel = at("#panel");
-const lastDay = content.lastDay && new Date(content.lastDay);
-const hostByKey = lazily(() => {
-  const names = numbers(hosts.name.length).flatMap((host) => [hosts.name[host], hosts.host_id[host]].map((name) => [name, host]));
-  return new Map(names.filter(([name]) => name).reverse().map(([name, host]) => [folded(name), host]));
-});
-const personByKey = lazily(() => {
-  const keys = numbers(people.key.length).flatMap((person) => [people.address[person], people.key[person]].map((key) => [key, person]));
-  return new Map(keys.filter(([key]) => key).map(([key, person]) => [folded(key), person]));
-});
 
-function section(title, ...children) {
-  return children.flat().length ? element("section", {}, element("h3", {}, title), ...children.flat()) : null;
+function byKey(rows, ...keys) {
+  const pairs = keys.flatMap((of) => rows.filter((row) => of[row]).map((row) => [folded(of[row]), row]));
+  return new Map(pairs.reverse());
 }
 
-function items(nodes, all = nodes.length) {
-  const more = all > nodes.length ? [element("li", {}, quiet(`and ${whole(all - nodes.length)} more`))] : [];
-  return nodes.length ? [element("ul", {}, ...nodes, ...more)] : [];
+const hostsByKey = lazily(() => byKey(allHosts, hosts.host_id, hosts.name));
+const peopleByKey = lazily(() => byKey(numbers(people.key.length), people.key, people.address));
+
+function section(title, children) {
+  return children.length ? [element("section", {}, element("h3", {}, title), ...children)] : [];
+}
+
+function items(nodes) {
+  const more = nodes.length > MANY ? [element("li", {}, quiet(`and ${whole(nodes.length - MANY)} more`))] : [];
+  const shown = nodes.slice(0, MANY).map((each) => element("li", {}, ...each));
+  return nodes.length ? [element("ul", {}, ...shown, ...more)] : [];
 }
 
 // A cell a day: the last 30 days of the window, the last one at the right.
 function strip(bits) {
-  const on = numbers(STRIP).filter((number) => bits & (1 << number));
-  const cell = (number) => drawn("rect", { x: 10 * number, width: 9, height: 12, class: on.includes(number) ? "on" : "off" });
-  const label = `${on.length} of the last ${STRIP} days`;
-  const title = drawn("title", {}, label);
-  return drawn("svg", { class: "strip", viewBox: "0 0 299 12", role: "img", "aria-label": label }, title, ...numbers(STRIP).map(cell));
+  const isOn = (number) => bits & (1 << number);
+  const label = `${numbers(STRIP).filter(isOn).length} of the last ${STRIP} days`;
+  const cell = (number) => ({ x: 10 * number, width: 9, height: 12, class: isOn(number) ? "on" : "off" });
+  const cells = numbers(STRIP).map((number) => drawn("rect", cell(number)));
+  const picture = { class: "strip", viewBox: "0 0 299 12", preserveAspectRatio: "none", role: "img" };
+  return drawn("svg", { ...picture, "aria-label": label }, drawn("title", {}, label), ...cells);
 }
 
-function strips(title, users, first) {
-  const rows = users.slice(0, MANY).map((user) => {
-    const logons = `${whole(events[user])} logon${events[user] === 1 ? "" : "s"}`;
-    return element("tr", {}, element("td", {}, ...first(user)), element("td", {}, strip(days[user])), element("td", {}, logons));
-  });
-  const from = new Date(lastDay - (STRIP - 1) * 86_400_000);
-  const axis = element("div", { className: "axis" }, element("small", {}, day.format(from)), element("small", {}, day.format(lastDay)));
-  const ends = element("tr", {}, element("td", {}), element("td", {}, axis), element("td", {}));
+function strips(title, users, named) {
+  const row = (cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...cell)));
+  const logons = (user) => quiet(`${whole(events[user])} logon${events[user] === 1 ? "" : "s"}`);
+  const rows = users.slice(0, MANY).map((user) => row([named(user), [strip(days[user])], [logons(user)]]));
+  const last = new Date(content.lastDay);
+  const ends = [new Date(last - (STRIP - 1) * 86_400_000), last].map((end) => quiet(day.format(end)));
   const more = users.length > MANY ? [quiet(`and ${whole(users.length - MANY)} more`)] : [];
-  return users.length ? section(title, element("table", { className: "strips" }, element("tbody", {}, ...rows, ends)), more) : null;
+  const axis = row([more, [element("div", { className: "axis" }, ...ends)], []]);
+  const table = element("table", { className: "strips" }, element("tbody", {}, ...rows, axis));
+  return section(title, users.length ? [table] : []);
 }
 
 function command(title, text) {
   const button = element("button", { type: "button" }, "Copy");
   button.dataset.copy = "";
-  return section(title, element("p", { className: "command" }, element("code", {}, text), " ", button));
+  return section(title, [element("code", {}, text), " ", button]);
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value?.length);
+  const parts = known.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, ...[value].flat())]);
+  return [element("dl", {}, ...parts)];
 }
 
 const quoted = (name) => (/^[\w.:,@%+=/-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);
 
-function facts(pairs) {
-  const known = pairs.filter(([, value]) => value?.length);
-  return element("dl", {}, ...known.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, ...[value].flat())]));
-}
-
-function userLink(user) {
-  const person = personOf(user);
-  const name = accounts.name[account[user]];
-  return people.key[person] === `${name} (account)` ? [personLink(person)] : [personLink(person), " ", quiet(name)];
-}
-
 function writeItem(row) {
-  const change = [...(writes.before[row] ? [...personLinks(writes.before[row]), " → "] : []), ...personLinks(writes.after[row])];
-  const by = [writes.by[row] && `by ${writes.by[row]}`, `run ${writes.run[row]}`].filter(Boolean).join(", ");
-  return element("li", {}, time(writes.at[row]), ` ${writes.outcome[row]}: `, ...change, " ", quiet(by));
+  const before = writes.before[row] ? [...personLinks(writes.before[row]), " → "] : [];
+  const after = writes.after[row] ? personLinks(writes.after[row]) : ["no owner"];
+  const by = [...one(writes.by[row]).map((name) => `by ${name}`), `run ${writes.run[row]}`].join(", ");
+  return [time(writes.at[row]), ` ${writes.outcome[row]}: `, ...before, ...after, " ", quiet(by)];
 }
 
 function machinePanel(host) {
-  const status = hosts.status[host];
-  const users = usersOf(host);
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
   const name = quoted(hosts.name[host]);
-  const { undo, conflicts } = content.commands;
+  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${name}`;
+  const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
+  const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
   return [
-    element("p", { className: "state" }, pill(status), " ", element("small", {}, hosts.why[host])),
-    element("p", { className: "reason" }, bdi(hosts.sentence[host])),
-    section("What would change it", ...one(hosts.remedy[host]).map((text) => element("p", {}, bdi(text)))),
-    strips("Who logs on", users, userLink),
-    facts([
-      [content.plan && hosts.planned[host] !== null ? "Owner (PLAN)" : "Owner", personLinks(ownersOf(host))],
-      ["Primary user", ownersOf(host).includes(hosts.primary[host]) ? [] : personLinks(one(hosts.primary[host]))],
+    element("p", {}, ...state(host)),
+    element("p", {}, bdi(hosts.sentence[host])),
+    ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
+    ...strips("Who logs on", usersOf(host), userNames),
+    ...facts([
+      [owner.head, owner.cell(host)],
+      [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],
       ["Last logon", date(hosts.seen[host])],
@@ -90,93 +87,88 @@ function machinePanel(host) {
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
-    section("What was written", ...items(history.map(writeItem))),
-    status === "written" ? command("Undo this one", `${undo} ${hosts.wrote_in[host]} --host ${name}`) : null,
-    status === "conflict" ? command("It may stay as it is", `${conflicts} --acknowledge ${name} --note 'why'`) : null,
+    ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
+    ...(hosts.status[host] === "written" ? command("Undo this one", undo) : []),
+    ...(hosts.status[host] === "conflict" ? command("If it may stay as it is", acknowledge) : []),
   ];
 }
 
-function machineItem(host) {
-  return element("li", {}, hostLink(host), " ", pill(hosts.status[host]), " ", element("small", {}, hosts.why[host]));
-}
-
 function personPanel(person) {
-  const { owned, primary, used } = machinesOf(person);
+  const machines = (title, holds) => {
+    const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
+    return section(`${title}: ${whole(found.length)}`, items(found));
+  };
+  const hostOf = new Map();
+  for (const host of allHosts) {
+    usersOf(host).filter((user) => personOf(user) === person).forEach((user) => hostOf.set(user, host));
+  }
+  const users = [...hostOf.keys()].sort((user, other) => events[other] - events[user]);
   const names = accounts.name.filter((_, number) => accounts.person[number] === person);
-  const list = (title, found) => section(`${title}: ${whole(found.length)}`, ...items(found.slice(0, MANY).map(machineItem), found.length));
-  const byEvents = [...used.values()].flat().sort((user, other) => events[other] - events[user]);
-  const hostOf = new Map([...used].flatMap(([host, users]) => users.map((user) => [user, host])));
   return [
-    facts([
+    ...facts([
       ["Address", people.address[person]],
       ["Department", people.department[person]],
       ["Id", people.key[person]],
       ["Accounts", names.join(", ")],
     ]),
-    list("Owns", owned),
-    list("Primary user of", primary),
-    strips(`Logs on to: ${whole(used.size)}`, byEvents, (user) => [hostLink(hostOf.get(user))]),
-    element("p", {}, link("Show these machines in the list", { view: null, q: people.key[person].replace(/ \(account\)$/, "") })),
+    ...machines("Owns", (host) => hosts.owners[host]?.includes(person)),
+    ...machines("Primary user of", (host) => hosts.primary[host] === person),
+    ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
+    link("All these machines in the list", { view: null, q: names[0] ?? people.key[person] }),
   ];
 }
 
-// The number of the machine or person that the address names.
+// The machine or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const [host, person] = [
-    [hostByKey, "host"],
-    [personByKey, "person"],
-  ].map(([byKey, name]) => (query.has(name) ? byKey().get(folded(query.get(name))) : undefined));
-  return host === undefined && person === undefined ? null : { host, person };
-}
-
-function drawPanel(found) {
-  panel.hidden = !found;
-  document.body.classList.toggle("open", found !== null);
-  if (!found) {
-    panel.replaceChildren();
-    return;
+  const host = query.has("host") ? hostsByKey().get(folded(query.get("host"))) : undefined;
+  const person = query.has("person") ? peopleByKey().get(folded(query.get("person"))) : undefined;
+  if (host !== undefined) {
+    return { name: hosts.name[host], key: hostKey(host), body: machinePanel(host) };
   }
-  const { host, person } = found;
-  const [name, body] = host === undefined ? [people.name[person], personPanel(person)] : [hosts.name[host], machinePanel(host)];
-  const close = element("a", { className: "close", href: addressWith({ host: null, person: null }), ariaLabel: "Close" }, "✕");
-  const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(name));
-  panel.replaceChildren(element("header", {}, title, close), ...body.filter(Boolean));
-  panel.scrollTop = 0;
-  title.focus({ preventScroll: true });
+  const { name, key } = people;
+  return person === undefined ? null : { name: name[person], key: key[person], body: personPanel(person) };
 }
 
-// Follow the address: only what it changes is drawn again.
+let openKey = null;
+
+function drawPanel(query) {
+  const shown = opened(query);
+  const key = shown?.key ?? null;
+  const unknown = shown ? null : (query.get("host") ?? query.get("person"));
+  at("#hint").textContent = unknown ? `This page does not know ${unknown}.` : "";
+  const close = { className: "close", href: addressWith({ host: null, person: null }), ariaLabel: "Close" };
+  const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(shown?.name ?? ""));
+  panel.replaceChildren(element("header", {}, title, element("a", close, "✕")), ...(shown?.body ?? []));
+  panel.hidden = !shown;
+  document.body.classList.toggle("open", shown !== null);
+  if (key !== openKey) {
+    const before = at("#rows tr[aria-current] a") ?? at("#search");
+    (shown ? title : before).focus({ preventScroll: true });
+    panel.scrollTop = 0;
+    openKey = key;
+  }
+  for (const row of document.querySelectorAll("#rows tbody tr")) {
+    row.ariaCurrent = shown && Object.values(list.view.open(row.row)).includes(key) ? "true" : null;
+  }
+}
+
+// Follow the address: the list is drawn again only if it changes.
 
 let shownList = null;
-let opener = null;
 
 function follow() {
   const query = asked();
-  const ofList = new URLSearchParams([...query].filter(([name]) => name !== "host" && name !== "person")).toString();
+  const ofList = addressWith({ host: null, person: null });
   if (ofList !== shownList) {
     drawList(query);
     shownList = ofList;
   }
-  const found = opened(query);
-  const wasOpen = !panel.hidden;
-  drawPanel(found);
-  if (wasOpen && !found) {
-    (opener?.isConnected ? opener : places.search).focus({ preventScroll: true });
-  }
-  const unknown = found ? null : (query.get("host") ?? query.get("person"));
-  at("#hint").hidden = !unknown;
-  at("#hint").textContent = unknown ? `This page does not know ${unknown}.` : "";
-  const open = found && (found.host === undefined ? people.key[found.person] : hostKey(found.host));
-  for (const row of document.querySelectorAll("#rows tbody tr")) {
-    row.ariaCurrent = found && Object.values(list.view.open(row.row)).includes(open) ? "true" : null;
-  }
+  drawPanel(query);
 }
 
-function openRow(event) {
-  const row = event.target.closest("tr");
-  opener = event.target.closest("a") ?? row?.querySelector("a");
-  if (row && !event.target.closest("a") && getSelection().isCollapsed) {
-    go(addressWith(list.view.open(row.row)));
+function openRow({ target }) {
+  if (!target.closest("a") && getSelection().isCollapsed) {
+    go(addressWith(list.view.open(target.closest("tr").row)));
   }
 }
 
@@ -188,29 +180,32 @@ function useKeys(event) {
     go(addressWith({ host: null, person: null }));
   } else if (next && event.target.closest("tbody, #search")) {
     event.preventDefault();
-    next.querySelector("a")?.focus();
+    next.querySelector("a").focus();
+  }
+}
+
+function copyCommand({ target }) {
+  if (target.matches("[data-copy]")) {
+    copy(target.parentElement.querySelector("code").textContent, target);
   }
 }
 
 at("#rows tbody").addEventListener("click", openRow);
 at("#list").addEventListener("keydown", useKeys);
-places.search.addEventListener("input", () => go(addressWith({ q: places.search.value }), "replaceState"));
-places.more.addEventListener("click", () => drawRows(document.querySelectorAll("#rows tbody tr").length + PAGE_ROWS));
+at("#search").addEventListener("input", ({ target }) => go(addressWith({ q: target.value }), "replaceState"));
+at("#more").addEventListener("click", () => drawRows(at("#rows tbody").rows.length + PAGE_ROWS));
 at("#download").addEventListener("click", download);
-at("#copy-link").addEventListener("click", (event) => copy(location.href, event.target));
-document.addEventListener("click", (event) => {
-  if (event.target.matches("[data-copy]")) {
-    copy(event.target.parentElement.querySelector("code").textContent, event.target);
-  }
-});
+at("#copy-link").addEventListener("click", ({ target }) => copy(location.href, target));
 at(".skip").addEventListener("click", (event) => {
   event.preventDefault();
-  places.search.focus();
+  at("#search").focus();
 });
+document.addEventListener("click", copyCommand);
 addEventListener("hashchange", follow);
 addEventListener("beforeprint", () => drawRows(PRINTED_ROWS));
 addEventListener("afterprint", () => drawRows(PAGE_ROWS));
 document.querySelectorAll("time").forEach((each) => each.replaceWith(time(each.dateTime)));
-at("#list").hidden = !hosts.name.length;
-places.facets.open = innerWidth > 700;
+at("#list").hidden = !allHosts.length;
+at("#facets").open = innerWidth > 700;
 follow();
+setTimeout(texts); // so that the first search is quick as well

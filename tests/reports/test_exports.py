@@ -32,7 +32,9 @@ def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
     days = [date(2026, 3, 2)] * len(NAMES)
     workbook = as_xlsx(pl.DataFrame({"Host": NAMES, "Last logon": days}), title="Hosts")
     with zipfile.ZipFile(io.BytesIO(workbook)) as parts:
-        sheet, table = (parts.read(f"xl/{part}1.xml").decode() for part in ("worksheets/sheet", "tables/table"))
+        sheet, table = (
+            parts.read(f"xl/{part}1.xml").decode() for part in ("worksheets/sheet", "tables/table")
+        )
     assert "<f>" not in sheet
     assert "hyperlink" not in sheet
     found = pl.read_excel(io.BytesIO(workbook), sheet_name="Hosts")

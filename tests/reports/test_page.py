@@ -1,3 +1,5 @@
+import base64
+import gzip
 import json
 import re
 from datetime import timedelta
@@ -100,7 +102,8 @@ def report(
 
 def packed(html):
     """What the page's script is given."""
-    return json.loads(html.partition('id="packed">')[2].partition("</script>")[0])
+    compressed = html.partition('id="packed">')[2].partition("</script>")[0]
+    return json.loads(gzip.decompress(base64.b64decode(compressed)))
 
 
 def rows_of(html, name):
@@ -111,9 +114,15 @@ def rows_of(html, name):
         field: [values["of"][at] for at in values["at"]] if isinstance(values, dict) else values
         for field, values in rows.items()
     }
-    for field in {"owners", "planned", "primary", "before", "after", "user", "candidates", "perhaps"} & {*fields}:
+    for field in {"owners", "planned", "primary", "before", "after", "user", "candidates", "perhaps"} & {
+        *fields
+    }:
         fields[field] = [
-            [keys[each] for each in value] if isinstance(value, list) else value if value is None else keys[value]
+            [keys[each] for each in value]
+            if isinstance(value, list)
+            else value
+            if value is None
+            else keys[value]
             for value in fields[field]
         ]
     return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
@@ -127,7 +136,9 @@ def of_host(html, name):
     first = sum(users["users"][:number])
     its = range(first, first + users["users"][number])
     accounts = users["accounts"]["name"]
-    return rows[number], {accounts[users["account"][at]]: (users["events"][at], users["days"][at]) for at in its}
+    return rows[number], {
+        accounts[users["account"][at]]: (users["events"][at], users["days"][at]) for at in its
+    }
 
 
 def test_each_host_has_status_reason_and_users_with_their_days():

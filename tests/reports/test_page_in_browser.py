@@ -171,7 +171,9 @@ def test_a_machine_opens_beside_the_list_by_click_and_key(opened):
     expect(page.locator(":focus")).to_have_text("pc-1")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    expect(panel.locator("code")).to_have_text("asset-owners conflicts --instance demo --acknowledge pc-2 --note 'why'")
+    expect(panel.locator("code")).to_have_text(
+        "asset-owners conflicts --instance demo --acknowledge pc-2 --note 'why'"
+    )
     expect(page.locator(":focus")).to_have_text("pc-2")
     page.go_back()
     expect(panel).to_be_hidden()
