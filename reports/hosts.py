@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each now, how it stands, and what would change that."""
+"""The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
 from collections.abc import Mapping

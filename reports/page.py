@@ -73,16 +73,17 @@ def report_page(
     rows = page_tables.in_page(hosts_now, is_plan=is_plan)
     words = in_words(rows, users, names, rules, fields)
     assets = hosts_now.drop_nulls("host_id")
+    last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"
     content = {
         "formula": FORMULA,
         "commands": commands,
         "plan": is_plan,
         "measured": measured,
-        "lastDay": window and window.last.isoformat(),
+        "lastDay": last_day and last_day.isoformat(),
         "statuses": STATUS,
         "hosts": page_tables.hosts_columns(rows, words, kinds, people),
-        "users": page_tables.users_columns(rows, shares, matches, counts, window and window.last, people),
+        "users": page_tables.users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": page_tables.unmatched_columns(unmatched, closest, people),
         "writes": page_tables.writes_columns(writes, earlier_writes, people),
     }

@@ -79,7 +79,7 @@ def in_page(hosts: pl.DataFrame, *, is_plan: bool) -> pl.DataFrame:
 def hosts_columns(
     hosts: pl.DataFrame, words: pl.DataFrame, kinds: pl.DataFrame, people: People
 ) -> dict[str, Any]:
-    """Return the columns of hosts; `words` are rows of `reports.hosts.in_words`, `kinds` of `host_profiles`."""
+    """Return the columns of hosts: `words` are rows of `hosts.in_words`, `kinds` of `host_profiles`."""
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
     rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
         "host_id",
@@ -251,7 +251,7 @@ def coverage_by_week(runs: pl.LazyFrame) -> list[tuple[date, float]]:
 
 
 def packed(frame: pl.DataFrame) -> dict[str, Any]:
-    """Return the columns of a frame: their values, or where many are alike `of` the distinct ones and `at`."""
+    """Return columns of a frame: values, or if many are alike the distinct ones (`of`) and which (`at`)."""
     return {column.name: _packed_column(column) for column in frame}
 
 

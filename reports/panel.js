@@ -37,7 +37,7 @@ function strips(title, users, named) {
   const logons = (user) => quiet(`${whole(events[user])} logon${events[user] === 1 ? "" : "s"}`);
   const rows = users.slice(0, MANY).map((user) => row([named(user), [strip(days[user])], [logons(user)]]));
   const last = new Date(content.lastDay);
-  const ends = [new Date(last - (STRIP - 1) * 86_400_000), last].map((end) => quiet(day.format(end)));
+  const ends = [new Date(last - (STRIP - 1) * 86_400_000), last].map((end) => quiet(day.format(end).slice(0, -5)));
   const more = users.length > MANY ? [quiet(`and ${whole(users.length - MANY)} more`)] : [];
   const axis = row([more, [element("div", { className: "axis" }, ...ends)], []]);
   const table = element("table", { className: "strips" }, element("tbody", {}, ...rows, axis));

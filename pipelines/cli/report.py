@@ -20,11 +20,11 @@ def report(
         Path | None,
         file_option(
             "The file to write or replace, - for standard output.",
-            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME; with PLAN in its name for a plan, RUN for --run",
+            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME; a plan has PLAN in it, --run its id",
         ),
     ] = None,
     kind: Annotated[
-        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
+        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a sheet of all hosts.")
     ] = "html",
     *,
     run: RunId = None,

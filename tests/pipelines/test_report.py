@@ -4,6 +4,7 @@ import os
 import stat
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -44,7 +45,7 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
 
 def test_a_plan_has_plan_in_its_file_name_and_sheet(call, stored, tmp_path):
     tables, later = Tables(tmp_path / "home", "head_office", name="Head office"), NOW + timedelta(days=1)
-    run = {"run_id": "plan-run-1", "decided_at": later}
+    run: dict[str, Any] = {"run_id": "plan-run-1", "decided_at": later}
     planned = resolution(LOGONS, PEOPLE, ASSETS, window=WINDOW, **run)
     writes = plan(planned.decisions, PEOPLE, ASSETS).with_columns(run_id=pl.lit("plan-run-1"))
     store_run(tables, planned, hosts=ASSETS, users=PEOPLE, writes=writes, publish=False, **run)

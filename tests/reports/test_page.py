@@ -184,8 +184,12 @@ def test_lists_hold_who_is_unmatched_and_what_was_written():
     html = report(closest=table(ClosestUsers, *rows))
     kim, moore = rows_of(html, "unmatched")
     assert kim == {
-        **{"user": "kim (account)", "hosts_waiting": 1, "hosts": 1, "events": 12},
-        **{"candidates": ["u3", "u4"], "perhaps": ["u2", "u1"]},
+        "user": "kim (account)",
+        "hosts_waiting": 1,
+        "hosts": 1,
+        "events": 12,
+        "candidates": ["u3", "u4"],
+        "perhaps": ["u2", "u1"],
     }
     assert (moore["user"], moore["candidates"], moore["perhaps"]) == ("ext.moore (account)", [], None)
     (write,) = rows_of(html, "writes")
