@@ -105,7 +105,7 @@ class Report:
         window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
         self._days = days_of(window) if window else []
         fetched = tables.logon_days(self._days, run_id=run_id)
-        writes, earlier = self._writes()
+        writes, earlier = self._writes
         self._shown: dict[str, Any] = {
             "instance": instance.name,
             "decisions": decisions,
@@ -123,26 +123,23 @@ class Report:
     @cached_property
     def is_plan(self) -> bool:
         """Whether nothing of what the run decided has been written yet."""
-        kind = self._tables.appended("runs", self._run_id)["kind"].to_list()
-        planned = kind[:1] in (["dry_run"], ["backfill"]) and not self._tables.has_written(self._run_id)
-        return self.hosts_now["planned_owner"].count() > 0 or (planned and not self._applied_by)
+        kinds = self._tables.appended("runs", self._run_id)["kind"].to_list()
+        only_plans = {*kinds} & {"dry_run", "backfill"} and not self._tables.applied_by(self._run_id)
+        return bool(only_plans) or not self._writes[0].filter(outcome="planned").is_empty()
 
     @cached_property
     def hosts_now(self) -> pl.DataFrame:
         """Each host's decision with its owner now: rows of `reports.hosts.hosts_by_now`."""
-        writes = pl.concat([self._tables.writes(), self._writes()[0].lazy()])
+        writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
         owners, acknowledged = (
             self._tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts")
         )
         return hosts_by_now(self._decisions, owners, writes, acknowledged)
 
     @cached_property
-    def _applied_by(self) -> str | None:
-        return self._tables.applied_by(self._run_id)
-
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return what the run wrote or planned, and what other runs wrote, the last first."""
-        run_id = self._applied_by or self._run_id
+        """What the run wrote or planned, and what other runs wrote, the last first."""
+        run_id = self._tables.applied_by(self._run_id) or self._run_id
         told = pl.col("outcome").is_in(_TOLD_LATER) & (pl.col("run_id") != run_id)
         earlier = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
         return self._tables.run_writes(run_id), earlier.collect()
