@@ -18,6 +18,7 @@ from ownership.names import printable
 from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import page_fingerprint, report_page
+from reports.page_tables import STRIP_DAYS, coverage_by_week
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.format_version import program_version
 from resources.settings import Instance, command_line
@@ -29,17 +30,27 @@ _SNAPSHOTS = {
     "shares": "host_user_shares",
     "matches": "username_matches",
     "users": "inventory_users",
-    "acknowledged": "acknowledged_conflicts",
     "unmatched": "unmatched_users",
     "closest": "closest_users",
+    "kinds": "host_profiles",
     "drift": "ownership_drift",
 }
 """The tables that the page shows, by its arguments."""
 
 
-def report_file(instance: Instance, home: Path) -> Path:
-    """Return the file of the last report of the instance in a home."""
-    return home / "reports" / f"{instance.slug}.html"
+_TOLD_LATER = ("written", "undone", "failed", "intended")
+"""Outcomes in the history of a host."""
+
+
+def report_file(
+    instance: Instance, home: Path, *, kind: str = "html", run: str = "", plan: bool = False
+) -> Path:
+    """Return the file of a report of the instance in a home: by default of the page that runs replace.
+
+    One that is made of a given run has its id in the name; one of a plan says PLAN.
+    """
+    parts = (instance.slug, "PLAN" if plan else "", short_run_id(run), kind)
+    return home / "reports" / ".".join(filter(None, parts))
 
 
 def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
@@ -88,34 +99,77 @@ class Report:
     def __init__(self, instance: Instance, tables: Tables) -> None:
         self._instance = instance
         self._tables = tables
-        decisions, writes, hosts_now = _hosts_now(tables)
-        run_id = decisions["run_id"].item(0) if decisions.height else "none"
+        self._decisions = decisions = tables.read("owner_decisions").collect()
+        self._run_id = run_id = decisions["run_id"].item(0) if decisions.height else "none"
         rules = instance.rules.as_rules()
         window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
-        days = days_of(window) if window else []
-        fetched = tables.logon_days(days, run_id=run_id)
+        self._days = days_of(window) if window else []
+        fetched = tables.logon_days(self._days, run_id=run_id)
+        writes, earlier = self._writes
         self._shown: dict[str, Any] = {
             "instance": instance.name,
             "decisions": decisions,
-            "hosts_now": hosts_now,
+            "hosts_now": self.hosts_now,
             "window": window,
-            "rules": decided_by,
-            "days": events_by_day(days, fetched, timezone=instance.scan.timezone),
+            "decided_by": decided_by,
+            "days": events_by_day(self._days, fetched, timezone=instance.scan.timezone),
             "writes": writes,
+            "earlier_writes": earlier,
+            "weeks": coverage_by_week(tables.all_runs("runs")),
+            "is_plan": self.is_plan,
             **{argument: tables.read(table).collect() for argument, table in _SNAPSHOTS.items()},
         }
+
+    @cached_property
+    def is_plan(self) -> bool:
+        """Whether nothing of what the run decided has been written yet."""
+        if self._tables.applied_by(self._run_id):
+            return False
+        kinds = self._tables.appended("runs", self._run_id)["kind"].to_list()
+        only_plans = {*kinds} & {"dry_run", "backfill"}
+        return bool(only_plans) or not self._writes[0].filter(outcome="planned").is_empty()
+
+    @cached_property
+    def hosts_now(self) -> pl.DataFrame:
+        """Each host's decision with its owner now: rows of `reports.hosts.hosts_by_now`."""
+        writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
+        owners, acknowledged = (
+            self._tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts")
+        )
+        return hosts_by_now(self._decisions, owners, writes, acknowledged)
+
+    @cached_property
+    def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """What the run wrote or planned, and what other runs wrote, the last first."""
+        run_ids = [self._run_id, *self._tables.applied_by(self._run_id)]
+        told = pl.col("outcome").is_in(_TOLD_LATER) & ~pl.col("run_id").is_in(run_ids)
+        earlier = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
+        return self._tables.followed_plan(self._run_id), earlier.collect()
 
     def html(self) -> str:
         """Return the page."""
         shown = dict(self._shown)
-        drift, done = shown.pop("drift"), shown["writes"].filter(outcome="planned").is_empty()
-        claims = how_sure(self._instance, self._tables, done=done)
+        drift = drift_in_words(shown.pop("drift"))
+        claims = how_sure(self._instance, self._tables, done=not self.is_plan)
         return report_page(
             **shown,
-            how_sure=[*claims, *drift_in_words(drift)],
+            counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
+            rules=self._instance.rules.as_rules(),
+            fields=self._instance.field_names,
+            commands={name: self._command(name) for name in ("apply", "undo", "conflicts")},
+            how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
             fingerprint=self.fingerprint,
         )
+
+    def sheet(self) -> pl.DataFrame:
+        """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
+        rules, fields = self._instance.rules.as_rules(), self._instance.field_names
+        return hosts_sheet(self.hosts_now, self._shown["users"], rules, fields)
+
+    def _command(self, name: str) -> str:
+        arguments = [short_run_id(self._run_id)] if name == "apply" else []
+        return command_line(self._instance, name, *arguments)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -138,17 +192,6 @@ def _content(rows: Any) -> bytes:
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
-def report_sheet(instance: Instance, tables: Tables) -> pl.DataFrame:
-    """Return the hosts of that run as a table for people; what would change each, by the rules of now."""
-    _, _, hosts_now = _hosts_now(tables)
-    return hosts_sheet(
-        hosts_now,
-        tables.read("inventory_users").collect(),
-        rules=instance.rules.as_rules(),
-        fields=instance.field_names,
-    )
-
-
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
     """Say how many of the owners that a run decided to write are likely wrong; `done`: it may write.
 
@@ -165,12 +208,3 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
         return said
     ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")
     return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
-
-
-def _hosts_now(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return decisions, the writes that followed, and each host's decision with its owner now."""
-    decisions = tables.read("owner_decisions").collect()
-    run_id = decisions["run_id"].item(0) if decisions.height else "none"
-    writes = tables.followed_plan(run_id)
-    all_writes = pl.concat([tables.writes(), writes.lazy()])
-    return decisions, writes, hosts_by_now(decisions, tables.read("current_owners").collect(), all_writes)

@@ -20,10 +20,10 @@ from ownership.rules import Rules
 from resources.store.tables import Tables
 from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
 
-SEARCHES = ("desktop-0001234", "anna garcia1", "several users threshold", "1", "nobody-has-this-name")
+SEARCHES = ("desktop-0001234", "anna garcia1", "kim lee", "1", "nobody-has-this-name")
 
 _SEARCH = """words => {
-    const box = document.querySelector("#hosts input[type=search]");
+    const box = document.querySelector("#search");
     const began = performance.now();
     box.value = words;
     box.dispatchEvent(new Event("input"));
@@ -32,7 +32,8 @@ _SEARCH = """words => {
 }"""
 _SORT = """() => {
     const began = performance.now();
-    document.querySelector("#hosts th:nth-child(2) button").click();
+    history.pushState(null, "", "#sort=owner");
+    dispatchEvent(new Event("hashchange"));
     document.body.offsetHeight;
     return performance.now() - began;
 }"""
@@ -83,10 +84,10 @@ def use(file: str) -> Callable[[], dict[str, Any]]:
 
     def opened() -> dict[str, Any]:
         parts = _use(page, Path(file))
-        rows = page.evaluate("content.tables.hosts.rows")
+        _, rows = page.locator("#list [role=status]").inner_text().replace(",", "").split(" of ")
         browser.close()
         playwright.stop()
-        return {"rows": rows, "parts": parts}
+        return {"rows": int(rows), "parts": parts}
 
     return opened
 
@@ -94,7 +95,7 @@ def use(file: str) -> Callable[[], dict[str, Any]]:
 def _use(page: Page, file: Path) -> dict[str, float]:
     began = time.perf_counter()
     page.goto(file.as_uri())
-    page.locator("#hosts .tools").wait_for()
+    page.locator("#rows tbody tr").first.wait_for()
     ready = time.perf_counter() - began
     searches = [page.evaluate(_SEARCH, words) / 1000 for words in SEARCHES]
     return {

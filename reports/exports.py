@@ -29,6 +29,7 @@ def as_csv(table: pl.DataFrame) -> str:
 def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[str]] | None = None) -> bytes:
     """Return a table as a workbook of one sheet, in which no text is a formula or a link.
 
+    Its head and first column stay in sight, and each column can be filtered; shares are percentages.
     `choices` are the values that can be chosen in a column.
     """
     box = io.BytesIO()
@@ -37,9 +38,10 @@ def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[s
         table.with_columns(pl.col(pl.String).str.slice(0, _MAX_CELL)).write_excel(
             workbook,
             title,
-            freeze_panes=(1, 0),
+            freeze_panes=(1, 1),
+            autofilter=True,
             autofit=True,
-            dtype_formats={pl.Date: "yyyy-mm-dd"},
+            dtype_formats={pl.Date: "yyyy-mm-dd", pl.Float64: "0%"},
             column_widths=dict.fromkeys(long, 420),
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )

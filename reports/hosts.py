@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each now, why, and what would change that."""
+"""The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
 from collections.abc import Mapping
@@ -7,19 +7,58 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from ownership.history import belongs_to_decision
+from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import printable
-from ownership.rules import NAMING, Rules
+from ownership.rules import NAMING, Rules, first_that_holds
+from reports.people import display_names
 from reports.remedies import accounts_of, problems_of, remedies, with_needs
-from reports.sentences import NAMES, names_of, reason
+from reports.sentences import names_of, ownership_sentence
+
+STATUS: Mapping[str, str] = {
+    "planned": "A run would write this owner; nothing is written yet.",
+    "conflict": "The inventory has one owner, the logons speak for another. Nobody has acknowledged it.",
+    "written": "asset-owners wrote the owner, and the host still has it.",
+    "set by hand": "The inventory has an owner whom asset-owners did not write.",
+    "no owner": "The inventory has no owner, or the host asset cannot be read.",
+    "name without asset": "The logons have this host name, and no host asset does.",
+}
+"""How a host stands, in the words of the page and of the sheet, and what that means."""
+NEED_A_PERSON = ("planned", "conflict", "no owner")
+
+_REASONS: Mapping[str, str] = {
+    "unreadable_asset": "cannot be read",
+    "no_hostname": "no host name",
+    "excluded_host": "excluded",
+    "hostname_collision": "ambiguous host name",
+    "no_logons": "no logons",
+    "too_few_events": "too few logons",
+    "no_majority": "no majority",
+    "not_primary_device": "not primary device",
+    "idle_user": "user idle",
+    "low_confidence": "low confidence",
+    "single_user": "only one user",
+    "majority": "clear majority",
+    "no_user_asset": "no user asset",
+    "ambiguous_user": "several user assets",
+    "failed": "write failed",
+    "intended": "write pending",
+    "not_written": "not written",
+    "undone": "undone",
+}
+"""Why, in three words at most: by code of evidence or match, or by the outcome of the last write."""
+_STOPPED = ("failed", "intended", "not_written", "undone")
 
 
-def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    """Return the decisions with owner_ids, source, since and department_now, as a plan would leave them.
+def hosts_by_now(
+    decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame, acknowledged: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the decisions with each host's owners now and how it stands.
 
-    `owners` are rows of `current_owners`; `outcome` is the last in `writes` since the decision.
-    Hosts for which the logons name somebody come first, so that kiosks and servers do not.
+    Adds owner_ids, source, since, wrote_in (the run), planned_owner, department_now (as a plan would leave
+    it), outcome (of the last write since the decision), status (of `STATUS`) and why (its reason, in a few
+    words). `owners` are rows of `current_owners`, `writes` of `owner_writes`, `acknowledged` of
+    `acknowledged_conflicts`. Hosts whose primary user is clear come first, so that kiosks and servers do not.
     """
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
@@ -31,61 +70,107 @@ def hosts_by_now(decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyF
         .agg(pl.last("outcome", "new_values"))
         .collect()
     )
+    now = owners.select(
+        "host_id", "owner_ids", "source", "since", wrote_in="run_id", department_now="department"
+    )
+    known = acknowledged.select(*ACKNOWLEDGED, known=pl.lit(value=True))
     planned, new = pl.col("outcome").eq_missing("planned"), pl.col("new_values").struct
     return (
         in_order(decisions)
         .sort(pl.col("evidence").is_in(NAMING), descending=True, maintain_order=True)
-        .join(
-            owners.select("host_id", "owner_ids", "source", "since", department_now="department"),
-            on="host_id",
-            how="left",
-            maintain_order="left",
-        )
+        .join(now, on="host_id", how="left", maintain_order="left")
         .join(outcomes, on="host_id", how="left", maintain_order="left")
+        .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
         .with_columns(
-            owner_ids=pl.when(planned).then(pl.concat_list(new.field("owner"))).otherwise("owner_ids"),
+            planned_owner=pl.when(planned).then(new.field("owner")),
             department_now=pl.coalesce(pl.when(planned).then(new.field("department")), "department_now"),
         )
-        .drop("new_values")
+        .with_columns(status=_status(), why=_why())
+        .drop("new_values", "known")
     )
 
 
-def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
-    """The rows of `hosts_by_now` as a table for people; what would change a host is said by these rules."""
-    email, *others = NAMES
-    emails, accounts, names = (names_of(users.to_dicts(), asked) for asked in ([email], others, NAMES))
-    problems, accounts_by_name = problems_of(users), accounts_of(users, fields)
+def _status() -> pl.Expr:
+    is_owned = pl.col("owner_ids").list.len() > 0
+    cases = (
+        ("name without asset", pl.col("host_id").is_null()),
+        ("planned", pl.col("planned_owner").is_not_null()),
+        ("conflict", (pl.col("action") == "conflict") & pl.col("known").is_null()),
+        ("written", is_owned & (pl.col("source") == "asset-owners")),
+        ("set by hand", is_owned),
+    )
+    return first_that_holds(cases).fill_null("no owner")
 
-    def row(host: Mapping[str, Any]) -> dict[str, Any]:
-        owners, named, outcome = host["owner_ids"], host["resolved_owner"] or "", host["outcome"]
+
+def _why() -> pl.Expr:
+    is_stopped = (pl.col("action") == "write") & (pl.col("owner_ids").list.len() == 0)
+    stopped = pl.when(is_stopped & pl.col("outcome").is_in(_STOPPED)).then("outcome")
+    unmatched = pl.when(pl.col("match") != "matched").then("match")
+    codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, return_dtype=pl.String)
+    return pl.when(pl.col("known")).then(pl.lit("known conflict")).otherwise(codes)
+
+
+def in_words(
+    hosts: pl.DataFrame, users: pl.DataFrame, names: Mapping[str, str], rules: Rules, fields: FieldNames
+) -> pl.DataFrame:
+    """Return for each row of `hosts_by_now` whose the host is, in one sentence, and what would change that.
+
+    `names` are what people call user assets; what would change a host is said by these rules. Columns:
+    sentence, remedy (null: nothing would).
+    """
+    problems, accounts = problems_of(users), accounts_of(users, fields)
+
+    def words(host: Mapping[str, Any]) -> tuple[str, str | None]:
+        now = None if host["host_id"] is None else {**host, "run_id": host["wrote_in"] or ""}
         changes = remedies(
             host,
-            owners,
+            host["owner_ids"],
             problems=problems,
-            accounts=accounts_by_name,
-            outcome=outcome,
+            accounts=accounts,
+            outcome=host["outcome"],
             rules=rules,
             fields=fields,
         )
-        why = reason(host)
-        return {
-            "Host": printable(host["hostname"] or ""),
-            "Owner": ", ".join(printable(accounts.get(owner, owner)) for owner in owners or ()),
-            "E-mail": ", ".join(printable(emails[owner]) for owner in owners or () if owner in emails),
-            "Department": printable(host["department_now"] or ""),
-            "Owner by the logons": printable(names.get(named, named)),
-            "Why": f"{why[:1].upper()}{why[1:]}.",
-            "What would change that": next(changes, ""),
-            "Conflict since": host["conflict_since"],
-            "Last logon": host["last_seen"],
-            "Asset": printable(host["host_id"] or ""),
-        }
+        return ownership_sentence(host, now, names), next(changes, None)
 
-    texts = ("Host", "Owner", "E-mail", "Department", "Owner by the logons", "Why", "What would change that")
-    schema = dict.fromkeys(texts, pl.String) | {"Conflict since": pl.Date, "Last logon": pl.Date}
-    days = with_needs(hosts, rules).with_columns(pl.col("conflict_since").dt.date())
-    rows = [row(host) for host in days.iter_rows(named=True)]
-    return pl.DataFrame(rows, schema=schema | {"Asset": pl.String})
+    rows = [words(host) for host in with_needs(hosts, rules).iter_rows(named=True)]
+    return pl.DataFrame(rows, {"sentence": pl.String, "remedy": pl.String}, orient="row")
+
+
+def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
+    """Return the rows of `hosts_by_now` as a table for a spreadsheet, in the words of the page."""
+    names, owners, planned = display_names(users), pl.col("owner_ids"), pl.concat_list("planned_owner")
+    addresses = names_of(users.iter_rows(named=True), ["user_email"])
+
+    def texts(ids: pl.Expr, known: Mapping[str, str], default: pl.Expr | None = None) -> pl.Expr:
+        each = pl.element().replace_strict(known, default=default, return_dtype=pl.String)
+        return ids.list.eval(each).list.drop_nulls().list.join(", ").replace("", None)
+
+    columns = {
+        "Machine": pl.col("hostname"),
+        "Status": pl.col("status"),
+        "Reason": pl.col("why"),
+        "Owner": texts(owners, names, pl.element()),
+        "Owner's address": texts(owners, addresses),
+        "Planned owner": texts(planned, names, pl.element()),
+        "Planned owner's address": texts(planned, addresses),
+        "Share": pl.col("share").round(4),
+        "Confidence": pl.col("confidence").round(4),
+        "Last logon": pl.col("last_seen"),
+        "Department": pl.col("department_now"),
+        "In words": pl.col("sentence"),
+        "What would change it": pl.col("remedy"),
+        "Conflict since": pl.col("conflict_since").dt.date(),
+        "Host id": pl.col("host_id"),
+        "Owner's id": texts(owners, {}, pl.element()),
+        "Planned owner's id": pl.col("planned_owner"),
+    }
+    table = hosts.hstack(in_words(hosts, users, names, rules, fields)).select(**columns)
+    texts_of = (table[name] for name, kind in table.schema.items() if kind == pl.String)
+    return table.with_columns(
+        pl.Series(column.name, [text and printable(text) for text in column], pl.String)
+        for column in texts_of
+    )
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:

@@ -1,185 +1,406 @@
-"use strict";
+// The lists: rows that are filtered, counted and sorted as the address says. Names are only ever text: no string
+// is parsed as HTML.
 
-// Shows the tables: a page of rows at a time, sorted, searched, and narrowed by links. Names are only ever text:
-// no string is parsed as HTML.
-
-const content = JSON.parse(document.getElementById("packed").textContent);
 const PAGE_ROWS = 100;
 const PRINTED_ROWS = 1000;
-const FORMULA = new RegExp(content.formula, "gv");
-const labels = new Map(Object.entries(content.people));
-const whole = new Intl.NumberFormat("en");
-const byName = new Intl.Collator("en", { numeric: true }).compare;
-const folded = (text) => text.normalize("NFC").toLowerCase();
+const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (byte) => byte.charCodeAt(0));
+const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+const content = await new Response(unzipped).json();
+const { people } = content;
+const { accounts, account, events, days } = content.users;
+const [hosts, unmatched, writes] = [content.hosts, content.unmatched, content.writes].map(unpacked);
 
-function element(tag, ...children) {
-  const made = document.createElement(tag);
+const whole = new Intl.NumberFormat("en").format;
+const byName = new Intl.Collator("en", { numeric: true }).compare;
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+const date = (text) => (text === null ? "" : day.format(new Date(text)));
+const folded = (text) => text.normalize("NFC").toLowerCase();
+const numbers = (length, first = 0) => Array.from({ length }, (_, number) => first + number);
+const one = (value) => (value === null ? [] : [value]);
+
+function lazily(make) {
+  let made;
+  return () => (made ??= make());
+}
+
+// See `packed` in reports/page_tables.py.
+function unpacked(columns) {
+  const values = (column) => (column.of ? column.at.map((number) => column.of[number]) : column);
+  return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, values(column)]));
+}
+
+// The users of a machine are the numbers from one of these to the next one.
+const firstUser = [0];
+for (const count of content.users.users) {
+  firstUser.push(firstUser.at(-1) + count);
+}
+const allHosts = numbers(hosts.name.length);
+const usersOf = (host) => numbers(firstUser[host + 1] - firstUser[host], firstUser[host]);
+const personOf = (user) => accounts.person[account[user]];
+const ownersOf = (host) => (hosts.planned[host] === null ? (hosts.owners[host] ?? []) : [hosts.planned[host]]);
+const sureOf = (host) => hosts[content.measured][host];
+const hasAsset = (host) => hosts.host_id[host] !== null;
+const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
+
+// On how many machines each person has each role.
+const roles = lazily(() => {
+  const counts = { owned: [], primary: [], used: [] };
+  const add = (role, person) => (counts[role][person] = (counts[role][person] ?? 0) + 1);
+  for (const host of allHosts) {
+    hosts.owners[host]?.forEach((person) => add("owned", person));
+    one(hosts.primary[host]).forEach((person) => add("primary", person));
+    new Set(usersOf(host).map(personOf)).forEach((person) => add("used", person));
+  }
+  return counts;
+});
+
+// Elements
+
+const at = (selector) => document.querySelector(selector);
+
+function element(tag, properties, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
   made.append(...children);
   return made;
 }
 
-function linkTo(target, key, text) {
-  const link = element("a", element("bdi", text));
-  link.href = `#${target}=${encodeURIComponent(key)}`;
-  return link;
+function drawn(tag, attributes, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+  made.append(...children);
+  return made;
 }
 
-function personLink(key) {
-  const link = linkTo("person", key, labels.get(key) ?? key);
-  return element("div", link, ...(labels.has(key) ? [" ", element("small", element("bdi", key))] : []));
+const bdi = (text) => element("bdi", {}, text);
+const quiet = (text) => element("small", {}, bdi(text));
+const time = (text) => element("time", { dateTime: text }, moment.format(new Date(text)));
+const link = (text, changes, title = "") => element("a", { href: addressWith(changes), title }, bdi(text));
+const hostLink = (host) => link(hosts.name[host], { host: hostKey(host), person: null });
+const personTexts = (persons) => (persons ?? []).map((person) => people.name[person]).join(", ");
+
+function personLinks(persons) {
+  const links = (persons ?? []).map((person) => {
+    const key = people.key[person];
+    return link(people.name[person], { person: key, host: null }, people.address[person] ?? key);
+  });
+  return links.flatMap((each, number) => (number ? [", ", each] : [each]));
 }
 
-// What each style shows of a value, and the text by which it is searched and sorted.
-const SHOWN = {
-  text: (text) => [element("bdi", text)],
-  small: (text) => [element("small", element("bdi", text))],
-  host: (name) => [linkTo("host", name, name)],
-  number: (number) => [whole.format(number)],
-  percent: (share) => [`${(100 * share).toFixed(1)}%`],
-  people: (keys) => keys.map(personLink),
+function pill(status) {
+  const shape = drawn("use", { href: `#icon-${status.replaceAll(" ", "-")}` });
+  const icon = { class: "icon", "data-status": status, viewBox: "0 0 12 12", "aria-hidden": "true" };
+  return element("span", { title: content.statuses[status] }, drawn("svg", icon, shape), status);
+}
+
+const state = (host) => [pill(hosts.status[host]), " ", element("small", {}, hosts.why[host])];
+
+function howSure(host) {
+  const [confidence, share] = [hosts.confidence[host], hosts.share[host]];
+  if (confidence !== null || share === null) {
+    return one(confidence).map((sure) => `${Math.min(99, Math.round(100 * sure))} of 100`);
+  }
+  const value = drawn("rect", { class: "value", width: 100 * share, height: 4 });
+  const bar = { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" };
+  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), `${Math.floor(100 * share)}%`];
+}
+
+// Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.
+
+function column(head, text, cell = (row) => [bdi(text(row) ?? "")]) {
+  return { head, text, cell };
+}
+
+function count(head, value) {
+  return { head, text: value, cell: (row) => [whole(value(row))], isNumber: true };
+}
+
+function persons(head, found) {
+  return column(head, (row) => personTexts(found(row)), (row) => personLinks(found(row)));
+}
+
+function dates(head, of) {
+  return column(head, (host) => of[host], (host) => [date(of[host])]);
+}
+
+const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
+const machine = column("Machine", (host) => hosts.name[host], (host) => [hostLink(host)]);
+const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
+const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
+const seen = dates("Last logon", hosts.seen);
+const primary = persons("Primary user", (host) => one(hosts.primary[host]));
+
+const OF_HOSTS = [
+  { name: "status", title: "Status", of: (host) => hosts.status[host] },
+  { name: "reason", title: "Reason", of: (host) => hosts.why[host] },
+  { name: "department", title: "Department", of: (host) => hosts.department[host] },
+  { name: "kind", title: "Kind of machine", of: (host) => hosts.kind[host] },
+];
+
+function hostsView(title, holds, columns) {
+  const open = (host) => ({ host: hostKey(host), person: null });
+  return { title, rows: allHosts.filter(holds), facets: OF_HOSTS, find: hostsFound, open, columns };
+}
+
+const VIEWS = {
+  machines: hostsView("Machines", hasAsset, { machine, owner, status, sure, seen }),
+  conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
+    machine,
+    owner: persons("Owner in the inventory", ownersOf),
+    primary,
+    sure,
+    since: dates("Since", hosts.conflict_since),
+    seen,
+  }),
+  people: {
+    title: "People",
+    rows: numbers(people.key.length),
+    facets: [],
+    find: peopleFound,
+    open: (person) => ({ person: people.key[person], host: null }),
+    columns: {
+      person: persons("Person", (person) => [person]),
+      address: column("Address", (person) => people.address[person]),
+      department: column("Department", (person) => people.department[person]),
+      owned: count("Owns", (person) => roles().owned[person] ?? 0),
+      primary: count("Primary user of", (person) => roles().primary[person] ?? 0),
+      used: count("Logs on to", (person) => roles().used[person] ?? 0),
+    },
+  },
+  users: {
+    title: "Users without one user asset",
+    rows: numbers(unmatched.user.length),
+    facets: [],
+    find: (words) => rowsWith(peopleFound(words), unmatched.user),
+    open: (row) => ({ person: people.key[unmatched.user[row]], host: null }),
+    columns: {
+      user: persons("User", (row) => [unmatched.user[row]]),
+      waiting: count("Hosts without owner", (row) => unmatched.hosts_waiting[row]),
+      hosts: count("Hosts used", (row) => unmatched.hosts[row]),
+      events: count("Logons", (row) => unmatched.events[row]),
+      candidates: persons("User assets", (row) => unmatched.candidates[row]),
+      perhaps: persons("Did you mean", (row) => unmatched.perhaps[row]),
+    },
+  },
+  names: hostsView("Names without asset", (host) => !hasAsset(host), { machine, primary, sure, seen }),
+  writes: {
+    title: content.plan ? "Plan" : "Written",
+    rows: numbers(writes.own.length).filter((row) => writes.own[row]),
+    facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
+    find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
+    open: (row) => ({ host: writes.host_id[row], person: null }),
+    columns: {
+      machine: column("Machine", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
+      outcome: column("Outcome", (row) => [writes.outcome[row], ...one(writes.message[row])].join(": ")),
+      before: persons("Owner before", (row) => writes.before[row]),
+      after: persons(owner.head, (row) => writes.after[row]),
+      department: column("Department", (row) => writes.department[row]),
+      criticality: column("Criticality", (row) => writes.criticality[row]),
+      at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
+    },
+  },
 };
-const NUMBERS = new Set(["number", "percent"]);
-const textOf = (style, value) =>
-  style === "people" ? value.map((key) => `${labels.get(key) ?? ""} ${key}`).join(" ") : String(value ?? "");
 
-// See `_compact` in reports/page_tables.py.
-const unpacked = (values) => (values.of ? values.at.map((number) => values.of[number]) : values);
+// Search: a text in a name, an address or an id; or else a whole name in another spelling of it.
 
-class TableView {
-  constructor(place, { columns, fields, filters, rows }) {
-    this.name = place.dataset.table;
-    this.columns = columns;
-    this.filters = filters;
-    this.fields = Object.fromEntries(Object.entries(fields).map(([name, values]) => [name, unpacked(values)]));
-    this.order = Array.from({ length: rows }, (_, row) => row);
-    const [box, all, status, body, more] = ["input", ".all", "[role=status]", "tbody", ".more"].map((selector) =>
-      place.querySelector(selector),
-    );
-    Object.assign(this, { box, all, status, body, more });
-    this.heads = [...place.querySelectorAll("th")];
-    this.names = this.heads.map((head) => head.textContent);
-    this.heads.forEach((head, column) => {
-      const button = element("button", "↕");
-      button.ariaLabel = `Sort by ${this.names[column]}`;
-      head.append(" ", button);
-      head.addEventListener("click", () => this.sort(column));
-    });
-    box.addEventListener("input", () => this.search());
-    more.addEventListener("click", () => this.draw(this.limit + PAGE_ROWS));
-    place.querySelector(".download").addEventListener("click", () => this.download());
-    place.hidden = false;
-    this.narrow("");
-  }
+const texts = lazily(() => {
+  const lines = (texts) => `\n${texts.filter(Boolean).map(folded).join("\n")}\n`;
+  return {
+    hosts: allHosts.map((host) => lines([hosts.name[host], hosts.names[host], hosts.host_id[host]])),
+    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key])),
+    accounts: accounts.name.map((name) => lines([name])),
+  };
+});
 
-  sort(column) {
-    const head = this.heads[column];
-    const [style, field] = this.columns[column][0];
-    const numeric = NUMBERS.has(style);
-    const [once, again] = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
-    const order = head.ariaSort === once ? again : once;
-    const keys = this.fields[field].map((value) => (numeric ? value : textOf(style, value) || null));
-    const compare = numeric ? (one, other) => one - other : byName;
-    const sign = order === "ascending" ? 1 : -1;
-    this.order.sort((one, other) => {
-      const [left, right] = [keys[one] ?? null, keys[other] ?? null];
-      if (left === null || right === null) {
-        return (left === null) - (right === null); // what says nothing comes last
-      }
-      return sign * compare(left, right);
-    });
-    for (const each of this.heads) {
-      each.ariaSort = each === head ? order : null;
-      each.lastChild.textContent = each === head ? (sign > 0 ? "↑" : "↓") : "↕";
-    }
-    this.search();
-  }
-
-  narrow(words, holds = () => true) {
-    this.words = words;
-    this.holds = holds;
-    this.all.hidden = !words;
-    this.search();
-  }
-
-  search() {
-    const words = folded(this.box.value).split(/\s+/).filter(Boolean);
-    if (words.length) {
-      const parts = this.columns.flat();
-      this.texts ??= this.order.map((_, row) =>
-        folded(parts.map(([style, field]) => textOf(style, this.fields[field][row])).join("\n")),
-      );
-    }
-    this.found = this.order.filter((row) => this.holds(row) && words.every((word) => this.texts[row].includes(word)));
-    const counted = `${whole.format(this.found.length)} of ${whole.format(this.order.length)}`;
-    this.status.textContent = this.words ? `${this.words}: ${counted}` : words.length ? counted : "";
-    this.draw(PAGE_ROWS);
-  }
-
-  draw(limit) {
-    this.limit = limit;
-    const rows = this.found.slice(0, this.limit);
-    const cells = (row) => this.columns.map((parts, column) => this.cell(parts, row, column));
-    this.body.replaceChildren(...rows.map((row) => element("tr", ...cells(row))));
-    this.more.hidden = this.found.length <= this.limit;
-    this.more.textContent = `Show more: these are ${whole.format(rows.length)} of ${whole.format(this.found.length)}`;
-  }
-
-  cell(parts, row, column) {
-    const made = element("td");
-    for (const [style, field] of parts) {
-      const value = this.fields[field][row];
-      made.append(...(value === null ? [] : SHOWN[style](value)), " ");
-    }
-    made.className = parts[0][0];
-    return made;
-  }
-
-  // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.
-  download() {
-    const names = this.columns.flatMap(([, ...parts], column) => [
-      this.names[column],
-      ...parts.map(([, field]) => field.replaceAll("_", " ")),
-    ]);
-    const quoted = (cell) => `"${cell.replace(FORMULA, "$1'$2").replaceAll('"', '""')}"`;
-    const cells = this.columns.flat();
-    const rows = this.found.map((row) => cells.map(([style, field]) => textOf(style, this.fields[field][row])));
-    const lines = [names, ...rows].map((cells) => cells.map(quoted).join(","));
-    const link = element("a");
-    link.href = URL.createObjectURL(new Blob(["\ufeff", lines.join("\r\n")], { type: "text/csv" }));
-    link.download = `${this.name}.csv`;
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
+// `LT-1.CORP.EXAMPLE` is lt-1; `CORP\ann` and `ann@corp.example` are ann.
+function spellings(words) {
+  const account = words.slice(words.lastIndexOf("\\") + 1);
+  const [name, domain] = account.split("@");
+  return account !== words || domain !== undefined ? [account, name] : [words.split(".")[0]];
 }
 
-const views = new Map();
-for (const place of document.querySelectorAll("[data-table]")) {
-  views.set(place.dataset.table, new TableView(place, content.tables[place.dataset.table]));
-}
-
-// Links: #hosts=FILTER narrows a table, #host=NAME shows one host, #person=ID the machines of a person, #hosts all.
-
-function follow() {
-  const [[target, wanted] = ["", ""]] = new URLSearchParams(location.hash.slice(1));
-  const name = ["host", "person"].includes(target) ? "hosts" : target;
-  const view = views.get(name);
-  if (view && target === "person") {
-    const { people } = view.fields;
-    const is = (key) => key === wanted || folded(labels.get(key) ?? key) === folded(wanted); // or the e-mail
-    view.narrow(`machines of ${labels.get(wanted) ?? wanted}`, (row) => (people[row] ?? []).some(is));
-  } else if (view && target === "host") {
-    const { host, asset } = view.fields;
-    view.narrow(wanted, (row) => [host[row], asset[row]].some((known) => folded(known) === folded(wanted)));
-  } else if (view && Object.hasOwn(view.filters, wanted)) {
-    view.narrow(view.filters[wanted], (row) => view.fields.filters[row].includes(wanted));
-  } else {
-    view?.narrow("");
+// Of hosts, people and accounts, which ones a text finds; null: none.
+function marked(words) {
+  for (const text of [words, ...spellings(words).map((word) => `\n${word}\n`)]) {
+    const marks = Object.entries(texts()).map(([of, all]) => [of, all.map((each) => each.includes(text))]);
+    if (text.trim() && marks.some(([, each]) => each.includes(true))) {
+      return Object.fromEntries(marks);
+    }
   }
-  document.getElementById(name)?.scrollIntoView();
+  return null;
 }
 
-addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => views.get("hosts")?.draw(PRINTED_ROWS));
-if (location.hash) {
+// What the whole text finds, or else all of its words.
+function found(words, rows) {
+  const marks = marked(words);
+  if (marks || !/\s/.test(words)) {
+    return new Set(marks ? rows(marks) : []);
+  }
+  return words.split(/\s+/).map((word) => found(word, rows)).reduce((all, more) => all.intersection(more));
+}
+
+function hostsFound(words) {
+  return found(words, (marks) => {
+    const users = accounts.person.map((person, number) => marks.accounts[number] || marks.people[person]);
+    const named = (host) => [...ownersOf(host), ...one(hosts.primary[host])].some((person) => marks.people[person]);
+    const used = (host) => usersOf(host).some((user) => users[account[user]]);
+    return allHosts.filter((host) => marks.hosts[host] || named(host) || used(host));
+  });
+}
+
+function peopleFound(words) {
+  return found(words, (marks) => {
+    const ofAccounts = accounts.person.filter((_, number) => marks.accounts[number]);
+    return [...numbers(people.key.length).filter((person) => marks.people[person]), ...ofAccounts];
+  });
+}
+
+const rowsWith = (known, keys) => new Set(numbers(keys.length).filter((row) => known.has(keys[row])));
+
+// The address says all: view, q, the facets, stage, sure, sort; and which machine or person is open.
+
+const asked = () => new URLSearchParams(location.hash.slice(1));
+
+function addressWith(changes) {
+  const next = asked();
+  for (const [name, value] of Object.entries(changes)) {
+    next.delete(name);
+    one(value || null).forEach((known) => next.set(name, known));
+  }
+  return `#${next}`;
+}
+
+function go(address, method = "pushState") {
+  history[method](null, "", address);
   follow();
+}
+
+// The rows to show, and the values of each facet with the rows that nothing but this facet excludes.
+function narrowed(view, query) {
+  const words = folded(query.get("q") ?? "").trim();
+  const hits = words ? view.find(words) : null;
+  const [stage, tenth] = ["stage", "sure"].map((name) => (query.has(name) ? Number(query.get(name)) : null));
+  const isSure = (host) => sureOf(host) !== null && Math.min(9, Math.floor(10 * sureOf(host))) === tenth;
+  const wanted = ({ name }) => new Set(query.getAll(name));
+  const facets = view.facets.map((facet) => ({ ...facet, wanted: wanted(facet), counts: new Map() }));
+  const rows = view.rows.filter((row) => {
+    if ((hits && !hits.has(row)) || (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row))) {
+      return false;
+    }
+    const values = facets.map(({ of }) => of(row) ?? "none");
+    const failing = facets.filter(({ wanted }, number) => wanted.size && !wanted.has(values[number]));
+    facets.forEach(({ counts }, number) => {
+      if (failing.length === 0 || (failing.length === 1 && failing[0] === facets[number])) {
+        counts.set(values[number], (counts.get(values[number]) ?? 0) + 1);
+      }
+    });
+    return failing.length === 0;
+  });
+  return { rows, facets };
+}
+
+function sorted(view, rows, sort) {
+  const column = view.columns[sort?.replace("-", "")];
+  if (!column) {
+    return rows;
+  }
+  const keys = new Map(rows.map((row) => [row, column.text(row) ?? ""]));
+  const sign = sort.startsWith("-") ? -1 : 1;
+  const compare = column.isNumber ? (left, right) => left - right : byName;
+  return [...rows].sort((first, second) => {
+    const [left, right] = [keys.get(first), keys.get(second)];
+    return (left === "") - (right === "") || sign * compare(left, right); // what says nothing comes last
+  });
+}
+
+// Drawing
+
+let list = {};
+
+function drawList(query) {
+  const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "machines";
+  const view = VIEWS[name];
+  const { rows, facets } = narrowed(view, query);
+  list = { name, view, rows: sorted(view, rows, query.get("sort")) };
+  at("#views").replaceChildren(...Object.entries(VIEWS).map(([each, of]) => drawTab(each, of, each === name)));
+  at("#search").value = query.get("q") ?? "";
+  at("#list [role=status]").textContent = `${whole(rows.length)} of ${whole(view.rows.length)}`;
+  drawFacets(facets, query);
+  drawHeads(view, query.get("sort"));
+  drawRows(PAGE_ROWS);
+}
+
+function drawTab(name, view, isOpen) {
+  const tab = element("a", { href: `#view=${name}` }, view.title, " ", element("small", {}, whole(view.rows.length)));
+  tab.ariaCurrent = isOpen ? "page" : null;
+  return tab;
+}
+
+function drawFacets(facets, query) {
+  const names = ["q", "stage", "sure", ...facets.map(({ name }) => name)];
+  const none = Object.fromEntries(names.map((name) => [name, null]));
+  const clear = names.some((name) => query.has(name)) ? [link("Clear filters", none)] : [];
+  const useful = facets.filter(({ counts, wanted }) => wanted.size || counts.size > 1);
+  const sections = useful.map(({ name, title, counts, wanted }) => {
+    const values = [...counts].sort(([left, few], [right, many]) => many - few || byName(left, right));
+    const items = values.map(([value, count]) => drawValue(name, value, count, wanted.has(value)));
+    return element("section", {}, element("h3", {}, title), element("ul", {}, ...items));
+  });
+  at("#facets div").replaceChildren(...clear, ...sections);
+  at("#facets").hidden = !clear.length && !sections.length;
+}
+
+function drawValue(name, value, count, isChosen) {
+  const next = asked();
+  next[isChosen ? "delete" : "append"](name, value);
+  const text = name === "status" ? pill(value) : bdi(value);
+  const choice = element("a", { href: `#${next}` }, text, " ", element("small", {}, whole(count)));
+  choice.ariaCurrent = isChosen ? "true" : null;
+  return element("li", {}, choice);
+}
+
+function drawHeads(view, sort) {
+  const heads = Object.entries(view.columns).map(([name, { head, isNumber }]) => {
+    const [once, again] = isNumber ? [`-${name}`, name] : [name, `-${name}`];
+    const order = { [name]: "ascending", [`-${name}`]: "descending" }[sort] ?? null;
+    const arrow = { ascending: " ↑", descending: " ↓" }[order] ?? "";
+    const made = element("th", { scope: "col" }, link(head + arrow, { sort: sort === once ? again : once }));
+    made.ariaSort = order;
+    return made;
+  });
+  at("#rows thead tr").replaceChildren(...heads);
+}
+
+function drawRows(limit) {
+  const columns = Object.entries(list.view.columns);
+  const cells = (row) => columns.map(([name, { cell }]) => element("td", { className: name }, ...cell(row)));
+  const rows = list.rows.slice(0, limit).map((row) => element("tr", { row }, ...cells(row)));
+  at("#rows tbody").replaceChildren(...rows);
+  at("#more").hidden = list.rows.length <= limit;
+  at("#more").textContent = `Show more: these are ${whole(rows.length)} of ${whole(list.rows.length)}`;
+}
+
+// The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.
+function download() {
+  const formula = new RegExp(content.formula, "gv");
+  const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
+  const columns = Object.values(list.view.columns);
+  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text }) => text(row)))];
+  const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
+  const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
+  element("a", { href, download: `${content.plan ? "PLAN-" : ""}${list.name}.csv` }).click();
+  URL.revokeObjectURL(href);
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const box = element("textarea", { value: text }); // a page that came by plain HTTP may not
+    document.body.append(box);
+    box.select();
+    document.execCommand("copy");
+    box.remove();
+  }
+  button.textContent = "Copied";
 }

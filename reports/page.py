@@ -1,85 +1,127 @@
 """One page on what the last run found: HTML that needs no other file and no network.
 
 Names may have been chosen with bad intentions. They are escaped everywhere, characters that do not print
-included, and the script gets them as JSON, in which nothing can end its element, and shows them as text. The
-page's own policy lets a browser run this very script and load nothing.
+included, and the script gets them compressed and shows them as text. The page's own policy lets a browser run
+this very script and load nothing.
 """
 
 import base64
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ownership.codes import EVIDENCE, MATCH
-from ownership.coverage import drop_outs, funnel, owned_percent
+from ownership.coverage import owned_percent
+from ownership.matching import FieldNames
+from ownership.rules import Rules
+from ownership.windows import Window
 from reports import page_tables
-from reports.page_tables import as_json, link, shown
-from reports.sentences import instant, names_of
+from reports.exports import FORMULA
+from reports.hosts import STATUS, in_words
+from reports.page_tables import People, compressed, shown
+from reports.people import display_names
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
 """The first characters of a page, which its fingerprint is among."""
+_FUNNEL = ("host assets", "with logons", "one primary user", "one user asset")
+"""What `reports.page_tables.stage` counts, from 1 on."""
+_BINS = 10
 
 
 def report_page(
     *,
+    instance: str,
     decisions: pl.DataFrame,
+    hosts_now: pl.DataFrame,
     shares: pl.DataFrame,
     matches: pl.DataFrame,
-    hosts_now: pl.DataFrame,
+    counts: pl.LazyFrame,
     unmatched: pl.DataFrame,
     users: pl.DataFrame,
     days: pl.DataFrame,
     writes: pl.DataFrame,
-    acknowledged: pl.DataFrame,
+    earlier_writes: pl.DataFrame,
     closest: pl.DataFrame,
-    **shown_as_they_are: Any,
+    kinds: pl.DataFrame,
+    weeks: Sequence[tuple[date, float]],
+    window: Window | None,
+    is_plan: bool,
+    decided_by: Rules,
+    rules: Rules,
+    fields: FieldNames,
+    commands: Mapping[str, str],
+    how_sure: Sequence[str],
+    made_at: datetime,
+    fingerprint: str,
 ) -> str:
     """Return the page of one run, from the rows of the stored tables that it worked on.
 
-    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day` for its
-    window. The others are `instance` (its name), `window`, `rules` (that it used), `how_sure` (sentences),
-    `made_at`, and `fingerprint`, which `page_fingerprint` reads from the page. That is to be stored as it is:
-    its policy names its script by a hash.
+    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
+    `weeks` of `page_tables.coverage_by_week`; `writes` are the run's and `earlier_writes` those of others.
+    `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and `conflicts` of
+    this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
+    be stored as it is: its policy names its script by a hash.
     """
-    found = page_tables.with_words(hosts_now)
-    people = page_tables.people_on(found, shares, matches)
-    tables = {
-        "hosts": page_tables.hosts_table(found, people),
-        "people": page_tables.people_table(people),
-        "conflicts": page_tables.conflicts_table(found, acknowledged),
-        "unmatched": page_tables.unmatched_table(unmatched, closest),
-        "writes": page_tables.writes_table(writes),
+    names = display_names(users)
+    people = People(users, names)
+    rows = page_tables.in_page(hosts_now, is_plan=is_plan)
+    words = in_words(rows, users, names, rules, fields)
+    assets = hosts_now.drop_nulls("host_id")
+    last_day = window.last if window else None
+    measured = "confidence" if assets["confidence"].count() else "share"
+    content = {
+        "formula": FORMULA,
+        "commands": commands,
+        "plan": is_plan,
+        "measured": measured,
+        "lastDay": last_day and last_day.isoformat(),
+        "statuses": STATUS,
+        "hosts": page_tables.hosts_columns(rows, words, kinds, people),
+        "users": page_tables.users_columns(rows, shares, matches, counts, last_day, people),
+        "unmatched": page_tables.unmatched_columns(unmatched, closest, people),
+        "writes": page_tables.writes_columns(writes, earlier_writes, people),
     }
-    own, style = _text("page.js"), _text("page.css")
-    owned_after = hosts_now.with_columns(existing_owner=pl.col("owner_ids").list.first())
+    content["people"] = people.columns()
+    script = _text("page.js") + _text("panel.js")
+    style = _text("page.css")
+    after = hosts_now.with_columns(
+        existing_owner=pl.coalesce("planned_owner", pl.col("owner_ids").list.first())
+    )
+    statuses = dict(hosts_now.group_by("status").len().iter_rows())
     return (
         _environment()
         .get_template("page.html")
         .render(
-            **shown_as_they_are,
-            policy=f"default-src 'none'; script-src {_source(own)}; style-src {_source(style)}",
-            own=own,
+            instance=instance,
+            fingerprint=fingerprint,
+            policy=f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}",
+            script=script,
             style=style,
-            tables=tables,
-            packed=Markup(as_json(tables, names_of(users.iter_rows(named=True)))),  # noqa: S704  (nothing in it ends a script)
-            most_rows=page_tables.MAX_ROWS,
-            decisions=decisions,
-            shares=shares,
-            days=days,
-            writes=writes,
-            owned_percent=owned_percent(decisions),
-            owned_after_percent=owned_percent(owned_after),
-            planned=writes.filter(outcome="planned").height,
-            stages=funnel(decisions).to_dicts(),
-            drop_outs=drop_outs(decisions).to_dicts(),
-            reasons={**EVIDENCE, **MATCH},
+            packed=compressed(content),
+            is_plan=is_plan,
+            apply=commands.get("apply"),
+            run=next(decisions.iter_rows(named=True), None),
+            window=window,
+            rules=decided_by,
+            events=days["events"].sum(),
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
+            hosts=assets.height,
+            statuses={status: statuses.get(status, 0) for status in STATUS},
+            unmatched=unmatched.height,
+            all_in_page=rows.height == hosts_now.height,
+            owned=(owned_percent(decisions), owned_percent(after)),
+            weeks=weeks,
+            stages=[*zip(_FUNNEL, _reached(assets), strict=True)],
+            measured=measured,
+            bins=_histogram(assets.filter(status="planned") if is_plan else assets, measured),
+            how_sure=how_sure,
+            made_at=made_at,
         )
     )
 
@@ -91,6 +133,18 @@ def page_fingerprint(file: Path) -> str | None:
     with file.open(encoding="utf-8") as page:
         found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
     return found and found[1]
+
+
+def _reached(assets: pl.DataFrame) -> list[int]:
+    """Count the host assets that come to each stage."""
+    stages = assets.select(stage=page_tables.stage())["stage"]
+    return [int((stages >= number).sum()) for number in range(1, len(_FUNNEL) + 1)]
+
+
+def _histogram(hosts: pl.DataFrame, measured: str) -> list[int]:
+    """Count hosts by tenths of their confidence or share."""
+    tenths = (hosts[measured].drop_nulls() * _BINS).floor().clip(0, _BINS - 1).to_list()
+    return [tenths.count(number) for number in range(_BINS)]
 
 
 def _text(name: str) -> Markup:
@@ -110,5 +164,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"shown": shown, "count": "{:,}".format, "instant": instant, "link": link}
+    environment.filters |= {"shown": shown, "count": "{:,}".format}
     return environment

@@ -1,283 +1,276 @@
-"""The tables of the report's page, from the stored tables: which rows, in which order, in which words."""
+"""What the page's script is given: the rows of its lists, column by column, from the stored tables."""
 
+import base64
+import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.coverage import STAGES, drop_outs
-from ownership.history import open_conflicts
+from ownership.coverage import STAGES
 from ownership.matching import candidates
 from ownership.names import printable
-from ownership.rules import first_that_holds
-from reports.exports import FORMULA
-from reports.hosts import in_order
-from reports.sentences import COUNTS, logons
+from ownership.tuning.confidence import least_certain_first
+from reports.hosts import NEED_A_PERSON, in_order
 
 MAX_TEXT = 250
 """Characters of a text in the page: the longest of our own sentences have 210."""
-MAX_ROWS = 100_000
-"""Rows of one table in the page: those of more hosts would make it too large for a browser."""
-
-Parts = tuple[tuple[str, str], ...]
-Filters = Mapping[str, tuple[str, pl.Expr]]
-
-_HOST = (("host", "host"), ("small", "asset"))
-_SHARE = (("percent", "share"), ("small", "logons"))
-_NO_LIST = pl.lit([], pl.List(pl.String))
+MAX_ROWS = 50_000
+"""Rows of one list in the page: more would make it too large for a browser and for an e-mail."""
+STRIP_DAYS = 30
+"""Days of the strips, the last of the window."""
+MAX_STRIPS = 12
+"""Users of a host with a strip: the ones with most logons."""
+_FUNNEL = (*STAGES,)[:4]
 
 
-@dataclass(frozen=True)
-class PageTable:
-    """A table of the page.
+class People:
+    """Numbers for the people of the page, so that each name is in it once.
 
-    `columns` has for each head the parts of a cell, each a style (`SHOWN` in page.js) and a column of the
-    frame; the first part sorts. `filters` has what links narrow the rows to: words, and which rows. `unseen`
-    are columns that the script needs.
+    A person is a user asset, by its id, or an account that stands for none.
     """
 
-    title: str
-    frame: pl.DataFrame
-    columns: Mapping[str, Parts]
-    filters: Filters = field(default_factory=dict)
-    unseen: tuple[str, ...] = ()
+    def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
+        details = users.select("user_id", pl.col("user_email").list.first(), "user_department")
+        self._details = {user_id: texts for user_id, *texts in details.iter_rows()}
+        self._names = names
+        self._numbers: dict[tuple[str, bool], int] = {}
 
-    @property
-    def packed(self) -> dict[str, Any]:
-        """The rows for the script, column by column."""
-        names = {name for parts in self.columns.values() for _, name in parts} | {*self.unseen}
-        holding = [pl.when(holds).then(pl.lit(name)) for name, (_, holds) in self.filters.items()]
-        narrowed = [pl.concat_list(holding).list.drop_nulls().alias("filters")] if holding else []
-        fields = self.frame.select(*sorted(names), *narrowed)
-        return {
-            "rows": self.frame.height,
-            "columns": [list(parts) for parts in self.columns.values()],
-            "filters": {name: words for name, (words, _) in self.filters.items()},
-            "fields": {column.name: _compact(column) for column in fields},
-        }
+    def assets(self, ids: pl.Series) -> list[Any]:
+        """Return the numbers of user assets: a list for each list of ids, or one for each id."""
+        number = self._number
+        if ids.dtype == pl.List:
+            return [None if each is None else [number(user_id) for user_id in each] for each in ids]
+        return [None if user_id is None else number(user_id) for user_id in ids]
+
+    def account(self, username: str) -> int:
+        """Return the number of an account that stands for no user asset."""
+        return self._number(username, is_account=True)
+
+    def _number(self, key: str, *, is_account: bool = False) -> int:
+        return self._numbers.setdefault((key, is_account), len(self._numbers))
+
+    def columns(self) -> dict[str, list[str | None]]:
+        """Return what the page shows of everybody who has a number."""
+        columns: dict[str, list[str | None]] = {"key": [], "name": [], "address": [], "department": []}
+        for key, is_account in self._numbers:
+            asset = (key, self._names.get(key, key), *self._details.get(key, (None, None)))
+            texts = (f"{key} (account)", key, None, None) if is_account else asset
+            for column, text in zip(columns.values(), texts, strict=True):
+                column.append(text and shown(text))
+        return columns
 
 
-def as_json(tables: Mapping[str, PageTable], labels: Mapping[str, str]) -> str:
-    """The tables, and what to call user assets by id, as JSON; nothing in it can end its element."""
-    content = {
-        "formula": FORMULA,
-        "people": {shown(user_id): shown(label) for user_id, label in labels.items()},
-        "tables": {name: table.packed for name, table in tables.items()},
+def in_page(hosts: pl.DataFrame, *, is_plan: bool) -> pl.DataFrame:
+    """Return the rows of `reports.hosts.hosts_by_now` that go into the page, in its order.
+
+    Of too many hosts those that need a person; of a plan what is least certain comes first (rules 9.9).
+    """
+    if hosts.height > MAX_ROWS:
+        hosts = hosts.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
+    if is_plan:
+        planned = pl.col("status") == "planned"
+        hosts = pl.concat([least_certain_first(hosts.filter(planned)), hosts.filter(~planned)])
+    return hosts
+
+
+def hosts_columns(
+    hosts: pl.DataFrame, words: pl.DataFrame, kinds: pl.DataFrame, people: People
+) -> dict[str, Any]:
+    """Return the columns of hosts: `words` are rows of `hosts.in_words`, `kinds` of `host_profiles`."""
+    by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
+    rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
+        "host_id",
+        "status",
+        "why",
+        "share",
+        "confidence",
+        "kind",
+        "user_count",
+        name=pl.coalesce("hostname", "host_id"),
+        names=pl.when(pl.col("hostnames").list.len() > 1).then(pl.col("hostnames").list.join(" ")),
+        department="department_now",
+        seen=pl.col("last_seen").cast(pl.String),
+        conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
+        wrote_in=pl.when(status="written").then(pl.col("wrote_in").str.head(8)),
+        stage=stage(),
+    )
+    return {
+        **packed(rows.hstack(words)),
+        "owners": people.assets(hosts["owner_ids"]),
+        "planned": people.assets(hosts["planned_owner"]),
+        "primary": people.assets(hosts["resolved_owner"]),
     }
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def shown(text: str) -> str:
-    """A text as the page may show it: printable, and not too long."""
-    return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
+def stage() -> pl.Expr:
+    """How far a host comes from logons to an owner: 1 known, 2 logons, 3 a primary user, 4 one user asset."""
+    return pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in _FUNNEL)
 
 
-def _compact(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
-    """A column's values; where many are alike the distinct ones, and which of them each row has."""
+def users_columns(
+    hosts: pl.DataFrame,
+    shares: pl.DataFrame,
+    matches: pl.DataFrame,
+    counts: pl.LazyFrame,
+    last_day: date | None,
+    people: People,
+) -> dict[str, Any]:
+    """Return the users of each host, the host's rows one after the other, those with most logons first.
+
+    `users` says how many there are of each host, `account` who, `days` on which of the last days they logged
+    on (a bit each, the last day the highest one; 0 for users without a strip). The accounts themselves are
+    `accounts`: name and person.
+    """
+    by_host = (
+        hosts.with_row_index("row")
+        .select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
+        .explode("hostname")
+        .join(shares, on="hostname")
+        .join(_strips(counts, shares, last_day), on=("hostname", "username"), how="left")
+        .group_by("row", "username")
+        .agg(pl.sum("weight", "events"), days=pl.col("days").bitwise_or())
+        .sort("row", "weight", "username", descending=[False, True, False])
+    )
+    numbers = by_host.select(pl.col("username").unique(maintain_order=True)).with_row_index("account")
+    found = candidates(matches.lazy()).select("username", "resolved_owner").collect()
+    accounts = numbers.join(found, on="username", how="left", maintain_order="left")
+    persons = people.assets(accounts["resolved_owner"])
+    by_host = by_host.join(numbers, on="username", maintain_order="left")
+    users = by_host.group_by("row", maintain_order=True).len()
+    each = pl.DataFrame({"row": range(hosts.height)}, {"row": pl.UInt32}).join(
+        users, on="row", how="left", maintain_order="left"
+    )
+    return {
+        "users": each["len"].fill_null(0).to_list(),
+        "account": by_host["account"].to_list(),
+        "events": by_host["events"].to_list(),
+        "days": by_host["days"].fill_null(0).to_list(),
+        "accounts": {
+            "name": [*map(shown, accounts["username"])],
+            "person": [
+                people.account(name) if person is None else person
+                for name, person in zip(accounts["username"], persons, strict=True)
+            ],
+        },
+    }
+
+
+def _strips(counts: pl.LazyFrame, shares: pl.DataFrame, last_day: date | None) -> pl.DataFrame:
+    """Return on which of the last days a user logged on to a host, a bit each: hostname, username, days."""
+    top = shares.filter(pl.col("rank") <= MAX_STRIPS)
+    spelled = (
+        top.lazy()
+        .select(
+            "hostname",
+            "username",
+            document_hostname="hostname_spellings",
+            document_username="username_spellings",
+        )
+        .explode("document_hostname")
+        .explode("document_username")
+    )
+    place = (pl.col("day") - pl.lit(last_day, pl.Date)).dt.total_days() + STRIP_DAYS - 1
+    return (
+        counts.with_columns(place=place)
+        .filter(pl.col("place").is_between(0, STRIP_DAYS - 1))
+        .join(spelled, on=("document_hostname", "document_username"))
+        .group_by("hostname", "username")
+        .agg(days=pl.lit(2).pow(pl.col("place")).cast(pl.Int64).bitwise_or())
+        .collect(engine="streaming")
+    )
+
+
+def unmatched_columns(unmatched: pl.DataFrame, closest: pl.DataFrame, people: People) -> dict[str, Any]:
+    """Return the rows of `unmatched_users`, with the user assets that each name may stand for."""
+    best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
+    perhaps = closest.group_by("username").agg(perhaps=best_first)
+    rows = unmatched.head(MAX_ROWS).join(perhaps, on="username", how="left", maintain_order="left")
+    return {
+        **packed(rows.select("hosts_waiting", "hosts", "events")),
+        "user": [*map(people.account, rows["username"])],
+        "candidates": people.assets(rows["candidate_ids"]),
+        "perhaps": people.assets(rows["perhaps"]),
+    }
+
+
+def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) -> dict[str, Any]:
+    """Return what the run wrote or planned, and after that what earlier runs wrote.
+
+    `own` says which are the run's.
+    """
+    rows = pl.concat([in_order(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
+    old, new = pl.col("old_values").struct, pl.col("new_values").struct
+
+    def change(field: str) -> pl.Expr:
+        before, after = old.field(field).replace("", None), new.field(field).replace("", None)
+        is_same = before.is_null() | before.eq_missing(after)
+        sent = new.field(field).is_not_null()
+        return (
+            pl.when(sent & is_same)
+            .then(after)
+            .when(sent)
+            .then(pl.format("{} → {}", before, after.fill_null("cleared")))
+        )
+
+    columns = rows.select(
+        "own",
+        "host_id",
+        "by",
+        "message",
+        name=pl.coalesce("hostname", "host_id"),
+        outcome=pl.col("outcome").str.replace_all("_", " "),
+        department=change("department"),
+        criticality=change("criticality"),
+        at=pl.coalesce("completed_at", "intended_at").dt.strftime("%Y-%m-%dT%H:%MZ"),
+        run=pl.col("run_id").str.head(8),
+    )
+    owners = rows.select(
+        before=old.field("owner").replace("", None), after=new.field("owner").replace("", None)
+    )
+    return {
+        **packed(columns),
+        "before": people.assets(owners["before"].str.split(",")),
+        "after": people.assets(owners["after"].str.split(",")),
+    }
+
+
+def coverage_by_week(runs: pl.LazyFrame) -> list[tuple[date, float]]:
+    """Return how many of the host assets had an owner at the end of each week with a run (percent)."""
+    ended = runs.filter(pl.col("owned_after").is_not_null(), pl.col("hosts") > 0, status="succeeded")
+    weeks = (
+        ended.filter(pl.col("kind").is_in(["run", "apply", "undo"]))
+        .sort("started_at")
+        .group_by(week=pl.col("started_at").dt.truncate("1w").dt.date())
+        .agg(percent=(100 * pl.last("owned_after") / pl.last("hosts")).round(1))
+        .sort("week")
+    )
+    return weeks.collect().rows()
+
+
+def packed(frame: pl.DataFrame) -> dict[str, Any]:
+    """Return columns of a frame: values, or if many are alike the distinct ones (`of`) and which (`at`)."""
+    return {column.name: _packed_column(column) for column in frame}
+
+
+def _packed_column(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
     values: list[Any] = column.round(4).to_list() if column.dtype.is_float() else column.to_list()
-    if column.dtype in (pl.String, pl.List):
-        texts = column.explode() if column.dtype == pl.List else column
-        as_shown = {text: shown(text) for text in texts.unique().drop_nulls()}
-        if column.dtype == pl.String:
-            values = [*map(as_shown.get, values)]
-        else:
-            values = [tuple(map(as_shown.get, several or ())) for several in values]
+    if column.dtype == pl.String:
+        values = [text and shown(text) for text in values]
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     if 2 * len(numbers) > len(values):
         return values
     return {"of": list(numbers), "at": [numbers[value] for value in values]}
 
 
-def with_words(hosts: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `reports.hosts.hosts_by_now`, numbered, with words for what the page shows of them."""
-    ours = (pl.col("source") == "asset-owners") & (pl.col("owner_ids").list.len() > 0)
-    ours &= pl.col("outcome").ne_missing("planned")
-    without_owner = (
-        ("no host asset", pl.col("host_id").is_null()),
-        ("not known", pl.col("owner_ids").is_null()),
-        ("none", pl.col("owner_ids").list.len() == 0),
-    )
-    names = _with_names(hosts.head(MAX_ROWS)).with_columns(
-        why=_sentence("evidence", EVIDENCE),
-        what_follows=pl.concat_str(
-            _sentence("match", MATCH),
-            _sentence("action", ACTION),
-            _sentence("outcome", OUTCOME),
-            separator=" ",
-            ignore_nulls=True,
-        ),
-        because=pl.coalesce("problem", "excluded_by"),
-        conflict=_on_day("Conflict since {}.", "conflict_since"),
-        wrote=pl.when(ours).then(_on_day("asset-owners wrote this owner on {}.", "since")),
-        existing=pl.col("existing_owner").str.split(",").fill_null(_NO_LIST),
-        resolved=pl.concat_list("resolved_owner").list.drop_nulls(),
-        no_owner=first_that_holds(without_owner),
-        last_seen=pl.col("last_seen").cast(pl.String),
-    )
-    rows = names.select(COUNTS).iter_rows(named=True)
-    texts = pl.Series("logons", [logons(row) if row["total_events"] else None for row in rows], pl.String)
-    return names.with_columns(texts, pl.col("owner_ids").fill_null(_NO_LIST)).with_row_index("row")
+def compressed(content: Mapping[str, Any]) -> str:
+    """Return content as JSON, by gzip and as base64: a fifth of the size, and nothing in it is markup."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), compresslevel=1, mtime=0)).decode()
 
 
-def hosts_table(hosts: pl.DataFrame, people: pl.DataFrame) -> PageTable:
-    """All hosts, with who owns each now and why; rows of `with_words` and of `people_on` them."""
-    besides = ("because", "what_follows", "conflict", "wrote")
-    everybody = people.group_by("row").agg(people=pl.col("person").unique())
-    columns: dict[str, Parts] = {
-        "Host": _HOST,
-        "Owner": (("people", "owner_ids"), ("small", "no_owner")),
-        "Why": (("text", "why"), *(("small", name) for name in besides)),
-        "Primary user": (("text", "username"), ("people", "resolved")),
-        "Share": _SHARE,
-        "Last seen": (("text", "last_seen"),),
-    }
-    rows = hosts.join(everybody, on="row", how="left", maintain_order="left")
-    return PageTable("Hosts", rows, columns, _host_filters(hosts), ("people",))
-
-
-def people_on(hosts: pl.DataFrame, shares: pl.DataFrame, matches: pl.DataFrame) -> pl.DataFrame:
-    """Each person with a role (owned, named, used) on the rows of `with_words`: row, person, role.
-
-    A person is the user asset that a user name stands for, or an account where that is not one.
-    """
-    names = hosts.select("row", hostname=pl.coalesce("hostnames", pl.concat_list("hostname")))
-    used = (
-        shares.join(names.explode("hostname"), on="hostname")
-        .join(candidates(matches.lazy()).collect(), on="username", how="left")
-        .select("row", person=pl.coalesce("resolved_owner", _account()), role=pl.lit("used"))
-        .unique()
-    )
-    known = (
-        hosts.select("row", person=column, role=pl.lit(role)).explode("person").drop_nulls("person")
-        for role, column in (("owned", "owner_ids"), ("named", "resolved"))
-    )
-    return pl.concat([*known, used])
-
-
-def people_table(people: pl.DataFrame) -> PageTable:
-    """The rows of `people_on`, a row for each person; those with most machines first."""
-    roles = ("owned", "named", "used")
-    rows = (
-        people.group_by("person")
-        .agg(pl.col("role").filter(role=role).len().alias(role) for role in roles)
-        .sort(*roles, "person", descending=[True, True, True, False])
-        .with_columns(pl.concat_list("person"))
-    )
-    columns: dict[str, Parts] = {
-        "Person": (("people", "person"),),
-        "Owns": (("number", "owned"),),
-        "Named by the logons": (("number", "named"),),
-        "Logs on to": (("number", "used"),),
-    }
-    return PageTable("People", rows.head(MAX_ROWS), columns)
-
-
-def conflicts_table(hosts: pl.DataFrame, acknowledged: pl.DataFrame) -> PageTable:
-    """The rows of `with_words` with a conflict that nobody acknowledged, the strongest evidence first."""
-    columns: dict[str, Parts] = {
-        "Host": _HOST,
-        "Owner in the inventory": (("people", "existing"),),
-        "Owner by the logons": (("people", "resolved"), ("small", "username")),
-        "Share": _SHARE,
-        "Since": (("text", "since"),),
-        "Last seen": (("text", "last_seen"),),
-    }
-    rows = open_conflicts(hosts, acknowledged).with_columns(since=_on_day("{}", "conflict_since"))
-    return PageTable("Conflicts", rows.sort("share", "events", descending=True, maintain_order=True), columns)
-
-
-def unmatched_table(unmatched: pl.DataFrame, closest: pl.DataFrame) -> PageTable:
-    """The rows of `unmatched_users`, with the user assets that each name may stand for by `closest_users`."""
-    best_first = pl.col("user_id").sort_by("score", "user_id", descending=[True, False])
-    perhaps = closest.group_by("username").agg(perhaps=best_first)
-    rows = unmatched.join(perhaps, on="username", how="left", maintain_order="left")
-    rows = rows.with_columns(user=pl.concat_list(_account()))
-    columns: dict[str, Parts] = {
-        "User": (("people", "user"),),
-        "Hosts without owner": (("number", "hosts_waiting"),),
-        "Hosts used": (("number", "hosts"),),
-        "Logons": (("number", "events"),),
-        "User assets": (("people", "candidate_ids"),),
-        "Did you mean": (("people", "perhaps"),),
-    }
-    return PageTable("Unmatched users", rows, columns)
-
-
-def writes_table(writes: pl.DataFrame) -> PageTable:
-    """What the run wrote, or planned to write."""
-    before, after = (
-        {
-            name: pl.col(values).struct.field(name).replace("", None)
-            for name in ("owner", "department", "criticality")
-        }
-        for values in ("old_values", "new_values")
-    )
-    changed = {
-        name: pl.when(before[name].is_null() | (before[name] == after[name]))
-        .then(after[name])
-        .otherwise(pl.format("{} → {}", before[name], after[name].fill_null("cleared")))
-        for name in ("department", "criticality")
-    }
-    rows = _with_names(in_order(writes)).with_columns(
-        **changed,
-        owner=pl.concat_list(after["owner"]).list.drop_nulls(),
-        owner_before=pl.concat_list(before["owner"]).list.drop_nulls(),
-        meaning=_sentence("outcome", OUTCOME),
-        words=pl.col("outcome").str.replace_all("_", " "),
-        at=pl.coalesce("completed_at", "intended_at").dt.strftime("%Y-%m-%d %H:%M"),
-    )
-    filters = {outcome: (outcome.replace("_", " "), pl.col("outcome") == outcome) for outcome in OUTCOME}
-    columns: dict[str, Parts] = {
-        "Host": _HOST,
-        "Outcome": (("text", "words"), ("small", "meaning"), ("small", "message")),
-        "Owner before": (("people", "owner_before"),),
-        "Owner": (("people", "owner"),),
-        "Department": (("text", "department"),),
-        "Criticality": (("text", "criticality"),),
-        "When (UTC)": (("text", "at"),),
-    }
-    return PageTable("Writes", rows.head(MAX_ROWS), columns, filters)
-
-
-def link(stage: str, reason: str = "") -> str:
-    """What a link calls the hosts that come to a stage, or those that end there for a reason."""
-    return f"{stage}.{reason}".rstrip(".").replace(" ", "-")
-
-
-def _host_filters(decisions: pl.DataFrame) -> Filters:
-    """What the numbers of the page count, by their names in links."""
-    filters = {
-        "host-assets": ("host assets", pl.col("host_id").is_not_null()),
-        "with-owner": ("with an owner now", pl.col("owner_ids").list.len() > 0),
-        "without-owner": ("without an owner now", pl.col("no_owner").eq_missing("none")),
-        **{link(stage): (stage, holds) for stage, holds in STAGES.items()},
-    }
-    for stage, reason in drop_outs(decisions).select("stage", "reason").iter_rows():
-        column = "match" if reason in MATCH else "evidence"
-        holds = STAGES[stage] & (pl.col(column) == reason)
-        filters[link(stage, reason)] = (f"{stage}: {reason.replace('_', ' ')}", holds)
-    return filters
-
-
-def _sentence(column: str, sentences: Mapping[str, str]) -> pl.Expr:
-    return pl.col(column).replace_strict(sentences, default=None, return_dtype=pl.String)
-
-
-def _account() -> pl.Expr:
-    """A user name without one user asset, marked so that it is not taken for an id."""
-    return pl.format("{} (account)", "username")
-
-
-def _with_names(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the words for a host: host, asset."""
-    return frame.with_columns(
-        host=pl.col("hostname").fill_null("no host name"), asset=pl.col("host_id").fill_null("no host asset")
-    )
-
-
-def _on_day(words: str, moment: str) -> pl.Expr:
-    return pl.format(words, pl.col(moment).dt.strftime("%Y-%m-%d"))
+def shown(text: str) -> str:
+    """Return a text as the page may show it: printable, and not too long."""
+    return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")

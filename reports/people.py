@@ -1,5 +1,6 @@
 """The hosts of one person: named by the logons, others with logons, and those they own."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,11 +15,29 @@ from reports.sentences import COUNTS, either, in_columns, logons, names_of, pers
 SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 5
 _FIELDS = ("user_value", *FIELDS)
+_FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 _CHANGED = {
     ("write", True): "The host has got this owner since.",
     ("agree", False): "The host had this owner, and has not any more.",
 }
 """What follows where that changed since the decision: by action, and whether the person owns the host."""
+
+
+def display_names(users: pl.DataFrame) -> dict[str, str]:
+    """Return what to call user assets in a list, by id: first and last name where the address tells them.
+
+    `sofia.eriksson@corp.example` is Sofia Eriksson. Where the address tells none, it is the surname, the
+    account name or the address, whichever there is.
+    """
+    named = names_of(
+        users.iter_rows(named=True),
+        ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value"),
+    )
+    for user_id, address in names_of(users.iter_rows(named=True), ["user_email"]).items():
+        account = address.partition("@")[0]
+        if _FIRST_AND_LAST.fullmatch(account):
+            named[user_id] = account.replace(".", " ").title()
+    return named
 
 
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:

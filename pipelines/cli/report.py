@@ -1,4 +1,4 @@
-"""`asset-owners report`: what the last run found, as a page or a table of its hosts."""
+"""`asset-owners report`: what the last run found, as a page or a sheet of its hosts."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,6 @@ from pipelines.cli.options import InstanceFile, RunId, file_option
 from pipelines.cli.stored import stored_tables
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.settings import home
-from resources.store.tables import short_run_id
 
 
 def report(
@@ -21,11 +20,11 @@ def report(
         Path | None,
         file_option(
             "The file to write or replace, - for standard output.",
-            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME, NAME.RUN.FORMAT with --run",
+            default="reports/NAME.FORMAT in ASSET_OWNERS_HOME; a plan has PLAN in it, --run its id",
         ),
     ] = None,
     kind: Annotated[
-        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a table of all hosts.")
+        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a sheet of all hosts.")
     ] = "html",
     *,
     run: RunId = None,
@@ -37,22 +36,23 @@ def report(
 
     Example: --instance NAME --out report.html
     """
-    from assets_defs.report import Report, report_file, report_sheet
+    from assets_defs.report import Report, report_file
 
     instance, tables = stored_tables(path, run)
-    decisions = tables.read("owner_decisions").collect()
+    made = Report(instance, tables)
     if kind == "html":
-        content = Report(instance, tables).html()
+        content = made.html().encode()
+    elif kind == "csv":
+        content = (BOM + as_csv(made.sheet())).encode()
     else:
-        table = report_sheet(instance, tables)
-        content = BOM + as_csv(table) if kind == "csv" else as_xlsx(table, title="Hosts")
-    content = content if isinstance(content, bytes) else content.encode()
+        content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
     if out == Path("-"):
         sys.stdout.buffer.write(content)
         return
     if out is None:
-        of_run = f".{short_run_id(tables.run_id(run))}" if run else ""
-        out = report_file(instance, home()).with_name(f"{instance.slug}{of_run}.{kind}")
+        run_id = tables.run_id(run) if run else ""
+        out = report_file(instance, home(), kind=kind, run=run_id, plan=made.is_plan)
         out.parent.mkdir(exist_ok=True, mode=0o700)
     write_file("--out", out, content)
-    print(f"{out} is written: {decisions.height:,} decisions of {printable(instance.name)}")
+    what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()
+    print(f"{out} is written: {what} of {printable(instance.name)}, {assets:,} host assets")

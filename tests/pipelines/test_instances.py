@@ -20,6 +20,7 @@ from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
+from tests.reports.test_page import packed
 
 PLANNED = "0123abcd-1111-2222-3333-444444444444"
 
@@ -110,8 +111,8 @@ def test_a_plan_is_shown_as_a_run_is(call):
         status, printed, noted = call("explain", "--run", run_id, "pc-3")
         assert (status, noted, "(u1)" in printed) == (0, "", True)
     file, _, printed = call("report", "--run", PLANNED)[1].partition(" is written")
-    page = Path(file).read_text(encoding="utf-8")
-    assert (Path(file).stem, "pc-3" in page, "pc-2" in page) == (f"head_office.{PLANNED[:8]}", True, False)
+    assert Path(file).stem == f"head_office.PLAN.{PLANNED[:8]}"
+    assert packed(Path(file).read_text(encoding="utf-8"))["hosts"]["name"] == ["pc-3"]
 
 
 @pytest.mark.usefixtures("planned")

@@ -2,24 +2,31 @@ import csv
 import io
 import os
 import stat
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+
+from resources.store.tables import Tables
+from sandbox.stored_run import store_run
+from tests.ownership.builders import NOW, PEOPLE, plan, resolution
+from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
+from tests.reports.test_page import packed
 
 
 def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored, tmp_path):
     status, printed, _ = call("report", "--instance", stored)
     assert status == 0
     file = tmp_path / "home" / "reports" / "head_office.html"
-    assert printed == f"{file} is written: 5 decisions of Head office\n"
+    assert printed == f"{file} is written: the report of Head office, 4 host assets\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
-    assert "93 logons from 2026-03-02 to 2026-03-04 (3 days)" in html
-    for shown in ("ann@corp.example", "bob@corp.example", "carol", "25.0% → 50.0%"):
+    for shown in ("2026-03-02 to 2026-03-04", "25.0% → 50.0%", "93 logons", "About these numbers"):
         assert shown in html
-    assert 'id="how-sure"' not in html, "the stored days hold no logons"
+    assert {"ann@corp.example", "bob@corp.example", "carol"} <= {*packed(html)["people"]["name"]}
 
 
 def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
@@ -28,12 +35,27 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     assert printed.startswith("\ufeff")
     assert list(Path.cwd().rglob("*report*")) == []
     rows = list(csv.DictReader(io.StringIO(printed.removeprefix("\ufeff"))))
-    assert [row["Host"] for row in rows] == ["'=cmd()", "pc-1.corp.example", "pc-2", "pc-5", "pc-3"]
-    assert rows[1]["E-mail"] == "ann@corp.example"
+    assert [row["Machine"] for row in rows] == ["'=cmd()", "pc-1.corp.example", "pc-2", "pc-5", "pc-3"]
+    assert rows[1]["Owner's address"] == "ann@corp.example"
     assert call("report", "--instance", stored, "--format", "xlsx")[0] == 0
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
-    assert sheet["Host"][0] == "=cmd()"
+    assert sheet["Machine"][0] == "=cmd()"
     assert sheet.columns == list(rows[0])
+
+
+def test_a_plan_has_plan_in_its_file_name_and_sheet(call, stored, tmp_path):
+    tables, later = Tables(tmp_path / "home", "head_office", name="Head office"), NOW + timedelta(days=1)
+    run: dict[str, Any] = {"run_id": "plan-run-1", "decided_at": later}
+    planned = resolution(LOGONS, PEOPLE, ASSETS, window=WINDOW, **run)
+    writes = plan(planned.decisions, PEOPLE, ASSETS).with_columns(run_id=pl.lit("plan-run-1"))
+    store_run(tables, planned, hosts=ASSETS, users=PEOPLE, writes=writes, publish=False, **run)
+    for kind in ("html", "xlsx"):
+        assert call("report", "--instance", stored, "--run", "plan-run-1", "--format", kind)[0] == 0
+    reports = tmp_path / "home" / "reports"
+    page, sheet = (reports / f"head_office.PLAN.plan-run.{kind}" for kind in ("html", "xlsx"))
+    assert " apply --instance " in page.read_text(encoding="utf-8")
+    rows = pl.read_excel(sheet, sheet_name="Hosts (PLAN)")
+    assert rows.filter(Status="planned")["Planned owner"].to_list() == ["ann@corp.example"]
 
 
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])

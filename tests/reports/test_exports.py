@@ -32,11 +32,15 @@ def test_a_workbook_holds_every_name_as_a_text_and_days_as_days():
     days = [date(2026, 3, 2)] * len(NAMES)
     workbook = as_xlsx(pl.DataFrame({"Host": NAMES, "Last logon": days}), title="Hosts")
     with zipfile.ZipFile(io.BytesIO(workbook)) as parts:
-        sheet = parts.read("xl/worksheets/sheet1.xml").decode()
+        sheet, table = (
+            parts.read(f"xl/{part}1.xml").decode() for part in ("worksheets/sheet", "tables/table")
+        )
     assert "<f>" not in sheet
     assert "hyperlink" not in sheet
     found = pl.read_excel(io.BytesIO(workbook), sheet_name="Hosts")
     assert '<col min="1" max="1" width="60"' in sheet, "long texts are wrapped"
+    assert '<pane xSplit="1" ySplit="1"' in sheet
+    assert "<autoFilter" in table
     assert found["Last logon"].to_list() == days
     unprintable = re.compile(r"[\x00\r\n\t]")
     assert [unprintable.sub("", name) for name in found["Host"]] == [unprintable.sub("", n) for n in NAMES]

@@ -6,9 +6,11 @@ import polars as pl
 import pytest
 
 from ownership.current_owners import current_owners
+from ownership.declaration import empty
 from ownership.history import with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
+from ownership.tables import AcknowledgedConflicts
 from reports.hosts import hosts_by_now, hosts_sheet, natural
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan
 
@@ -27,47 +29,52 @@ def by_now(assets, *outcomes):
         planned.with_columns(outcome=pl.lit(outcome), completed_at=pl.lit(NOW + timedelta(minutes=minutes)))
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
-    return hosts_by_now(decisions, current_owners(assets, PEOPLE, writes), writes)
+    owners = current_owners(assets, PEOPLE, writes)
+    return hosts_by_now(decisions, owners, writes, empty(AcknowledgedConflicts))
 
 
-def test_people_get_a_row_for_each_host_with_owner_reason_what_would_change_it_and_since_when():
-    several = "has a share above the threshold"
-    day = date(2026, 3, 2)
-    assert hosts_sheet(by_now(ASSETS, "written"), PEOPLE, Rules(), FieldNames()).rows() == [
+def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_would_change_it():
+    sheet = hosts_sheet(by_now(ASSETS, "written"), PEOPLE, Rules(), FieldNames())
+    day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
+    majority = "ann@corp.example (u1): 7 of 10 logons on 1 day"
+    assert sheet.drop("In words").rows() == [
         (
-            *("pc-1", "ann@corp.example", "ann@corp.example", "Sales", "ann@corp.example"),
-            "Only one user logged on to the host (ann, 9 of 9 logons on 1 day).",
+            *("pc-1", "written", "only one user", ann, ann, *nobody, 1.0, None, day, "Sales"),
             "To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
-            *(None, day, "h2"),
+            *(None, "h2", "u1", None),
         ),
         (
-            *("pc-2", "bob@corp.example, u9", "bob@corp.example", "", "ann@corp.example"),
-            f"One of several users {several} (ann, 7 of 10 logons on 1 day).",
+            *("pc-2", "conflict", "clear majority", "bob@corp.example, u9", "bob@corp.example", *nobody),
+            *(0.7, None, day, None),
             "Clear asset_owner of host h3: the next run would write u1.",
-            *(NOW.date(), day, "h3"),
+            *(NOW.date(), "h3", "u2, u9", None),
         ),
         (
-            *("kiosk", "", "", "", ""),
-            f"None of several users {several} (ann, 1 of 2 logons on 1 day).",
+            *("kiosk", "no owner", "no majority", *nobody, *nobody, 0.5, None, day, None),
             "ann would be named as the owner with 1 more logon.",
-            *(None, day, "h1"),
+            *(None, "h1", None, None),
         ),
     ]
+    assert sheet["In words"][1] == (
+        f"pc-2 belongs to bob@corp.example (u2), u9 in the inventory, but the logons name {majority}."
+    )
+    (planned,) = hosts_sheet(by_now(ASSETS, "planned"), PEOPLE, Rules(), FieldNames())[:1].to_dicts()
+    expected = {"Status": "planned", "Owner": None, "Planned owner": ann, "Planned owner's id": "u1"}
+    assert planned.items() >= expected.items()
+    assert planned["What would change it"] == "The next run that may write sets u1."
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "outcome", "owners"),
+    ("outcomes", "status", "why", "owners"),
     [
-        (["planned"], "planned", ["u1"]),
-        (["written", "not_written"], "written", ["u1"]),
-        (["failed", "owned_meanwhile"], "failed", []),
+        (["planned"], "planned", "only one user", []),
+        (["written", "not_written"], "written", "only one user", ["u1"]),
+        (["failed", "owned_meanwhile"], "no owner", "write failed", []),
     ],
 )
-def test_what_was_sent_counts_for_more_than_what_left_a_host_alone_and_a_plan_as_carried_out(
-    outcomes, outcome, owners
-):
+def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes, status, why, owners):
     found = by_now(hosts(host("h2", "pc-1")), *outcomes).filter(host_id="h2")
-    assert found.select("outcome", "owner_ids").row(0) == (outcome, owners)
+    assert found.select("status", "why", "owner_ids").row(0) == (status, why, owners)
 
 
 def test_names_are_sorted_as_people_do():

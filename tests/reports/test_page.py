@@ -1,19 +1,22 @@
+import base64
+import gzip
 import json
 import re
 from datetime import timedelta
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.history import with_conflict_since
+from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, ClosestUsers
+from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
 from ownership.unmatched_users import unmatched_users
 from reports import page_tables
 from reports.hosts import hosts_by_now
 from reports.page import report_page
+from reports.page_tables import coverage_by_week
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
 DAYS = pl.DataFrame(
@@ -24,7 +27,8 @@ DAYS = pl.DataFrame(
     }
 )
 LOGONS = counts(
-    ("pc-1", "ann", 9),
+    ("pc-1", "ann", 5),
+    ("PC-1.corp.example", "CORP\\ann", 4, WINDOW.last),
     ("pc-2", "ann", 7),
     ("pc-2", "bob", 3),
     ("pc-10", "ann", 100),
@@ -32,15 +36,17 @@ LOGONS = counts(
     ("pc-4", "bob", 4),
     ("pc-5", "ext.moore", 8),
     ("pc-6", "kim", 12),
+    ("pc-9", "bob", 2),
 )
 ASSETS = hosts(
-    host("h1", "pc-1", department="Support"),
+    host("h1", "pc-1", "pc-1.corp.example", department="Support"),
     host("h2", "pc-2", owners=("u2",)),
     host("h3", "pc-10", owners=("u9",)),
     host("h4", "pc-4"),
     host("h5", "pc-5"),
     host("h6", "pc-6"),
 )
+COMMANDS = {name: f"asset-owners {name} --instance demo" for name in ("undo", "conflicts")}
 
 
 def report(
@@ -54,29 +60,40 @@ def report(
     outcome="written",
     acknowledged=None,
     closest=None,
+    weeks=(),
+    **changed,
 ):
-    """The page after a run."""
+    """The page after a run, whose writes had this outcome."""
     made = resolution(logons, people, assets)
-    decisions = with_conflict_since(made.decisions, made.decisions.clear())
+    decisions = with_conflict_since(made.decisions, made.decisions.clear()).with_columns(**changed)
     writes = plan(decisions, people, assets).with_columns(
-        outcome=pl.lit(outcome), message=pl.lit(message, pl.String)
+        outcome=pl.lit(outcome), message=pl.lit(message, pl.String), by=pl.lit("kim")
     )
     if outcome != "planned":
         writes = writes.with_columns(completed_at=pl.lit(NOW))
+    owners = current_owners(assets, people, writes.lazy())
+    known = empty(AcknowledgedConflicts) if acknowledged is None else acknowledged
     return report_page(
         instance=instance,
         decisions=decisions,
-        window=WINDOW,
-        rules=Rules(),
+        hosts_now=hosts_by_now(decisions, owners, writes.lazy(), known),
         shares=made.shares,
         matches=made.matches,
-        hosts_now=hosts_by_now(decisions, current_owners(assets, people, writes.lazy()), writes.lazy()),
+        counts=logons,
         unmatched=unmatched_users(made.shares, made.matches, decisions),
         users=people,
         days=days,
         writes=writes,
-        acknowledged=empty(AcknowledgedConflicts) if acknowledged is None else acknowledged,
+        earlier_writes=writes.clear(),
         closest=empty(ClosestUsers) if closest is None else closest,
+        kinds=table(HostProfiles, {"host_id": "h1", "hostname": "pc-1", "kind": "personal"}),
+        weeks=weeks,
+        window=WINDOW,
+        is_plan=outcome == "planned",
+        decided_by=Rules(),
+        rules=Rules(),
+        fields=FieldNames(),
+        commands=COMMANDS | {"apply": "asset-owners apply --instance demo run-1"},
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
         fingerprint="f",
@@ -85,110 +102,175 @@ def report(
 
 def packed(html):
     """What the page's script is given."""
-    return json.loads(html.partition('id="packed">')[2].partition("</script>")[0])
+    compressed = html.partition('id="packed">')[2].partition("</script>")[0]
+    return json.loads(gzip.decompress(base64.b64decode(compressed)))
 
 
 def rows_of(html, name):
-    """The rows of a table, cell by cell as text."""
+    """The rows of a list by the first column, with people as their keys."""
     content = packed(html)
-    table, people = content["tables"][name], content["people"]
+    keys, rows = content["people"]["key"], content[name]
     fields = {
-        field: [values["of"][number] for number in values["at"]] if isinstance(values, dict) else values
-        for field, values in table["fields"].items()
+        field: [values["of"][at] for at in values["at"]] if isinstance(values, dict) else values
+        for field, values in rows.items()
+    }
+    for field in {"owners", "planned", "primary", "before", "after", "user", "candidates", "perhaps"} & {
+        *fields
+    }:
+        fields[field] = [
+            [keys[each] for each in value]
+            if isinstance(value, list)
+            else value
+            if value is None
+            else keys[value]
+            for value in fields[field]
+        ]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+
+
+def of_host(html, name):
+    """The row of a host, and its users: by account the logons and the days of the strip."""
+    content = packed(html)
+    rows, users = rows_of(html, "hosts"), content["users"]
+    (number,) = (at for at, row in enumerate(rows) if row["name"] == name)
+    first = sum(users["users"][:number])
+    its = range(first, first + users["users"][number])
+    accounts = users["accounts"]["name"]
+    return rows[number], {
+        accounts[users["account"][at]]: (users["events"][at], users["days"][at]) for at in its
     }
 
-    def text(style, value):
-        if style == "people":
-            return " ".join(f"{people.get(key, '')} {key}".strip() for key in value)
-        return f"{value:.1%}" if style == "percent" else str("" if value is None else value)
 
-    return [
-        [
-            " ".join(filter(None, (text(style, fields[field][row]) for style, field in parts)))
-            for parts in table["columns"]
-        ]
-        for row in range(table["rows"])
-    ]
-
-
-def test_the_tables_hold_what_the_run_found():
+def test_each_host_has_status_reason_and_users_with_their_days():
     html = report()
-    ann = "ann@corp.example u1"
-    assert rows_of(html, "conflicts") == [
-        ["pc-10 h3", "u9", f"{ann} ann", "100.0% 100 of 100 logons on 1 day", "2026-03-30", "2026-03-02"],
-        [
-            *("pc-2 h2", "bob@corp.example u2", f"{ann} ann"),
-            *("70.0% 7 of 10 logons on 1 day", "2026-03-30", "2026-03-02"),
-        ],
-    ]
-    assert rows_of(html, "unmatched") == [
-        ["kim (account)", "1", "1", "12", "kim u3 kim u4", ""],
-        ["ext.moore (account)", "1", "1", "8", "", ""],
-    ]
-    without_pc_6 = dict(row[:2] for row in rows_of(report(assets=ASSETS[:5]), "unmatched"))
-    assert without_pc_6["kim (account)"] == "0", "what is no host asset waits for no owner"
-    alone, several = EVIDENCE["single_user"], EVIDENCE["majority"]
-    to_write, conflict = (f"{MATCH['matched']} {ACTION[action]}" for action in ("write", "conflict"))
-    assert rows_of(html, "writes") == [
-        ["pc-1 h1", f"written {OUTCOME['written']}", "", ann, "Support → Sales", "", "2026-03-30 12:00"]
-    ]
-    logons = (f"ann {ann}", "70.0% 7 of 10 logons on 1 day", "2026-03-02")
-    wrote = f"{alone} {to_write} {OUTCOME['written']} asset-owners wrote this owner on 2026-03-30."
-    assert rows_of(html, "hosts")[:2] == [
-        ["pc-1 h1", ann, wrote, f"ann {ann}", "100.0% 9 of 9 logons on 1 day", "2026-03-02"],
-        ["pc-2 h2", "bob@corp.example u2", f"{several} {conflict} Conflict since 2026-03-30.", *logons],
-    ]
-    assert rows_of(html, "hosts")[3][2].endswith(ACTION["none"]), "no sentence is cut"
-    assert rows_of(html, "people")[0] == [ann, "1", "3", "4"]
-    texts = " ".join(re.sub("<[^>]+>", " ", html).split())
-    for said in (
-        "6 host assets",
-        "2 conflicts",
-        "33.3% → 50.0% have an owner",
-        "2026-03-01 to 2026-03-30 (30 days), 149 of them by users who count, decided",
-        "2026-03-10 (3), 2026-03-11 (not fetched)",
-        "At more than 60%, 3 owners would be written. Compared with &lt;nobody&gt;.",
-        EVIDENCE["no_majority"],
-    ):
-        assert said in texts
+    row, its_users = of_host(html, "pc-1")
+    expected = {
+        "host_id": "h1",
+        "status": "written",
+        "why": "only one user",
+        "share": 1.0,
+        "names": "pc-1 pc-1.corp.example",
+        "owners": ["u1"],
+        "primary": "u1",
+        "planned": None,
+        "department": "Sales",
+        "kind": "personal",
+        "seen": "2026-03-30",
+        "stage": 4,
+        "wrote_in": "run-1",
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert row["sentence"].startswith("pc-1 belongs to ann@corp.example (u1): 9 of 9 logons on 2 days")
+    assert row["remedy"].startswith("To change the owner")
+    assert its_users == {"ann": (9, 1 << 29 | 1 << 1)}, "the last day is the highest bit"
+    words = {row["name"]: (row["status"], row["why"], row["stage"]) for row in rows_of(html, "hosts")}
+    assert words == {
+        "pc-1": ("written", "only one user", 4),
+        "pc-2": ("conflict", "clear majority", 4),
+        "pc-4": ("no owner", "no majority", 2),
+        "pc-5": ("no owner", "no user asset", 3),
+        "pc-6": ("no owner", "several user assets", 3),
+        "pc-9": ("name without asset", "only one user", 4),
+        "pc-10": ("conflict", "only one user", 4),
+    }
+    assert of_host(html, "pc-2")[1] == {"ann": (7, 2), "bob": (3, 2)}
 
 
-def test_a_page_of_too_many_hosts_holds_the_first_and_says_so(monkeypatch):
-    monkeypatch.setattr(page_tables, "MAX_ROWS", 3)
-    html = report()
-    assert [row[0] for row in rows_of(html, "hosts")] == ["pc-1 h1", "pc-2 h2", "pc-5 h5"]
-    assert "The page holds the first 3 of" in html
-
-
-def test_a_plan_is_told_as_what_would_be():
-    html = report(outcome="planned")
-    assert "<b>33.3% → 50.0%</b>\nwould have an owner" in html
-    assert "<b>1</b> owner planned" in html
-    assert rows_of(html, "hosts")[0][2].endswith(OUTCOME["planned"])
-
-
-def test_a_conflict_that_somebody_acknowledged_leaves_list_and_figure_until_the_evidence_changes():
-    row = {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority"}
-    acknowledged = table(AcknowledgedConflicts, row | {"by": "kim", "acknowledged_at": NOW})
-    html = report(acknowledged=acknowledged)
-    assert [row[0] for row in rows_of(html, "conflicts")] == ["pc-10 h3"]
-    assert "<b>1</b> conflict<" in html
-    assert "Acknowledged: 1." in html
-    changed = acknowledged.with_columns(evidence=pl.lit("single_user"))
-    assert len(rows_of(report(acknowledged=changed), "conflicts")) == 2
-
-
-def test_a_user_without_a_user_asset_may_be_one_with_a_name_like_theirs():
+def test_lists_hold_who_is_unmatched_and_what_was_written():
     rows = [
         {"username": "kim", "user_id": user_id, "score": score, "reason": "Spelled alike."}
         for user_id, score in (("u1", 0.8), ("u2", 0.9))
     ]
-    found = {row[0]: row[-1] for row in rows_of(report(closest=table(ClosestUsers, *rows)), "unmatched")}
-    assert found["kim (account)"].index("u2") < found["kim (account)"].index("u1")
-    assert not found["ext.moore (account)"]
+    html = report(closest=table(ClosestUsers, *rows))
+    kim, moore = rows_of(html, "unmatched")
+    assert kim == {
+        "user": "kim (account)",
+        "hosts_waiting": 1,
+        "hosts": 1,
+        "events": 12,
+        "candidates": ["u3", "u4"],
+        "perhaps": ["u2", "u1"],
+    }
+    assert (moore["user"], moore["candidates"], moore["perhaps"]) == ("ext.moore (account)", [], None)
+    (write,) = rows_of(html, "writes")
+    expected = {"own": 1, "outcome": "written", "before": None, "after": ["u1"], "by": "kim"}
+    assert write.items() >= (expected | {"department": "Support → Sales", "at": "2026-03-30T12:00Z"}).items()
+
+
+def texts_of(html):
+    return " ".join(re.sub("<[^>]+>", " ", html.partition("</style>")[2]).split())
+
+
+def test_the_pictures_count_host_assets():
+    texts = texts_of(report(weeks=[(WINDOW.first, 20.5), (WINDOW.last, 33.3)]))
+    for said in (
+        "33.3% → 50.0% of 6 host assets have an owner",
+        "host assets 6 with logons 6 one primary user 5 one user asset 3",
+        "2 conflicts 1 written by asset-owners 3 without an owner 2 users without one user asset",
+        "1 name without asset",
+        "2026-03-10 (3), 2026-03-11 (not fetched)",
+        "2026-03-01: 20.5%",
+        "At more than 60%, 3 owners would be written.",
+        "Compared with &lt;nobody&gt;.",
+    ):
+        assert said in texts
+
+
+def test_coverage_by_week_is_that_of_its_last_run_that_may_write():
+    run = {"kind": "run", "status": "succeeded", "started_at": NOW, "hosts": 10, "owned_after": 5}
+    rows = [
+        run,
+        run | {"started_at": NOW + timedelta(hours=1), "owned_after": 6},
+        run | {"started_at": NOW + timedelta(hours=2), "kind": "dry_run", "owned_after": 9},
+        run | {"started_at": NOW - timedelta(days=7), "owned_after": 4},
+    ]
+    found = coverage_by_week(table(Runs, *rows).lazy())
+    assert [percent for _, percent in found] == [40.0, 60.0]
+
+
+def test_a_page_of_too_many_hosts_holds_those_that_need_a_person(monkeypatch):
+    monkeypatch.setattr(page_tables, "MAX_ROWS", 5)
+    html = report()
+    assert [row["name"] for row in rows_of(html, "hosts")] == ["pc-2", "pc-5", "pc-6", "pc-10", "pc-4"]
+    assert "So many machines are too much for a page" in html
+
+
+def test_a_plan_says_so_and_shows_first_what_is_least_certain():
+    assets = ASSETS.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
+    html = report(assets=assets, outcome="planned")
+    planned = [(row["name"], row["planned"], row["owners"]) for row in rows_of(html, "hosts")[:3]]
+    assert planned == [("pc-2", "u1", []), ("pc-10", "u1", []), ("pc-1", "u1", [])]
+    sure = pl.col("hostname").replace_strict({"pc-1": 0.1, "pc-2": 0.97, "pc-10": 0.98}, default=None)
+    learnt = report(assets=assets, outcome="planned", confidence=sure)
+    assert [row["name"] for row in rows_of(learnt, "hosts")[:3]] == ["pc-1", "pc-2", "pc-10"]
+    texts = texts_of(html)
+    for said in (
+        "PLAN: owners of machines, Demo",
+        "Nothing of this is written. To apply it: asset-owners apply --instance demo run-1",
+        "0.0% → 50.0% of 6 host assets would have an owner",
+        "3 owners planned",
+    ):
+        assert said in texts or said in html
+
+
+def test_a_conflict_that_somebody_acknowledged_is_known_until_the_evidence_changes():
+    row = {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority"}
+    acknowledged = table(AcknowledgedConflicts, row | {"by": "kim", "acknowledged_at": NOW})
+    html = report(acknowledged=acknowledged)
+    row, _ = of_host(html, "pc-2")
+    assert (row["status"], row["why"]) == ("set by hand", "known conflict")
+    assert "1 conflict " in texts_of(html)
+    changed = acknowledged.with_columns(evidence=pl.lit("single_user"))
+    assert of_host(report(acknowledged=changed), "pc-2")[0]["status"] == "conflict"
+
+
+def test_of_very_many_users_the_first_have_a_strip():
+    logons = counts(*(("kiosk", f"user{number:02}", 50 - number) for number in range(20)))
+    _, its_users = of_host(report(logons, assets=hosts(host("h1", "kiosk"))), "kiosk")
+    assert [bool(days) for _, days in its_users.values()] == [True] * 12 + [False] * 8
 
 
 def test_a_page_about_nothing_says_so():
     html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
-    assert "data-table=" not in html
-    assert "<svg" not in html
+    assert "The last run knew no host" in html
+    assert packed(html)["hosts"]["name"] == {"of": [], "at": []}

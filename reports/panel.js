@@ -1,0 +1,211 @@
+// What opens beside the list: a machine, with the days of its users and what was written, or a person.
+
+const MANY = 12;
+const STRIP = 30;
+const panel = at("#panel");
+
+function byKey(rows, ...keys) {
+  const pairs = keys.flatMap((of) => rows.filter((row) => of[row]).map((row) => [folded(of[row]), row]));
+  return new Map(pairs.reverse());
+}
+
+const hostsByKey = lazily(() => byKey(allHosts, hosts.host_id, hosts.name));
+const peopleByKey = lazily(() => byKey(numbers(people.key.length), people.key, people.address));
+
+function section(title, children) {
+  return children.length ? [element("section", {}, element("h3", {}, title), ...children)] : [];
+}
+
+function items(nodes) {
+  const more = nodes.length > MANY ? [element("li", {}, quiet(`and ${whole(nodes.length - MANY)} more`))] : [];
+  const shown = nodes.slice(0, MANY).map((each) => element("li", {}, ...each));
+  return nodes.length ? [element("ul", {}, ...shown, ...more)] : [];
+}
+
+// A cell a day: the last 30 days of the window, the last one at the right.
+function strip(bits) {
+  const isOn = (number) => bits & (1 << number);
+  const label = `${numbers(STRIP).filter(isOn).length} of the last ${STRIP} days`;
+  const cell = (number) => ({ x: 10 * number, width: 9, height: 12, class: isOn(number) ? "on" : "off" });
+  const cells = numbers(STRIP).map((number) => drawn("rect", cell(number)));
+  const picture = { class: "strip", viewBox: "0 0 299 12", preserveAspectRatio: "none", role: "img" };
+  return drawn("svg", { ...picture, "aria-label": label }, drawn("title", {}, label), ...cells);
+}
+
+function strips(title, users, named) {
+  const row = (cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...cell)));
+  const logons = (user) => quiet(`${whole(events[user])} logon${events[user] === 1 ? "" : "s"}`);
+  const rows = users.slice(0, MANY).map((user) => row([named(user), [strip(days[user])], [logons(user)]]));
+  const last = new Date(content.lastDay);
+  const ends = [new Date(last - (STRIP - 1) * 86_400_000), last].map((end) => quiet(day.format(end).slice(0, -5)));
+  const more = users.length > MANY ? [quiet(`and ${whole(users.length - MANY)} more`)] : [];
+  const axis = row([more, [element("div", { className: "axis" }, ...ends)], []]);
+  const table = element("table", { className: "strips" }, element("tbody", {}, ...rows, axis));
+  return section(title, users.length ? [table] : []);
+}
+
+function command(title, text) {
+  const button = element("button", { type: "button" }, "Copy");
+  button.dataset.copy = "";
+  return section(title, [element("code", {}, text), " ", button]);
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value?.length);
+  const parts = known.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, ...[value].flat())]);
+  return [element("dl", {}, ...parts)];
+}
+
+const quoted = (name) => (/^[\w.:,@%+=/-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);
+
+function writeItem(row) {
+  const before = writes.before[row] ? [...personLinks(writes.before[row]), " → "] : [];
+  const after = writes.after[row] ? personLinks(writes.after[row]) : ["no owner"];
+  const by = [...one(writes.by[row]).map((name) => `by ${name}`), `run ${writes.run[row]}`].join(", ");
+  return [time(writes.at[row]), ` ${writes.outcome[row]}: `, ...before, ...after, " ", quiet(by)];
+}
+
+function machinePanel(host) {
+  const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
+  const name = quoted(hosts.name[host]);
+  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${name}`;
+  const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
+  const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
+  return [
+    element("p", {}, ...state(host)),
+    element("p", {}, bdi(hosts.sentence[host])),
+    ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
+    ...strips("Who logs on", usersOf(host), userNames),
+    ...facts([
+      [owner.head, owner.cell(host)],
+      [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
+      [sure.head, howSure(host)],
+      ["Conflict since", date(hosts.conflict_since[host])],
+      ["Last logon", date(hosts.seen[host])],
+      ["Department", hosts.department[host]],
+      ["Kind of machine", hosts.kind[host]],
+      ["Names", hosts.names[host]],
+      ["Host id", hosts.host_id[host]],
+    ]),
+    ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
+    ...(hosts.status[host] === "written" ? command("Undo this one", undo) : []),
+    ...(hosts.status[host] === "conflict" ? command("If it may stay as it is", acknowledge) : []),
+  ];
+}
+
+function personPanel(person) {
+  const machines = (title, holds) => {
+    const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
+    return section(`${title}: ${whole(found.length)}`, items(found));
+  };
+  const hostOf = new Map();
+  for (const host of allHosts) {
+    usersOf(host).filter((user) => personOf(user) === person).forEach((user) => hostOf.set(user, host));
+  }
+  const users = [...hostOf.keys()].sort((user, other) => events[other] - events[user]);
+  const names = accounts.name.filter((_, number) => accounts.person[number] === person);
+  return [
+    ...facts([
+      ["Address", people.address[person]],
+      ["Department", people.department[person]],
+      ["Id", people.key[person]],
+      ["Accounts", names.join(", ")],
+    ]),
+    ...machines("Owns", (host) => hosts.owners[host]?.includes(person)),
+    ...machines("Primary user of", (host) => hosts.primary[host] === person),
+    ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
+    link("All these machines in the list", { view: null, q: names[0] ?? people.key[person] }),
+  ];
+}
+
+// The machine or person that the address names: what the panel shows, and its key.
+function opened(query) {
+  const host = query.has("host") ? hostsByKey().get(folded(query.get("host"))) : undefined;
+  const person = query.has("person") ? peopleByKey().get(folded(query.get("person"))) : undefined;
+  if (host !== undefined) {
+    return { name: hosts.name[host], key: hostKey(host), body: machinePanel(host) };
+  }
+  const { name, key } = people;
+  return person === undefined ? null : { name: name[person], key: key[person], body: personPanel(person) };
+}
+
+let openKey = null;
+
+function drawPanel(query) {
+  const shown = opened(query);
+  const key = shown?.key ?? null;
+  const unknown = shown ? null : (query.get("host") ?? query.get("person"));
+  at("#hint").textContent = unknown ? `This page does not know ${unknown}.` : "";
+  const close = { className: "close", href: addressWith({ host: null, person: null }), ariaLabel: "Close" };
+  const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(shown?.name ?? ""));
+  panel.replaceChildren(element("header", {}, title, element("a", close, "✕")), ...(shown?.body ?? []));
+  panel.hidden = !shown;
+  document.body.classList.toggle("open", shown !== null);
+  if (key !== openKey) {
+    const before = at("#rows tr[aria-current] a") ?? at("#search");
+    (shown ? title : before).focus({ preventScroll: true });
+    panel.scrollTop = 0;
+    openKey = key;
+  }
+  for (const row of document.querySelectorAll("#rows tbody tr")) {
+    row.ariaCurrent = shown && Object.values(list.view.open(row.row)).includes(key) ? "true" : null;
+  }
+}
+
+// Follow the address: the list is drawn again only if it changes.
+
+let shownList = null;
+
+function follow() {
+  const query = asked();
+  const ofList = addressWith({ host: null, person: null });
+  if (ofList !== shownList) {
+    drawList(query);
+    shownList = ofList;
+  }
+  drawPanel(query);
+}
+
+function openRow({ target }) {
+  if (!target.closest("a") && getSelection().isCollapsed) {
+    go(addressWith(list.view.open(target.closest("tr").row)));
+  }
+}
+
+function useKeys(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const rows = [...document.querySelectorAll("#rows tbody tr")];
+  const next = step && rows[rows.indexOf(event.target.closest("tr")) + step];
+  if (event.key === "Escape" && !panel.hidden) {
+    go(addressWith({ host: null, person: null }));
+  } else if (next && event.target.closest("tbody, #search")) {
+    event.preventDefault();
+    next.querySelector("a").focus();
+  }
+}
+
+function copyCommand({ target }) {
+  if (target.matches("[data-copy]")) {
+    copy(target.parentElement.querySelector("code").textContent, target);
+  }
+}
+
+at("#rows tbody").addEventListener("click", openRow);
+at("#list").addEventListener("keydown", useKeys);
+at("#search").addEventListener("input", ({ target }) => go(addressWith({ q: target.value }), "replaceState"));
+at("#more").addEventListener("click", () => drawRows(at("#rows tbody").rows.length + PAGE_ROWS));
+at("#download").addEventListener("click", download);
+at("#copy-link").addEventListener("click", ({ target }) => copy(location.href, target));
+at(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("#search").focus();
+});
+document.addEventListener("click", copyCommand);
+addEventListener("hashchange", follow);
+addEventListener("beforeprint", () => drawRows(PRINTED_ROWS));
+addEventListener("afterprint", () => drawRows(PAGE_ROWS));
+document.querySelectorAll("time").forEach((each) => each.replaceWith(time(each.dateTime)));
+at("#list").hidden = !allHosts.length;
+at("#facets").open = innerWidth > 700;
+follow();
+setTimeout(texts); // so that the first search is quick as well
