@@ -139,7 +139,6 @@ def _hosts(hosts: int, users: int) -> pl.DataFrame:
             criticality=pl.lit("low"),
             listed_values=pl.lit([], pl.List(pl.String)),
             problem=pl.lit(None, pl.String),
-            listed_values=pl.lit(None, pl.List(pl.String)),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )
         .filter(number % 20 != 3)
