@@ -30,7 +30,7 @@ _REASONS: Mapping[str, str] = {
     "unreadable_asset": "cannot be read",
     "no_hostname": "no host name",
     "excluded_host": "excluded",
-    "hostname_collision": "ambiguous host name",
+    "hostname_collision": "ambiguous name",
     "no_logons": "no logons",
     "too_few_events": "too few logons",
     "no_majority": "no majority",

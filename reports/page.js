@@ -89,7 +89,7 @@ function personLinks(persons) {
 
 function pill(status) {
   const shape = drawn("use", { href: `#icon-${status.replaceAll(" ", "-")}` });
-  const icon = { class: "icon", "data-status": status, viewBox: "0 0 12 12", "aria-hidden": "true" };
+  const icon = { class: "icon", viewBox: "0 0 12 12", "aria-hidden": "true" };
   return element("span", { title: content.statuses[status] }, drawn("svg", icon, shape), status);
 }
 

@@ -40,10 +40,10 @@ class People:
 
     def assets(self, ids: pl.Series) -> list[Any]:
         """Return the numbers of user assets: a list for each list of ids, or one for each id."""
-        number = self._number
+        values, number = ids.to_list(), self._number
         if ids.dtype == pl.List:
-            return [None if each is None else [number(user_id) for user_id in each] for each in ids]
-        return [None if user_id is None else number(user_id) for user_id in ids]
+            return [None if each is None else [*map(number, each)] for each in values]
+        return [None if user_id is None else number(user_id) for user_id in values]
 
     def account(self, username: str) -> int:
         """Return the number of an account that stands for no user asset."""

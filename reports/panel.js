@@ -77,7 +77,7 @@ function machinePanel(host) {
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
     ...strips("Who logs on", usersOf(host), userNames),
     ...facts([
-      [owner.head, owner.cell(host)],
+      [hosts.planned[host] === null ? "Owner" : owner.head, owner.cell(host)],
       [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],

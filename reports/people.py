@@ -29,11 +29,10 @@ def display_names(users: pl.DataFrame) -> dict[str, str]:
     `sofia.eriksson@corp.example` is Sofia Eriksson. Where the address tells none, it is the surname, the
     account name or the address, whichever there is.
     """
-    named = names_of(
-        users.iter_rows(named=True),
-        ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value"),
-    )
-    for user_id, address in names_of(users.iter_rows(named=True), ["user_email"]).items():
+    fields = ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value")
+    rows = users.select("user_id", *fields).to_dicts()
+    named = names_of(rows, fields)
+    for user_id, address in names_of(rows, ["user_email"]).items():
         account = address.partition("@")[0]
         if _FIRST_AND_LAST.fullmatch(account):
             named[user_id] = account.replace(".", " ").title()
