@@ -1,6 +1,7 @@
 """A home that an earlier version wrote: this one reads it, goes on in it, and repeats none of its writes."""
 
 import json
+import re
 import shutil
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -130,3 +132,12 @@ def test_what_its_runs_wrote_is_undone(home):
     home.call("undo", RUNS["written"])
     assert home.sent() == sorted(wrote)
     assert {home.owners()[name] for name in wrote} == {None}
+
+
+def test_a_person_is_forgotten_in_it(home):
+    home.run()
+    home.call("forget", "cyd@corp.example", "--yes")
+    rows = {file: pl.read_parquet(file).write_json() for file in home.folder.rglob("*.parquet")}
+    assert not [file for file, text in rows.items() if re.search(r'"cyd"|cyd@|\bowner cyd\b', text)]
+    assert any("forgotten-" in text for text in rows.values())
+    assert any('"ann"' in text for text in rows.values())
