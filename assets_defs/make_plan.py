@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from assets_defs.run import CHANGES, MISSING_STEPS, InstanceRun, ScanRun
-from ownership.plan import Plan, only_hosts, plan_undo, plan_writes
+from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
 from ownership.windows import gaps
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance
@@ -34,7 +34,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    rows = _only_hosts(every, run.options.hosts, decisions)[: run.options.limit]
+    rows = _select_hosts(every, run.options.hosts, decisions)[: run.options.limit]
     run.store("owner_writes", rows)
     left = every.height - rows.height
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
@@ -52,10 +52,10 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     return plan, hosts
 
 
-def _only_hosts(rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+def _select_hosts(rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of some hosts; of all hosts where none is named."""
     try:
-        return only_hosts(rows, hosts, decisions) if hosts else rows
+        return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
         raise ConfigurationError(f"hosts: {error.args[0]}") from error
 
@@ -77,20 +77,20 @@ def plan_to_apply(
     decided_by = run.tables.decided_by(plan_id)
     made_by = run.tables.appended("runs", decided_by).row(0, named=True)
     options = json.loads(made_by["options"])
-    planned = _only_hosts(planned, hosts, run.tables.of_run("owner_decisions", decided_by))
+    planned = _select_hosts(planned, hosts, run.tables.of_run("owner_decisions", decided_by))
     return Plan(
         rows=planned.with_columns(run_id=pl.lit(run.run_id)),
         command="apply",
         of_run=plan_id,
         hosts=hosts,
-        settings=made_by["settings_fingerprint"] if _is_as_tried(run, options.get(CHANGES)) else "tried",
+        settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
         # Before 1.1 the option had another name.
         missing_steps=options.get(MISSING_STEPS) or options.get("left_out") or (),
         allowed=allow_writes,
     )
 
 
-def _is_as_tried(run: InstanceRun, changes: Sequence[str] | None) -> bool:
+def _has_settings(run: InstanceRun, changes: Sequence[str] | None) -> bool:
     """Return whether the instance file says now what a plan tried in its place."""
     file = run.instance.file
     return not changes or not file or load_instance(file, changes).model_dump() == run.instance.model_dump()
@@ -129,7 +129,7 @@ def plan_to_undo(
             undo = command_line(run.instance, "undo", short_run_id(applied_by[-1]))
             said += f"; its plan was applied by run {short_run_id(applied_by[-1])}. To undo that: {undo}"
         raise ConfigurationError(said)
-    planned = _only_hosts(
+    planned = _select_hosts(
         planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))
     )
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere

@@ -129,7 +129,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         if command == "apply" and run.may_write:
             plan_id = run.tables.decided_by(run.run_id)
             if (
-                run.tables.shown_run() == plan_id
+                run.tables.published_run() == plan_id
             ):  # the page of the decisions shows them as the last ones, too
                 decisions = run.tables.of_run("owner_decisions", plan_id)
                 shown = shown_decisions(run, decisions, plan_id)

@@ -165,7 +165,7 @@ def exceeded_limit(
     return None
 
 
-def only_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of a plan of some hosts, each asked for by its id or by a name in any spelling.
 
     `decisions` know further names of the hosts. A name without its domain will do where it is one host's.
@@ -204,7 +204,7 @@ _LEVELS = {
 """The usual words for how critical a host is, from none upwards."""
 
 
-def change_of(field: str, before: str | None, after: str | None) -> Change | None:
+def enrichment_change(field: str, before: str | None, after: str | None) -> Change | None:
     """Return what a write does to a field of a host: null is not sent, an empty text clears it.
 
     None: the field stays as it is. A criticality is lowered where both values are numbers, or usual words.

@@ -41,7 +41,7 @@ def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: 
     )
 
 
-def conflict_answers(content: bytes, sheet: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def read_conflict_answers(content: bytes, sheet: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
     """Return what a sheet answers otherwise than `sheet` has it: host_id, acknowledge (yes or no), note.
 
     And the names of the hosts whose conflict is another one by now, or is none: their answers are skipped.

@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.codes import ACTION, OUTCOME
 from ownership.names import printable
-from ownership.plan import change_of
+from ownership.plan import enrichment_change
 from ownership.tuning.confidence import CERTAINTY, least_certain_first
 from reports.sentences import in_columns, logons, names_of, person
 
@@ -96,7 +96,7 @@ def plan_in_words(
 def changes(hosts: Sequence[Mapping[str, str | None]]) -> dict[str, dict[str, int]]:
     """Count what enrichment does to `planned_hosts`, by field: set, replaced, lowered, cleared."""
     found = {
-        name: Counter(change_of(name, host[f"{name}_before"], host[name]) for host in hosts)
+        name: Counter(enrichment_change(name, host[f"{name}_before"], host[name]) for host in hosts)
         for name in _ENRICHED
     }
     return {

@@ -9,7 +9,7 @@ from pipelines.cli.conflicts import listed_conflicts, store_answers
 from pipelines.cli.exit_status import require_file, write_file
 from pipelines.cli.stored import stored_tables
 from reports.audit import SheetError
-from reports.conflicts import conflict_answers, conflicts_sheet
+from reports.conflicts import conflicts_sheet, read_conflict_answers
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.errors import ConfigurationError
 from resources.settings import command_line
@@ -48,7 +48,7 @@ def read_answers(path: Path, answers: Path) -> None:
     require_file("--answers", answers)
     with tables.changing():
         try:
-            found, changed = conflict_answers(answers.read_bytes(), _sheet(tables))
+            found, changed = read_conflict_answers(answers.read_bytes(), _sheet(tables))
         except UnicodeDecodeError as error:
             what = f"--answers: {answers} is not UTF-8; save it as `CSV UTF-8`"
             raise ConfigurationError(what) from error

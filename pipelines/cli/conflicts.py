@@ -34,9 +34,9 @@ def conflicts(
     ] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
     out: Annotated[
-        Path | None, file_option("Write them into a new sheet to answer in, .xlsx or .csv.", default="none")
+        Path | None, file_option("Write them into a new sheet to answer in, .xlsx or .csv.")
     ] = None,
-    answers: Annotated[Path | None, file_option("Read the answers of such a sheet.", default="none")] = None,
+    answers: Annotated[Path | None, file_option("Read the answers of such a sheet.")] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> int | None:

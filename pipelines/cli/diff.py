@@ -62,5 +62,5 @@ def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | Non
 def print_differences(compared: Sequence[dict[str, Any]]) -> None:
     """Print differences, in colour on a terminal, unless NO_COLOR is set."""
     for sign, line in differences_in_words(compared):
-        text = click.style(line, fg=_COLOURS.get(sign))
+        text = click.style(line, fg=_COLOURS[sign]) if sign else line
         click.echo(text, color=False if os.environ.get("NO_COLOR") else None)

@@ -32,7 +32,7 @@ def instance_file(given: str | None = None) -> Path:
     return instance_path(given if given is None else str(given))
 
 
-def host_names(given: Sequence[str] | None) -> list[str]:
+def read_host_names(given: Sequence[str] | None) -> list[str]:
     """Return the hosts that `--host` names, those in files included."""
     from pipelines.cli.exit_status import require_file
     from resources.errors import ConfigurationError

@@ -31,7 +31,7 @@ PLANNED = 3
 
 
 @dataclass(frozen=True)
-class Shown:
+class ResultFormat:
     """How the result of a command is shown: `again` settles and writes the rest.
 
     `detailed_exitcode`: status 3 tells of a plan with something to write. `fail_on`: an outcome with which
@@ -56,7 +56,7 @@ def print_result(
     instance: Instance,
     tables: Tables,
     result: dg.ExecuteInProcessResult,
-    shown: Shown,
+    form: ResultFormat,
     *,
     about: str | None = None,
     **facts: Any,
@@ -66,7 +66,7 @@ def print_result(
     `about` is the run that was applied or undone, which knew the people of its plan. `facts` are what the
     object has of a scan alone.
     """
-    run_id, dry_run, again = result.run_id, shown.dry_run, shown.again
+    run_id, dry_run, again = result.run_id, form.dry_run, form.again
     writes = tables.run_writes(run_id)
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
@@ -88,7 +88,7 @@ def print_result(
         message = "\n".join(dict.fromkeys(errors(result)))
         summary = failure_summary(instance, tables, run_id, *again, message=message)
         report["error"] = f"{message}\n{summary}".lstrip()
-    if shown.as_json:
+    if form.as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
@@ -97,17 +97,17 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print(_describe_plan(instance, tables, report, apply, is_new=not about))
         if "diff" in report:
-            print(f"Compared with run {short_run_id(report['compared_with'])}, of the settings in the file:")
+            print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_differences(report["diff"])
         if "written" in outcomes:
             print(f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
     if "error" in report:
         print_error(report["error"])
-    return shown.status(report)
+    return form.status(report)
 
 
 def _last_plan(tables: Tables, but: str) -> str | None:
-    """Return the last run, except one, that decided by the settings of the instance file."""
+    """Return the last run, except one, that decided by settings of the instance file."""
     runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
     return next(
         (

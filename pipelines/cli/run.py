@@ -17,8 +17,8 @@ from pipelines.cli.options import (
     InstanceFile,
     Json,
     flag,
-    host_names,
     number,
+    read_host_names,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(
     """
     from ownership.decisions import summary
     from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import Shown, print_result
+    from pipelines.cli.results import ResultFormat, print_result
     from pipelines.cli.stored import own_tables
     from pipelines.jobs import launch_tags, run_config
     from reports.run_results import plans_only
@@ -83,8 +83,13 @@ def run(
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
     tables = own_tables(instance)
-    asks = not (dry_run or yes or as_json) and _asks_first(instance, window.last, force=force)
-    options: dict[str, Any] = {"refetch": False, "force": force, "limit": limit, "hosts": host_names(hosts)}
+    asks = not (dry_run or yes or as_json) and _must_ask(instance, window.last, force=force)
+    options: dict[str, Any] = {
+        "refetch": False,
+        "force": force,
+        "limit": limit,
+        "hosts": read_host_names(hosts),
+    }
     options |= {"dry_run": True} if dry_run or asks else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)
@@ -99,11 +104,21 @@ def run(
     }
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
-    shown = Shown(["run"], dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
-    status = print_result(instance, tables, result, shown, **found)
+    form = ResultFormat(
+        ["run", *_host_arguments(hosts)],
+        dry_run,
+        as_json,
+        detailed_exitcode=detailed_exitcode,
+        fail_on=fail_on,
+    )
+    status = print_result(instance, tables, result, form, **found)
     if status or not asks or tables.run_writes(run_id).is_empty():
         return status
     return _ask_and_apply(instance, run_id, window, fail_on=fail_on)
+
+
+def _host_arguments(hosts: list[str] | None) -> list[str]:
+    return [part for host in hosts or () for part in ("--host", host)]
 
 
 def _require_dry_run(detailed_exitcode: bool, dry_run: bool) -> None:  # noqa: FBT001
@@ -138,7 +153,7 @@ def follow_up(
 
     Example: --instance NAME 1a2b3c4d --dry-run
     """
-    from pipelines.cli.results import Shown
+    from pipelines.cli.results import ResultFormat
     from pipelines.cli.stored import own_tables
     from resources.errors import ConfigurationError
     from resources.settings import load_instance
@@ -153,15 +168,19 @@ def follow_up(
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-    only = [part for host in hosts or () for part in ("--host", host)]
-    again = [job, short_run_id(about), *only, *allowed]
-    shown = Shown(again, dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
-    config = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "hosts": host_names(hosts)}
-    return _follow(instance, job, about, shown, **config)
+    again = [job, short_run_id(about), *_host_arguments(hosts), *allowed]
+    form = ResultFormat(again, dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    config = {
+        "allow_writes": allow_writes,
+        "dry_run": dry_run,
+        "reason": reason,
+        "hosts": read_host_names(hosts),
+    }
+    return _follow(instance, job, about, form, **config)
 
 
-def _follow(instance: "Instance", job: str, about: str, shown: Any, **config: Any) -> int:
-    """Run the job `apply` or `undo` about a run, and print its result."""
+def _follow(instance: "Instance", job: str, about: str, form: Any, **config: Any) -> int:
+    """Run the job `apply` or `undo` about a run, and print its result; return the exit status."""
     from assets_defs.sink import FOLLOW_UPS
     from pipelines.cli.execution import execute
     from pipelines.cli.results import print_result
@@ -170,15 +189,15 @@ def _follow(instance: "Instance", job: str, about: str, shown: Any, **config: An
 
     ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": {"run_id": about, **config}}}
     result = execute(instance, named(instance, job), {"ops": ops})
-    return print_result(instance, own_tables(instance), result, shown, about=about)
+    return print_result(instance, own_tables(instance), result, form, about=about)
 
 
-def on_terminal() -> bool:
+def is_on_terminal() -> bool:
     """Return whether a person reads what is printed and can answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
+def _must_ask(instance: "Instance", last: Any, *, force: bool) -> bool:
     """Return whether a run is to ask before it writes: on a terminal, where none has written yet."""
     from datetime import timedelta
 
@@ -187,7 +206,7 @@ def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
     from assets_defs.launch import today_of
     from pipelines.cli.stored import own_tables
 
-    if instance.writes.dry_run or not on_terminal():
+    if instance.writes.dry_run or not is_on_terminal():
         return False
     if not force and last < today_of(instance) - timedelta(days=instance.scan.late_days):
         return False  # it only plans
@@ -198,7 +217,7 @@ def _asks_first(instance: "Instance", last: Any, *, force: bool) -> bool:
 def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_on: str | None) -> int:
     """Ask whether the plan that was just printed is to be written, and apply it."""
     from ownership.windows import gaps
-    from pipelines.cli.results import Shown
+    from pipelines.cli.results import ResultFormat
     from pipelines.cli.stored import own_tables
     from resources.errors import PlanRefusedError
     from resources.store.tables import short_run_id
@@ -216,7 +235,7 @@ def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_
     if not typer.confirm(f"{owners} will be written to {instance.platform.address}. Write them?"):
         print("Nothing was written.")
         return 0
-    return _follow(instance, "apply", run_id, Shown(["apply", short_run_id(run_id)], fail_on=fail_on))
+    return _follow(instance, "apply", run_id, ResultFormat(["apply", short_run_id(run_id)], fail_on=fail_on))
 
 
 apply = undo = follow_up

@@ -48,7 +48,7 @@ def viewed(tables: Tables, run: str | None) -> Tables:
         return shown
     run_id = tables.run_id(run)
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
-    if lost and tables.shown_run() != run_id:
+    if lost and tables.published_run() != run_id:
         note(
             f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
             f"them: {', '.join(lost)}."

@@ -48,7 +48,7 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
     Returns the tables of the plan that are no longer kept; nothing is published then. What changed is kept
     as of the instant `at`, in the name of the run that applies the plan.
     """
-    if tables.shown_run() == plan_id:
+    if tables.published_run() == plan_id:
         return []
     if lost := [table for table in SNAPSHOTS if not tables.holds(table, plan_id)]:
         return lost

@@ -313,11 +313,11 @@ class Tables:
         """Return the tables as they are published; before any are, as the last dry run saw them."""
         # Each run that publishes leaves a file of what changed, also where it knew no host.
         kept = (self.folder / "owner_decisions_history").glob("*.parquet")
-        published = any(file.name != EMPTY for file in kept) or self.shown_run()
+        published = any(file.name != EMPTY for file in kept) or self.published_run()
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
 
-    def shown_run(self) -> str | None:
+    def published_run(self) -> str | None:
         """Return the run whose decisions are published; None: there are none."""
         run_ids = self.read("owner_decisions").select("run_id").head(1).collect()["run_id"]
         return next(iter(run_ids), None)

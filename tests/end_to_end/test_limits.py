@@ -107,7 +107,7 @@ def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_re
 
 
 def test_the_first_run_that_would_write_asks_on_a_terminal_and_no_later_one(six, monkeypatch):
-    monkeypatch.setattr("pipelines.cli.run.on_terminal", lambda: True)
+    monkeypatch.setattr("pipelines.cli.run.is_on_terminal", lambda: True)
 
     def run(*words, answer=None):
         arguments = ["run", "--instance", str(six.instance_file()), "--limit", "2", *words]

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ownership.plan import Circumstances, Plan, change_of, only_hosts, plan_undo, refusals
+from ownership.plan import Circumstances, Plan, enrichment_change, plan_undo, refusals, select_hosts
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 
@@ -167,7 +167,7 @@ def test_limits_are_compared_once_hosts_are_listed_and_a_persons_word_replaces_t
     ],
 )
 def test_what_enrichment_does_to_a_field_has_a_name(field, before, after, change):
-    assert change_of(field, before, after) == change
+    assert enrichment_change(field, before, after) == change
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_host_of_a_plan_is_known_by_its_id_and_by_any_spelling_of_its_names(as
     assets = hosts(host("h1", "ws1"), host("h2", "srv.corp.example", "second-name"))
     decisions = decide(counts(("ws1", "alice", 5), ("srv.corp.example", "alice", 5)), PEOPLE, assets)
     rows = plan(decisions, PEOPLE, assets)
-    assert only_hosts(rows, [asked], decisions)["host_id"].to_list() == found
+    assert select_hosts(rows, [asked], decisions)["host_id"].to_list() == found
 
 
 @pytest.mark.parametrize(
@@ -199,4 +199,4 @@ def test_a_host_that_the_plan_does_not_have_is_an_error_with_the_closest_name(as
     logons = counts(*((name, "alice", 5) for name in ("ws.a.example", "ws.b.example", "srv.corp.example")))
     decisions = decide(logons, PEOPLE, assets)
     with pytest.raises(LookupError, match=f"no planned host is called '{asked}'; the closest: .*{near}"):
-        only_hosts(plan(decisions, PEOPLE, assets), [asked], decisions)
+        select_hosts(plan(decisions, PEOPLE, assets), [asked], decisions)

@@ -5,8 +5,8 @@ import json
 import polars as pl
 import pytest
 
-from pipelines.cli.options import host_names
-from pipelines.cli.results import PLANNED, Shown
+from pipelines.cli.options import read_host_names
+from pipelines.cli.results import PLANNED, ResultFormat
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
@@ -40,12 +40,12 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
 
 def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_a_write_failed():
     plan, failed = {"writes": {}, "plan": ["h1"]}, {"writes": {"failed": 1, "written": 2}}
-    assert Shown([], detailed_exitcode=True).status(plan) == PLANNED
-    assert Shown([], detailed_exitcode=True).status(plan | {"plan": []}) == 0
-    assert Shown([]).status(plan) == 0
-    assert Shown([]).status(failed) == 0
-    assert Shown([], fail_on="failed").status(failed) == 1
-    assert Shown([], detailed_exitcode=True).status(plan | {"error": "x"}) == 1
+    assert ResultFormat([], detailed_exitcode=True).status(plan) == PLANNED
+    assert ResultFormat([], detailed_exitcode=True).status(plan | {"plan": []}) == 0
+    assert ResultFormat([]).status(plan) == 0
+    assert ResultFormat([]).status(failed) == 0
+    assert ResultFormat([], fail_on="failed").status(failed) == 1
+    assert ResultFormat([], detailed_exitcode=True).status(plan | {"error": "x"}) == 1
 
 
 def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):
@@ -55,6 +55,6 @@ def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_
     empty.touch()
     for wrong in (empty, tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigurationError, match="--host: "):
-            host_names([f"@{wrong}"])
+            read_host_names([f"@{wrong}"])
     empty.write_text("\ufeffpc-1\r\n\n pc-2 \n")
-    assert host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
+    assert read_host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
