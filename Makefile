@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A service with another user, or a read-only root, writes no bytecode: without any, each process would spend 5 s on what
 # it imports. So it is written here; of the project itself after each update.
 setup: $(INSTALLED)
-	@$(BIN)/python -m compileall -q assets_defs ownership pipelines reports resources sandbox
+	@$(BIN)/python -m compileall -q asset_owners.py assets_defs ownership pipelines reports resources sandbox
 
 # Installs what the lock names and nothing else, and the project itself in place. pip brings uv, which takes seconds
 # for the rest where pip takes a minute; but pip does it where uv fails, which does not know pip's settings of a mirror.
