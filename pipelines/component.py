@@ -68,7 +68,7 @@ class AssetOwnersComponent(dg.Component):
     @classmethod
     def get_spec(cls) -> ComponentTypeSpec:
         """Return what lists of components say of this one."""
-        return ComponentTypeSpec(produces=["asset", "asset_check", "job", "schedule"])
+        return ComponentTypeSpec(produces=["asset", "asset_check", "job", "schedule", "sensor"])
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
@@ -92,6 +92,5 @@ class AssetOwnersComponent(dg.Component):
         from resources.store.tables import tables_of  # noqa: PLC0415
 
         ours = build_definitions(self.instance, tables_of(self.instance), **self.services)
-        return dg.Definitions(
-            assets=ours.assets, asset_checks=ours.asset_checks, jobs=ours.jobs, schedules=ours.schedules
-        )
+        parts = ("assets", "asset_checks", "jobs", "schedules", "sensors")
+        return dg.Definitions(**{part: getattr(ours, part) for part in parts})
