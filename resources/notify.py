@@ -100,5 +100,5 @@ def _send(setting: str, secret: Secret, title: str, text: str) -> str:
     except Exception as error:  # noqa: BLE001  (of any of a hundred services; a notice never fails a run)
         return f"{type(error).__name__} in Apprise"
     address = secret.resolve(setting)
-    parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address)) if len(part) > 3]
+    parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]
     return printable(redacted(" ".join(_sending.warnings), [address, *parts])) or "the service refused it"

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from assets_defs.launch import today_of, window_of
 from ownership.names import printable
 from ownership.windows import Window
+from pipelines.cli.findings import print_finding
 from pipelines.cli.options import InstanceFile, Json, flag
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
@@ -83,8 +84,7 @@ def check(
             for finding in findings:
                 found.append({"section": heading, **asdict(finding)})
                 if not as_json:
-                    # The words of a service may hold line breaks.
-                    print(f"  {finding.state:<11}{finding.what}: {printable(' '.join(finding.text.split()))}")
+                    print_finding(finding)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if not wrong:
         own_tables(instance)  # fails where they are another instance's
