@@ -12,26 +12,28 @@ unexport PYTHONDONTWRITEBYTECODE
 # A service with another user, or a read-only root, writes no bytecode: without any, each process would spend 5 s on what
 # it imports. So it is written here; of the project itself after each update.
 setup: $(INSTALLED)
-	@$(BIN)/python -m compileall -q assets_defs ownership pipelines reports resources sandbox
+	@$(BIN)/python -m compileall -q asset_owners.py assets_defs ownership pipelines reports resources sandbox
 
 # Installs what the lock names and nothing else, and the project itself in place. pip brings uv, which takes seconds
 # for the rest where pip takes a minute; but pip does it where uv fails, which does not know pip's settings of a mirror.
 # uv trusts its own authorities unless it is told to ask the system, which knows those of a company.
 LOCKED := pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement
 $(INSTALLED): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
-	@echo 'Installing the packages of requirements.lock into $(VENV)'
-	$(PYTHON) -m venv $(VENV)
-	sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m $(LOCKED) /dev/stdin
-	VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
+	@echo 'Installing the packages of requirements.lock into $(VENV): 500 MB, about a minute'
+	@$(PYTHON) -m venv $(VENV)
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m $(LOCKED) /dev/stdin
+	@VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock
+	@echo 'Installing asset-owners itself in place, and compiling'
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	@touch $@
 
 # Renews both locks, of a checkout and of an image. No package host is written into them.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11
 DEPLOYED := --extra postgres --extra s3 --extra celery --extra kubernetes --group build
 lock: setup
+	@echo 'Resolving the newest versions that pyproject.toml allows, and their hashes'
 	$(COMPILE) --all-extras --group dev --upgrade --output-file requirements.lock
 	$(COMPILE) $(DEPLOYED) --constraint requirements.lock --output-file deploy/requirements.lock
 
@@ -42,29 +44,35 @@ check: lint unit
 
 # What uses one core goes beside what uses the other.
 lint: setup
-	$(MAKE) --jobs 2 --output-sync --no-print-directory ruff imports types site
+	@$(MAKE) --jobs 2 --output-sync --no-print-directory ruff imports types site
 
 ruff:
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	@echo 'Style and faults (ruff)'
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
 
 types:
-	$(BIN)/ty check
+	@echo 'Types (ty)'
+	@$(BIN)/ty check
 
 imports:
-	$(BIN)/lint-imports
+	@echo 'Which package may import which (import-linter)'
+	@$(BIN)/lint-imports
 
 unit: setup
-	$(PYTEST) -m "not slow" --hypothesis-profile quick
+	@echo 'Tests that need no service: about a minute'
+	@$(PYTEST) -m "not slow" --hypothesis-profile quick
 
 # Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
 test: lint
-	$(PYTEST)
+	@echo 'All tests but the nightly ones: about six minutes on two cores'
+	@$(PYTEST)
 
 # The tests that need no service, with the lowest versions that pyproject.toml allows.
 LOWEST := .venv-lowest
 IN_LOWEST := VIRTUAL_ENV=$(LOWEST) $(BIN)/uv pip
 lowest: setup
+	@echo 'The tests that need no service, with the lowest versions, in .venv-lowest'
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip compile --quiet pyproject.toml --all-extras --resolution lowest-direct --output-file $(LOWEST)/lowest.txt
 	$(IN_LOWEST) install --quiet --requirement $(LOWEST)/lowest.txt --editable .
@@ -76,40 +84,48 @@ NEWEST ?= python3.13
 # What takes too long for `make test`, and much more at random: a night on two cores. Then the tests that need no
 # service on the newest Python that the packages support, where the machine has it.
 chaos: setup
+	@echo 'Nightly tests: a night on two cores'
 	$(PYTEST) -m nightly --ignore tests/chaos
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
 
 # Lets a company live through 60 days in one home: under ten minutes on two cores.
 soak: setup
+	@echo '60 days of a made-up company: under ten minutes'
 	$(BIN)/pytest -m nightly tests/chaos/test_soak.py --soak-days 60 --timeout 3600
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour and a half.
 bench: setup
+	@echo 'Measuring, into bench/results.md'
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
 
 demo: setup
-	$(BIN)/asset-owners sandbox demo
+	@echo 'A search engine (500 MB, fetched once), an inventory, a made-up company, and two runs'
+	@$(BIN)/asset-owners sandbox demo
 
 ui: setup
-	$(BIN)/asset-owners sandbox ui
+	@echo 'The Dagster UI on a made-up company, until Ctrl-C'
+	@$(BIN)/asset-owners sandbox ui
 
 # Writes the pages that are generated from the code; a test tells when they are stale.
 docs: setup
-	$(BIN)/python -c 'from sandbox.dictionary import data_dictionary as page; print(page(), end="")' \
+	@echo 'Writing the pages that are generated from the code'
+	@$(BIN)/python -c 'from sandbox.dictionary import data_dictionary as page; print(page(), end="")' \
 	  > docs/data_dictionary.md
-	$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
+	@$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > resources/settings/instance.schema.json
-	$(BIN)/python -c 'from sandbox.settings_page import refresh; refresh()'
-	$(BIN)/python -c 'from sandbox.examples import refresh; refresh()'
-	$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
+	@$(BIN)/python -c 'from sandbox.settings_page import refresh; refresh()'
+	@$(BIN)/python -c 'from sandbox.examples import refresh; refresh()'
+	@$(BIN)/python -c 'from sandbox.cookbook import refresh; refresh()'
 
 # Builds the pages of docs/ as a site, in var/site; a link that leads nowhere is an error.
 site: setup
-	$(BIN)/mkdocs build --strict --quiet
+	@echo 'Building the pages of docs/ into var/site'
+	@$(BIN)/mkdocs build --strict --quiet
 
 # Takes the pictures of the documents anew, among all that the browser tests take (in var/screenshots, to look at).
 images: setup
+	@echo 'Taking the pictures of the documents with a browser: some minutes'
 	SCREENSHOTS=var/screenshots INSTANCES=200 $(BIN)/pytest -m "slow or nightly" tests/end_to_end/test_dagster_ui.py
 	mkdir -p docs/images
 	cp $(PICTURES:%=var/screenshots/%.png) docs/images

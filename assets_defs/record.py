@@ -8,7 +8,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,15 +49,25 @@ RESULT_TAG = "asset_owners/result"
 
 
 class RunRecord:
-    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it."""
+    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
+
+    `announce` is called with the row when the run has ended.
+    """
 
     def __init__(
-        self, tables: Tables, run_id: str, recorded: dg.DagsterInstance | None, log: logging.Logger
+        self,
+        tables: Tables,
+        run_id: str,
+        recorded: dg.DagsterInstance | None,
+        log: logging.Logger,
+        *,
+        announce: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         self._tables = tables
         self._run_id = run_id
         self.recorded = recorded
         self._log = log
+        self._announce = announce
         self._answered_at = -math.inf
 
     def row(self) -> dict[str, Any]:
@@ -155,6 +165,7 @@ class RunRecord:
             row = self.row()
             if not row:
                 return
+            status_before = row["status"]
             before = json.loads(row["seconds_by_step"] or "{}")
             if row["status"] != "failed":
                 row |= {"status": status, "message": message or row["message"]}
@@ -170,6 +181,8 @@ class RunRecord:
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
             _tag_undone(self._tables, row["of_run"], self.recorded)
+        if row["status"] != status_before:
+            self._announce(row)
 
     def recount(self, run_id: str) -> None:
         """Count again what came of an earlier run that was cut off, once its pending writes are settled."""

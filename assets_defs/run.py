@@ -22,6 +22,7 @@ import polars as pl
 
 from assets_defs.launch import days_named, executed_steps, is_of_backfill, scan_tags, today_of, window_of
 from assets_defs.mode import SINK, Mode, mode_of
+from assets_defs.notices import announce
 from assets_defs.record import RunRecord
 from assets_defs.scan_resources import ScanOptions, default_options, resource_keys
 from assets_defs.step_failures import as_dagster_failure
@@ -115,7 +116,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
     if instance.writes.dry_run:  # a run that is executed again, or an old page, may know an earlier setting
         options = replace(options, dry_run=True)
-    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    record = run_record(context, instance, tables)
     with as_dagster_failure():
         options.require_within_bounds()
         journal_url()  # a wrong one would end the run when all but the writing is done
@@ -166,6 +167,12 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
                     f"is done. Run again: {command_line(instance, 'run')}"
                 )
     return run
+
+
+def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
+    """Return the record of the run that a context belongs to; people are told how it ends."""
+    tell = partial(announce, instance, log=context.log)
+    return RunRecord(tables, context.run.run_id, context.instance, context.log, announce=tell)
 
 
 def settings_fingerprint(instance: Instance) -> str:
@@ -221,7 +228,7 @@ def follow_up_run(
     """Return the run that the context of `apply` or `undo` belongs to, and begin its record."""
     keys = resource_keys(instance)
     tables: Tables = getattr(context.resources, keys.tables)
-    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    record = run_record(context, instance, tables)
     dry_run = options.get("dry_run")
     with as_dagster_failure():
         tables.require_own()

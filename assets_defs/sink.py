@@ -90,7 +90,10 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
     ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
     config, job = quote(yaml.safe_dump({"ops": ops})), named(run.instance, "apply")
-    address = f"/locations/{LOCATION}/jobs/{job}/playground/setup?config={config}"
+    launched = run.record.recorded.get_run_by_id(run.run_id) if run.record.recorded else None
+    origin = launched.remote_job_origin if launched else None
+    location = origin.location_name if origin else LOCATION  # another one in a project of somebody else's
+    address = f"/locations/{location}/jobs/{job}/playground/setup?config={config}"
     return {
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
         "to_apply_here": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),

@@ -14,7 +14,7 @@ from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
-from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules
+from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules, sensors
 from resources.inventory import open_inventory
 from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
@@ -74,6 +74,7 @@ def build_definitions(
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
         schedules=schedules(instance),
+        sensors=sensors(instance),
         executor=run_executor(),
         loggers=LOGGERS,
     )

@@ -5,12 +5,15 @@ An invalid instance file gives a job that fails. A new schedule is stopped until
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import polars as pl
 
 from assets_defs.launch import PARTITION, run_tags, scan_tags, window_of
+from assets_defs.notices import overdue_notice, tell
 from assets_defs.scan_resources import default_options, resource_keys
 from assets_defs.sink import follow_up_op
 from assets_defs.step_failures import failure
@@ -20,10 +23,13 @@ from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, named
+from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}
 """Passed to every job: Dagster makes a job again when it gets executor and loggers later."""
 
+OVERDUE_AFTER = timedelta(hours=2)
+"""A run takes minutes, and may wait for others."""
 TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
@@ -182,6 +188,44 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
         execution_fn=request_run,
     )
     return [daily, tuning]
+
+
+def sensors(instance: Instance) -> list[dg.SensorDefinition]:
+    """Return what tells the addresses of `notify` that the schedule's run has not succeeded; it is on."""
+    if not instance.notify or instance.scan.schedule is None:
+        return []
+
+    @dg.sensor(
+        name=named(instance, "overdue"),
+        minimum_interval_seconds=900,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells `notify` when no run has succeeded since the schedule's last tick.",
+    )
+    def overdue(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        tick = last_tick(context.instance, instance.slug)
+        if not tick or datetime.now(UTC) - tick < OVERDUE_AFTER:
+            return dg.SkipReason("No run is overdue.")
+        if context.cursor == tick.isoformat():
+            return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
+        tables = tables_of(instance)
+        succeeded = pl.col("kind").is_in(["run", "dry_run"]) & (pl.col("status") == "succeeded")
+        ended = tables.all_runs("runs").filter(succeeded).select(pl.max("ended_at")).collect().item()
+        context.update_cursor(tick.isoformat())
+        if ended and ended >= tick:
+            return dg.SkipReason(f"A run has succeeded at {ended}.")
+        tell(instance, overdue_notice(instance, tick), context.log)
+        return dg.SkipReason(f"No run has succeeded since {tick}: the addresses of `notify` were told.")
+
+    return [overdue]
+
+
+def last_tick(dagster: dg.DagsterInstance, schedule: str) -> datetime | None:
+    """Return when a schedule began its last run; None: it is off, or has begun none."""
+    for state in dagster.all_instigator_state():
+        if state.instigator_name == schedule and state.status.value == "RUNNING":
+            for tick in dagster.get_ticks(state.instigator_origin_id, state.selector_id, limit=1):
+                return datetime.fromtimestamp(tick.timestamp, UTC)
+    return None
 
 
 def _description(instance: Instance) -> str:

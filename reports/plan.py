@@ -148,7 +148,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     percent = f"{100 * share:.0f}%" if share else ""
     if code["action"] is None:
         return "not known"
-    if code["action"] in {"conflict", "keep"}:
+    if code["action"] == "conflict":
         return "has another owner"
     if code["action"] == "agree":
         return "had this owner"

@@ -1,6 +1,7 @@
 import re
 
 import duckdb
+import polars as pl
 import pytest
 
 from pipelines.cli.sql import opening_lines
@@ -30,6 +31,15 @@ def test_the_lines_for_other_clients_are_those_that_the_command_uses(tmp_path):
     lines = "\n".join(opening_lines(tmp_path, "demo"))
     shown = lines.replace(str(tmp_path), "/srv/asset-owners")
     assert shown.replace("demo", "head_office") in TEXT
+
+
+def test_the_lines_for_notebooks_give_rows(tmp_path):
+    fill(tmp_path)
+    lines = re.findall(r"^(?:duckdb|polars)\..*", TEXT, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        here = line.replace("/srv/asset-owners", str(tmp_path)).replace("head_office", "demo")
+        assert eval(here, {"duckdb": duckdb, "polars": pl}).shape[0]  # noqa: S307  (our page's)
 
 
 def test_the_owner_of_a_host_with_several_names_is_found_by_any_of_them(tmp_path):

@@ -7,6 +7,7 @@ import inspect
 import logging
 import sys
 from importlib import import_module
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +38,13 @@ _COMMANDS = {
     "docs": ("docs", "Print a guide: how owners are decided, settings, daily work."),
 }
 """The module of each command, which has a function of the command's name, and what the command does."""
+_GROUPS = {
+    "Set up": ("init", "check", "tune", "docs", "sandbox"),
+    "Daily work": ("run", "apply", "undo", "report", "conflicts"),
+    "Ask": ("explain", "runs", "diff", "sql"),
+    "Maintain": ("serve", "prepare", "metrics", "backup", "restore", "forget", "remove"),
+}
+"""The commands as `--help` lists them."""
 _SANDBOX_COMMANDS = {
     "up": ("commands", "Run both services until Ctrl-C."),
     "demo": ("commands", "Fill in a made-up company's owners twice; count the right ones."),
@@ -51,12 +59,25 @@ _LEVELS = {"quiet": logging.ERROR, "verbose": logging.DEBUG}
 class _Commands(TyperGroup):
     """Lists its commands without importing them, and takes -q and -v behind each of them, too."""
 
-    package, modules = "pipelines.cli", _COMMANDS
+    package, modules, groups = "pipelines.cli", _COMMANDS, _GROUPS
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         listed = {name: TyperCommand(name, help=text) for name, (_, text) in self.modules.items()}
-        self.commands = {**listed, **self.commands}
+        every = {**listed, **self.commands}
+        in_order = {name: title for title, names in self.groups.items() for name in names if name in every}
+        for name, title in in_order.items():
+            every[name].rich_help_panel = title
+        self.commands = {name: every[name] for name in [*in_order, *every]}  # others come last
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by group, where they are not put into boxes."""
+        if not self.groups:
+            super().format_commands(ctx, formatter)
+        for title, names in self.groups.items():
+            with formatter.section(title):
+                listed = [name for name in self.commands if name in names]
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(70)) for name in listed])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is called, with its options, and its arguments."""
@@ -83,7 +104,7 @@ class _Commands(TyperGroup):
 
 
 class _SandboxCommands(_Commands):
-    package, modules = "sandbox", _SANDBOX_COMMANDS
+    package, modules, groups = "sandbox", _SANDBOX_COMMANDS, MappingProxyType({})
 
 
 def _exit(status: int | None, **_: Any) -> None:

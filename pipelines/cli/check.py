@@ -7,12 +7,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from assets_defs.launch import today_of, window_of
 from ownership.names import printable
 from ownership.windows import Window
-from pipelines.cli.options import InstanceFile, Json
+from pipelines.cli.findings import print_finding
+from pipelines.cli.options import InstanceFile, Json, flag
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, folder_findings, store_findings, tried
@@ -20,6 +21,7 @@ from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import inventory_findings
+from resources.notify import notify_findings
 from resources.search import open_source
 from resources.search.client import SearchClient
 from resources.search.several import SeveralLogs
@@ -42,7 +44,12 @@ from resources.try_names import name_findings
 from resources.writeback.open_journal import journal_findings
 
 
-def check(path: InstanceFile, *, as_json: Json = False) -> int:
+def check(
+    path: InstanceFile,
+    *,
+    notify: Annotated[bool, flag("--notify", "Send a test notice to each address of `notify`.")] = False,
+    as_json: Json = False,
+) -> int:
     """Try both services, and what a run stores in, and print the findings; return 1 when something is wrong.
 
     Exit status: 1 where something is to fix; 0 with warnings, which do not stop a run either.
@@ -62,6 +69,8 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
             f"Search service {instance.url}": _service_findings(search, window),
             f"Inventory service {instance.platform.url}": _service_findings(inventory, window),
         }
+        if instance.notify:
+            sections["Notices"] = notify_findings(instance, send=notify)
         if url := journal_url():
             sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
         if not isinstance(location, Path):
@@ -75,8 +84,7 @@ def check(path: InstanceFile, *, as_json: Json = False) -> int:
             for finding in findings:
                 found.append({"section": heading, **asdict(finding)})
                 if not as_json:
-                    # The words of a service may hold line breaks.
-                    print(f"  {finding.state:<11}{finding.what}: {printable(' '.join(finding.text.split()))}")
+                    print_finding(finding)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
     if not wrong:
         own_tables(instance)  # fails where they are another instance's

@@ -1,9 +1,10 @@
 """What a command that failed prints, its exit status, and how commands write files."""
 
 import os
+import re
 import sys
 import traceback
-from importlib.metadata import metadata
+from importlib.metadata import requires
 from pathlib import Path
 
 from ownership.names import printable_lines
@@ -16,13 +17,22 @@ from resources.store.files import replacing
 def message_and_status(error: Exception) -> tuple[str, int]:
     """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
     if isinstance(error, ModuleNotFoundError):
-        extras = ", ".join(metadata("asset-owners").get_all("Provides-Extra", []))
-        return f"{error}. It comes with an extra ({extras}): pip install 'asset-owners[EXTRA]'", 2
+        named = f"asset-owners[{extra}]" if (extra := _extra_of(error.name or "")) else "asset-owners"
+        return f"{error}. It comes with {named}: pip install '{named}'", 2
     message = operator_message(error)
     if message is None:
         print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
         message = f"an error in the program: {type(error).__name__}: {error}"
     return message, 2 if isinstance(error, ConfigurationError) else 1
+
+
+def _extra_of(module: str) -> str | None:
+    """Return the extra whose packages bring a module; their names differ in `_` and `-` only."""
+    package = re.escape(module.partition(".")[0].replace("_", "-"))
+    found = re.search(
+        rf"(?m)^{package}(?![\w-]).*extra == '(\w+)'", "\n".join(requires("asset-owners") or ())
+    )
+    return found[1] if found else None
 
 
 def print_error(message: str) -> None:

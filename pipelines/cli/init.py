@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
+_ASK = "Answer some questions, each tried at once? Otherwise the file is to fill in."
+_FILL_IN = "Fill in names, addresses and where the secrets lie"
+
 
 def init(
     path: Annotated[
@@ -63,7 +66,7 @@ def init(
     ] = None,
     ignore_ssl: Annotated[bool, flag("--ignore-ssl", "Skip certificate checks.")] = False,
 ) -> None:
-    """Write an instance file to fill in.
+    """Write an instance file to fill in; on a terminal it asks, and tries each answer at once.
 
     Example: head-office.yaml --logs elastic-agent
     """
@@ -84,12 +87,25 @@ def init(
         "ca_file": str(ca_file.absolute()) if ca_file else None,
     }
     service = {key: value for key, value in service.items() if value is not None}
-    if url and not logs:
+    platform: dict[str, Any] = {}
+    if path != Path("-") and _is_terminal() and typer.confirm(_ASK, default=True):
+        from pipelines.cli.init_questions import ask
+
+        asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
+        proposed = ask(asked, path, logs=logs or [])
+        answered = {"name", "url", "username", "password", "ca_file"}
+        service |= {key: value for key, value in asked.items() if key in answered}
+        platform = asked["platform"]
+        index = asked["index"] if asked["index"] != _ANY_INDEX else None
+        if proposed:
+            logs, index = logs or [proposed.preset], index or proposed.index
+    elif url and not logs:
         proposed = _proposed({**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}, path)
         logs, index = [proposed.preset], index or proposed.index
         found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
         print(f"The newest logon is in {found}.", file=sys.stderr)
-    text = with_logs(_with_keys(text, service), logs or [], index)
+    text = _with_keys(_with_keys(text, service), platform, "  ")
+    text = with_logs(text, logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
     text = text.replace("instance.schema.json", schema, 1)
@@ -102,7 +118,12 @@ def init(
             file.write(text)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
-    print(f"{path} is written. Fill in names, addresses and where the secrets lie, then try it:\n    {check}")
+    filled_in = "Set the variables that it names" if platform else _FILL_IN
+    print(f"{path} is written. {filled_in}, then try it:\n    {check}")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _proposed(content: dict[str, Any], path: Path) -> "Proposal":

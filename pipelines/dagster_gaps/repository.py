@@ -79,6 +79,9 @@ class InstanceRepository(dg.RepositoryData):
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:  # noqa: D102
         return [schedule for one in self._repositories() for schedule in one.schedule_defs]
 
+    def get_all_sensors(self) -> Sequence[dg.SensorDefinition]:  # noqa: D102
+        return [sensor for one in self._repositories() for sensor in one.sensor_defs]
+
     def get_assets_defs_by_key(self) -> Mapping[dg.AssetKey, dg.AssetsDefinition]:  # noqa: D102
         return {key: asset for one in self._repositories() for key, asset in one.assets_defs_by_key.items()}
 

@@ -14,6 +14,7 @@ from resources.settings.environment import (
     plain_folder,
     system_user,
     tables_location,
+    ui_url,
     without_password,
 )
 from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part

@@ -68,6 +68,11 @@ def instances_folder() -> Path:
     return Path(os.environ.get("ASSET_OWNERS_INSTANCES") or home() / "instances").absolute()
 
 
+def ui_url() -> str | None:
+    """Return the address of Dagster's UI for links in notices: ASSET_OWNERS_UI_URL, default none."""
+    return (os.environ.get("ASSET_OWNERS_UI_URL") or "").rstrip("/") or None
+
+
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none."""
     name = os.environ.get("ASSET_OWNERS_ANALYSTS")

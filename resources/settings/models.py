@@ -317,6 +317,9 @@ class Instance(Section):
     """how owners are decided"""
     writes: WriteSettings = WriteSettings()
     """limits on what a run may write"""
+    notify: tuple[Secret, ...] = ()
+    """addresses (https://appriseit.com/services) that are told of failed and missing runs, written owners and
+    new conflicts; such as `[{env: CHAT_URL}, {file: /run/secrets/mail-url}]`"""
     keep: KeepSettings = KeepSettings()
     """how long the tables remember"""
     _file: Path | None = PrivateAttr(None)

@@ -87,6 +87,7 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
     codes, sessions, command_lines = [], [], []
     secrets = {"password": VAULT.password, "mfa": str(VAULT.mfa_secret), "cookie": COOKIE}
+    secrets["address"] = "json://owners:n0t1fy-me@localhost:1/h00k-path"  # where nobody listens
     for name, text in secrets.items():
         (vault / name).write_text(text, encoding="utf-8")
     place = {name: {"file": str(vault / name)} for name in secrets}
@@ -106,7 +107,8 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
         state.reset([VAULT], HOSTS, USERS, TENANT)
         service.hooks.faults, service.hooks.after = look_around, keep
         account = {"email": VAULT.email, "password": place["password"], "mfa_secret": place["mfa"]}
-        changes = {"cookies": {"team": place["cookie"]}, "platform": {"url": service.url, **account}}
+        changes = {"cookies": {"team": place["cookie"]}, "notify": [place["address"]]}
+        changes["platform"] = {"url": service.url, **account}
         file = engine_stand.instance_file(changes)
         command = [ASSET_OWNERS, "run", "--instance", file, "--json", "--as-of", str(TODAY)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, umask=0o022)  # noqa: S603
@@ -116,7 +118,8 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
     assert any(str(file) in line for line in command_lines)
     reader = engine_stand.engine.reader
     basic = base64.b64encode(f"{reader.username}:{reader.password}".encode()).decode()
-    fixed = [*secrets.values(), reader.password, basic, *sessions]
+    assert "A notice was not delivered (notify.0)" in ran.stderr
+    fixed = [*secrets.values(), "n0t1fy-me", "h00k-path", reader.password, basic, *sessions]
     written = {re.escape(form) for secret in fixed for form in forms(secret)}
     pattern = "|".join([*written, *(rf"(?<![\w.-]){code}(?![\w.])" for code in codes)])
     files = [path for path in home.rglob("*") if path.is_file()]

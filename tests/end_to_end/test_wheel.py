@@ -1,6 +1,7 @@
 """The program as it is installed from its wheel, where nothing of the checkout is."""
 
 import json
+import os
 import re
 import site
 import subprocess
@@ -42,6 +43,29 @@ def installed(tmp_path_factory):
         )
 
     return call
+
+
+ONE_LINE = {
+    "uv": ["uv", "tool", "install", "--constraints", "locked.txt", f"{CHECKOUT}[sandbox]"],
+    "pipx": ["pipx", "install", "--pip-args=--constraint locked.txt", f"{CHECKOUT}[sandbox]"],
+}
+"""As the README has them, but for what keeps the versions that are tried here, and the tools' own folders."""
+
+
+@pytest.mark.parametrize("tool", ONE_LINE)
+def test_one_line_installs_it_without_make(tool, tmp_path, monkeypatch):
+    lock = (CHECKOUT / "requirements.lock").read_text()
+    (tmp_path / "locked.txt").write_text("\n".join(re.findall(r"^(\S+==.+) \\$", lock, re.MULTILINE)))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    for folder in ("UV_TOOL_DIR", "UV_TOOL_BIN_DIR", "PIPX_HOME", "PIPX_BIN_DIR", "PIPX_MAN_DIR"):
+        monkeypatch.setenv(folder, str(tmp_path / ("bin" if "BIN" in folder else folder)))
+    monkeypatch.setenv("PIPX_DEFAULT_PYTHON", sys.executable)
+    monkeypatch.setenv("UV_PYTHON", sys.executable)
+    subprocess.run(ONE_LINE[tool], check=True, cwd=tmp_path)  # noqa: S603
+    program = tmp_path / "bin" / "asset-owners"
+    for words in (["--version"], ["sandbox", "demo", "--help"]):
+        said = subprocess.run([program, *words], check=True, cwd=tmp_path, stdout=-1, text=True).stdout  # noqa: S603
+        assert said.startswith("asset-owners ") or "Usage: asset-owners" in said
 
 
 def output(ran):

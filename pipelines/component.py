@@ -1,0 +1,96 @@
+"""An instance as a component of another Dagster project: `type: asset_owners.AssetOwnersComponent`.
+
+Its `attributes` are an instance file. `asset_owners` is the name under which other projects import it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import indent
+from typing import Any, Self
+
+import dagster as dg
+from dagster.components import ComponentTypeSpec, Scaffolder, ScaffoldRequest
+from pydantic import BaseModel, GetJsonSchemaHandler, RootModel
+from pydantic_core import CoreSchema
+
+from resources.errors import ConfigurationError
+from resources.settings import Instance, load_instance
+from resources.settings.files import checked_instance
+
+FILE = "defs.yaml"
+EXAMPLE = Path(__file__).parents[1] / "resources" / "settings" / "example.yaml"
+
+
+class InstanceAttributes(RootModel[dict[str, Any]]):
+    """The attributes as Dagster takes them: checked by nothing, described by the schema of an instance file.
+
+    `load_instance` checks them, for its messages name the nearest key and quote no secret in the wrong place.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of an instance file."""
+        return handler(Instance.__pydantic_core_schema__)
+
+
+class InstanceScaffolder(Scaffolder):
+    """Writes a defs.yaml to fill in, with every setting explained."""
+
+    def scaffold(self, request: ScaffoldRequest) -> None:
+        """Write the file; `dg scaffold defs` calls this, and has made sure that there is none."""
+        file = request.target_path / FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = EXAMPLE.read_text(encoding="utf-8").replace("--instance FILE", f"--instance {file}", 1)
+        attributes = indent(text.partition("\n#\n")[2], "  ")  # without the line that names a schema
+        file.write_text(f"type: {request.type_name}\nattributes:\n{attributes}", encoding="utf-8")
+
+
+@dg.scaffold_with(InstanceScaffolder)
+@dataclass
+class AssetOwnersComponent(dg.Component):
+    """Fills in the owners of host assets from Windows logon events, for one instance.
+
+    Its attributes are those of an instance file. It brings the instance's assets, which begin with the
+    slug of its `name`, their checks, the jobs that scan, apply, undo and tune, and schedules. Put assets of
+    your own behind `[SLUG, "owner_decisions"]`. In Python: `AssetOwnersComponent(load_instance(path))`;
+    `services` are functions that open another `source` of logons or `inventory` than ours.
+    """
+
+    instance: Instance
+    services: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def get_model_cls(cls) -> type[BaseModel]:
+        """Return what describes the attributes."""
+        return InstanceAttributes
+
+    @classmethod
+    def get_spec(cls) -> ComponentTypeSpec:
+        """Return what lists of components say of this one."""
+        return ComponentTypeSpec(produces=["asset", "asset_check", "job", "schedule", "sensor"])
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Return the component of a defs.yaml, read as an instance file is: tenant 0042 stays 0042.
+
+        Raises:
+            ConfigurationError: the attributes are not valid, or hold templates.
+        """
+        file = Path(context.path) / FILE
+        content = attributes.root if isinstance(attributes, InstanceAttributes) else {}
+        if "{{" in str(content):
+            raise ConfigurationError(
+                f"{file}: templates such as {{{{ env.NAME }}}} are not filled in here, because "
+                "`asset-owners --instance` reads the file, too; write the value, or {env: NAME} for a secret"
+            )
+        return cls(load_instance(file) if file.is_file() else checked_instance(content, file))
+
+    def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002
+        """Define the instance; executor and loggers are the project's own."""
+        from pipelines.definitions import build_definitions  # noqa: PLC0415  (lists of components do not wait)
+        from resources.store.tables import tables_of  # noqa: PLC0415
+
+        ours = build_definitions(self.instance, tables_of(self.instance), **self.services)
+        parts = ("assets", "asset_checks", "jobs", "schedules", "sensors")
+        return dg.Definitions(**{part: getattr(ours, part) for part in parts})
