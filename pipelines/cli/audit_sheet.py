@@ -114,8 +114,10 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
     """The last run that planned any owner, dry runs among them, and what it decided."""
-    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id").collect()
-    for run_id in runs["run_id"]:
+    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
+    for run_id, options in runs.iter_rows():
+        if json.loads(options or "{}").get("set"):  # settings that were only tried
+            continue
         decisions = tables.of_run("owner_decisions", run_id)
         if "write" in decisions["action"]:
             return run_id, decisions
