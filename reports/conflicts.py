@@ -5,13 +5,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from ownership.history import ACKNOWLEDGED
-from ownership.names import printable
-from reports.audit import NO, YES, SheetError, is_workbook, rows_of_sheet
-from reports.exports import without_formulas
 from reports.sentences import names_of, person
+from reports.sheets import HOSTS, as_handed_out, host_of, numbers_by_host, read_rows, yes_or_no
 
 _ANSWER = ("acknowledge", "note")
-_READ = ("host_id", "hostname", "owner", "named_by_logons", *_ANSWER)
+_READ = (*HOSTS, "owner", "named_by_logons", *_ANSWER)
 
 
 def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
@@ -51,31 +49,19 @@ def read_conflict_answers(content: bytes, sheet: pl.DataFrame) -> tuple[pl.DataF
         SheetError: it is another table, or an answer is neither yes nor no.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    lines = rows_of_sheet(content)
-    if not lines or not set(_READ) <= lines[0].keys():
-        raise SheetError(f"a sheet of conflicts has the columns {', '.join(_READ)}")
-    now = sheet.select(pl.col(_READ).fill_null(""))
-    if not is_workbook(content):
-        now = now.select(without_formulas(pl.all()))
-    # A spreadsheet may have made a number of an id: then the name tells the host.
-    known = {
-        row[name]: number for name in ("hostname", "host_id") for number, row in enumerate(now.to_dicts())
-    }
+    now = as_handed_out(sheet.select(pl.col(_READ).fill_null("")), content)
+    number_of = numbers_by_host(now)
     answers, changed = dict[int, tuple[bool, str]](), list[str]()
-    for line, cells in enumerate(lines, start=2):
-        values = {name: (cells[name] or "").strip() for name in _READ}
-        said = values["acknowledge"].lower()
-        if said and said not in YES | NO:
-            wrong = printable(values["acknowledge"])
-            raise SheetError(f"line {line}: {wrong!r} is not an answer; write yes or no, or leave it empty")
-        number = known.get(values["host_id"], known.get(values["hostname"]))
+    for line, values in read_rows(content, _READ):
+        answer = yes_or_no(values["acknowledge"], line)
+        number = number_of.get(values["host_id"], number_of.get(values["hostname"]))
         before = {} if number is None else now.row(number, named=True)
-        if not said or (said in NO and not before.get("acknowledge")):
+        if answer is None or (not answer and not before.get("acknowledge")):
             continue
         if number is None or any(values[name] != before[name] for name in ("owner", "named_by_logons")):
-            changed.append(values["hostname"] or values["host_id"])
-        elif (said in YES, values["note"]) != (before["acknowledge"] == "yes", before["note"]):
-            answers[number] = (said in YES, values["note"])
+            changed.append(host_of(values))
+        elif (answer, values["note"]) != (before["acknowledge"] == "yes", before["note"]):
+            answers[number] = (answer, values["note"])
     rows = [(sheet["host_id"][number], *answer) for number, answer in answers.items()]
     schema = {"host_id": pl.String, "acknowledge": pl.Boolean, "note": pl.String}
     return pl.DataFrame(rows, schema, orient="row"), changed

@@ -10,10 +10,11 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import draw_sample
-from pipelines.cli.exit_status import require_file, write_file
+from pipelines.cli.exit_status import require_file
+from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
-from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
-from reports.exports import BOM, as_csv, as_xlsx
+from reports.audit import answered, as_sample, audit_in_words, sheet
+from reports.exports import BOM, as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
 from resources.settings.names import slug_of
@@ -42,7 +43,7 @@ def draw(
         sheets = _sheets(table, out, by_department=by_department) if out else {}
         tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
     for file, part in sheets.items():
-        write_file("--audit-file", file, _as_file(part, file))
+        write_sheet("--audit-file", file, part, title="Audit", answer="right")
     planned = decisions.filter(action="write").height
     next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
@@ -73,16 +74,8 @@ def _sheets(table: pl.DataFrame, out: Path, *, by_department: bool) -> dict[Path
         sheets = {out.with_stem(f"{out.stem}-{slug_of(str(name))}"): part for (name,), part in parts.items()}
     else:
         sheets = {out: table}
-    for file in sheets:
-        if file.exists():  # it may hold answers
-            raise ConfigurationError(f"--audit-file: {file} exists and is not replaced; name another file")
+    require_new("--audit-file", *sheets)
     return sheets
-
-
-def _as_file(table: pl.DataFrame, file: Path) -> bytes:
-    if file.suffix.lower() == ".xlsx":
-        return as_xlsx(table, title="Audit", choices={"right": ("yes", "no")})
-    return (BOM + as_csv(table)).encode()
 
 
 def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
@@ -99,13 +92,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
         run_id, lines = sample["run_id"].item(-1), []
         users = tables.read("inventory_users", run_id=run_id).collect()
         for file in files:
-            try:
-                sample, notes = answered(file.read_bytes(), sample, users)
-            except UnicodeDecodeError as error:
-                what = f"--audit-answers: {file} is not UTF-8; save it as `CSV UTF-8`"
-                raise ConfigurationError(what) from error
-            except (OSError, SheetError) as error:
-                raise ConfigurationError(f"--audit-answers: {file} cannot be read: {error}") from error
+            with reading_sheet("--audit-answers", file) as content:
+                sample, notes = answered(content, sample, users)
             lines += [f"{file}: {note}" for note in notes]
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height

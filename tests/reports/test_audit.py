@@ -9,8 +9,9 @@ import pytest
 
 from ownership.rules import Rules
 from ownership.tuning.audit import draw_sample
-from reports.audit import SheetError, answered, as_sample, audit_in_words, sheet
+from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.exports import BOM, as_csv, as_xlsx
+from reports.sheets import SheetError
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
 
 
