@@ -28,6 +28,7 @@ _WHERE: Mapping[str, pl.Expr] = {
     "username_matches": pl.col("decisive"),
     "current_owners": pl.col("owner_ids").list.len() == 1,
 }
+_PAIR = ("document_hostname", "document_username")
 _DOMAIN = r"[@\\]"
 
 
@@ -52,7 +53,8 @@ class Persons:
     def __init__(self, rules: Rules) -> None:
         self._rules = replace(rules, exclude_users=())
         self._values: dict[Holds, set[str]] = defaultdict(set)
-        self._pairs: list[pl.DataFrame] = []
+        self._pairs = pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))
+        self._most_pairs = 1_000_000
         self._links: list[pl.DataFrame] = []
 
     def add(self, table: str, rows: pl.DataFrame) -> None:
@@ -61,7 +63,10 @@ class Persons:
             if name != SURNAME:
                 self._values[holds].update(stored_values(table, rows, name))
         if table == "logon_counts":
-            self._pairs.append(rows.select("document_hostname", "document_username").unique())
+            self._pairs = pl.concat([self._pairs, rows.select(_PAIR).unique()])
+            if self._pairs.height > self._most_pairs:  # for each day it would take longer than all else
+                self._pairs = self._pairs.unique()
+                self._most_pairs = 2 * self._pairs.height
         linking = rows.filter(_WHERE[table]) if table in _WHERE else rows
         for name, user_id in _LINKS.get(table, ()):
             link = linking.select(name=name, user_id=user_id)
@@ -153,11 +158,10 @@ class Persons:
 
     def _counted(self) -> pl.DataFrame:
         """Under which account each spelling of the documents is counted, by host: value, account."""
-        if not self._pairs:
-            return pl.DataFrame(schema={"value": pl.String, "account": pl.String})
-        pairs, nobody = pl.concat(self._pairs).unique(), pl.Series(dtype=pl.String)
-        people = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
-        names = normalised_names(pairs.lazy(), rules=self._rules, skipped_users=nobody, people=people)
+        nobody = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
+        names = normalised_names(
+            self._pairs.lazy(), rules=self._rules, skipped_users=nobody["username"], people=nobody
+        )
         counted = names.add_to(names.pairs).select(
             value="document_username", account=pl.col("account").cast(pl.String)
         )
