@@ -60,8 +60,8 @@ imports:
 	@$(BIN)/lint-imports
 
 unit: setup
-	@echo 'Tests that need no service: about a minute'
-	@$(PYTEST) -m "not slow" --hypothesis-profile quick
+	@echo 'Tests that need no service and execute no job: under a minute'
+	@$(PYTEST) -m "not slow and not jobs" --hypothesis-profile quick
 
 # Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
 test: lint

@@ -10,7 +10,7 @@ from tests.assets_defs.scans import decided
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.usefixtures("no_catalogue")
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue")]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
 
 def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):

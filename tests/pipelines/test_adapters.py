@@ -17,7 +17,7 @@ from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 
-pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
 
 def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_stop_nothing(tmp_path):

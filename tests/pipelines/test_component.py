@@ -25,6 +25,8 @@ from tests.pipelines.in_memory import Job, Shelf, records
 from tests.resources import samples
 from tests.resources.samples import instance_content
 
+pytestmark = pytest.mark.jobs
+
 TYPE = "asset_owners.AssetOwnersComponent"
 PYPROJECT = """\
 [tool.dg]

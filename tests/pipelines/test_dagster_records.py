@@ -31,7 +31,7 @@ from tests.resources.store.test_tables import logons
 from tests.resources.writeback.world import plan
 
 NAME = instance().name
-pytestmark = pytest.mark.usefixtures("no_catalogue", "no_report")
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
 
 @pytest.fixture

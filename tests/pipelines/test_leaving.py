@@ -22,6 +22,8 @@ from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 
+pytestmark = pytest.mark.jobs  # as long as jobs take
+
 HASH = "forgotten-"
 
 

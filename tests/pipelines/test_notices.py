@@ -14,6 +14,8 @@ from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources import samples
 from tests.resources.http_stub import Reply, Stub
 
+pytestmark = pytest.mark.jobs
+
 LINK = "https://dagster.corp.example"
 
 

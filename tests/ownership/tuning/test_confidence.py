@@ -12,6 +12,8 @@ from ownership.tuning.audit import draw_sample
 from ownership.tuning.confidence import confidence_bands, fit, least_certain_first
 from tests.ownership.tuning.companies import COMPANIES, VISITED, decisions, draw
 
+pytestmark = pytest.mark.jobs  # or takes as long
+
 
 def planned_and_right(name, seed=0, rules=None):
     """The owners that a run would write, and whether each is right."""
