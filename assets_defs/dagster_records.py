@@ -31,7 +31,12 @@ def under_way(dagster: dg.DagsterInstance, name: str) -> list[str]:
 
 
 def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: str) -> bool:
-    """Return whether the records of any of these runs hold a name, as a whole word."""
+    """Return whether the records of any of these runs hold a name with its domain, as a whole word.
+
+    A plain word may mean anything there.
+    """
+    if not re.search(r"\w@\w|\w\\\w", name):
+        return False
     word = re.compile(rf"(?<![\w.@-]){re.escape(name)}(?![\w@-])", re.IGNORECASE)
     for run_id in run_ids:
         run = dagster.get_run_by_id(run_id)

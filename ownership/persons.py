@@ -81,10 +81,15 @@ class Persons:
         found = {user_id for user_id in self._user_ids if text.lower() == user_id.lower()}
         keys: set[_Key] = {(user_id, None) for user_id in ({text} & found or found)}
         own, short = pl.select(normalise_name(pl.lit(text)), short=normalise_username(pl.lit(text))).row(0)
+        accounts = self._whose_account
         if own in self._whole_names:
             keys |= self._whose(own, short)
+        elif (
+            "@" in text
+        ):  # an address that nobody has is nobody's, whoever else has its first part as account
+            spelled = (account for _, whole, account in self._spelled if whole == own)
+            keys |= set[_Key]().union(*(accounts.get(account, set()) for account in spelled))
         else:
-            accounts = self._whose_account
             keys |= accounts.get(own if own in accounts else short, set())
         return [self._person(key) for key in sorted(keys, key=str)]
 

@@ -1,6 +1,10 @@
 """`asset-owners forget`: a stand-in takes the place of a person in all that is stored of an instance."""
 
+import base64
+import codecs
+import gzip
 import html
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -28,7 +32,9 @@ if TYPE_CHECKING:
     import dagster as dg
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
-SHEETS = {".csv", ".xlsx", ".json", ".jsonl"}
+EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
+_ESCAPED = re.compile(r'\\u([0-9a-fA-F]{4})|\\["\\/]')
+_PAGE = re.compile(rb'id="packed">([^<]+)<')
 
 
 def forget(
@@ -58,16 +64,18 @@ def forget(
     ):
         person = _forgetting(asked, instance, tables, journal, dagster)
         counts = stored.forget(tables, journal, person, really=False)
-        sheets = sheets_naming(home(), person)
+        exports, unclear = exports_naming(home(), person)
         if yes:
             require_changeable(instance, tables, dagster)
             stored.begin(tables, person)
             stored.forget(tables, journal, person, really=True)
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}")
-        delete_beside_tables(instance, dagster, sheets, really=yes)
+        delete_beside_tables(instance, dagster, exports, really=yes)
         if yes:
             stored.end(tables)
+    for file in unclear:
+        print(f"  {file}: not deleted, for what it says may mean somebody else; look yourself")
     for file in stored.unknown_files(tables):
         print(f"  {file}: not known to this version; delete it if you do not need it")
     print(
@@ -110,19 +118,37 @@ def _forgetting(
     return person
 
 
-def sheets_naming(folder: Path, person: Forgetting) -> list[Path]:
-    """Return the sheets and exports that people left in the home and its reports, and that name a person."""
+def exports_naming(folder: Path, person: Forgetting) -> tuple[list[Path], list[Path]]:
+    """Return the exports in the home and its reports that name a person, and those that may do so.
+
+    A number or a plain word may mean anything.
+    """
     files = [*folder.glob("*"), *(folder / "reports").glob("*")]
-    sheets = [file for file in sorted(files) if file.suffix.lower() in SHEETS and file.is_file()]
-    return [file for file in sheets if person.in_text(text := _text_of(file), about=True) != text]
+    texts = {
+        file: _text_of(file) for file in sorted(files) if file.suffix.lower() in EXPORTS and file.is_file()
+    }
+    named = [file for file, text in texts.items() if person.in_text(text) != text]
+    unclear = [file for file, text in texts.items() if person.in_text(text, about=True) != text]
+    return named, [file for file in unclear if file not in named]
 
 
-def _text_of(sheet: Path) -> str:
-    if not zipfile.is_zipfile(sheet):
-        return sheet.read_text(encoding="utf-8", errors="replace")
-    with zipfile.ZipFile(sheet) as workbook:
-        parts = [workbook.read(name).decode("utf-8", "replace") for name in workbook.namelist()]
-    return html.unescape("\n".join(parts))
+def _text_of(file: Path) -> str:
+    """Return the words of an export, as people read them."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as workbook:
+            content = b"\n".join(map(workbook.read, workbook.namelist()))
+    else:
+        content = file.read_bytes()
+    if page := _PAGE.search(content):
+        content += gzip.decompress(base64.b64decode(page[1]))
+    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = html.unescape(content.decode("utf-16" if utf_16 else "utf-8", "replace"))
+    return f"{text}\n{_ESCAPED.sub(_unescaped, text)}"
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """Return the character that an escape of JSON stands for."""
+    return chr(int(escape[1], 16)) if escape[1] else escape[0][1]
 
 
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
@@ -141,13 +167,13 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
 
 
 def delete_beside_tables(
-    instance: Instance, dagster: "dg.DagsterInstance", sheets: list[Path], *, really: bool
+    instance: Instance, dagster: "dg.DagsterInstance", exports: list[Path], *, really: bool
 ) -> None:
-    """Name reports, sheets and Dagster's records of an instance, and, `really`, delete them."""
+    """Name reports, exports and Dagster's records of an instance, and, `really`, delete them."""
     from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
-    for file in [*reports_of(instance), *sheets]:
+    for file in dict.fromkeys([*reports_of(instance), *exports]):
         print(f"  {file}")
         if really:
             file.unlink()

@@ -85,13 +85,15 @@ class Forgetting:
         changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
         if not compared:
             return rows
-        about = rows.select(compared).hash_rows() != changed.select(compared).hash_rows()
-        words = [
-            self._words(changed[name], about, settings=holds is Holds.SETTINGS)
-            for name, holds in held.items()
-            if holds in (Holds.WORDS, Holds.SETTINGS)
-        ]
-        changed = changed.with_columns(words)
+        settings = [name for name, holds in held.items() if holds is Holds.SETTINGS]
+        changed = changed.with_columns(
+            pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)
+            for name in settings
+        )
+        named_in = [*compared, *settings]
+        about = rows.select(named_in).hash_rows() != changed.select(named_in).hash_rows()
+        words = [name for name, holds in held.items() if holds is Holds.WORDS]
+        changed = changed.with_columns(self._words(changed[name], about) for name in words)
         if table == "logon_counts" and about.any():
             changed = changed.filter(~rows["document_username"].is_in([*self.not_counted]))
             keys = pl.exclude("events")  # two spellings may now be one
@@ -126,7 +128,7 @@ class Forgetting:
             ids = joined.str.slice(1).str.head(-1)
         return ids
 
-    def _words(self, texts: pl.Series, about: pl.Series, *, settings: bool) -> pl.Series:
+    def _words(self, texts: pl.Series, about: pl.Series) -> pl.Series:
         """Return a column of words without the person; in rows about the person each word may be theirs."""
         if isinstance(texts.dtype, pl.List):
             words = texts.explode().unique().drop_nulls()
@@ -135,8 +137,7 @@ class Forgetting:
                 texts.list.eval(pl.element().replace([*changed], [*changed.values()])) if changed else texts
             )
         found = [
-            text and (self._in_settings(text) if settings else self.in_text(text, about=of_person))
-            for text, of_person in zip(texts, about, strict=True)
+            text and self.in_text(text, about=of_person) for text, of_person in zip(texts, about, strict=True)
         ]
         return pl.Series(texts.name, found, dtype=pl.String)
 
@@ -147,6 +148,11 @@ class Forgetting:
             values["exclude_users"] = [whole.get(one.lower(), one) for one in values["exclude_users"]]
         if by_field := values.get("exclude_assets"):
             values["exclude_assets"] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
+        if tried := values.get("set"):
+            of_names = [one.partition("=")[0].endswith("exclude_users") for one in tried]
+            values["set"] = [
+                self.in_text(one, about=names) for one, names in zip(tried, of_names, strict=True)
+            ]
         if values.get("reason"):
             values["reason"] = self.in_text(values["reason"])
         return json.dumps(values)

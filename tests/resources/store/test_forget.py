@@ -153,6 +153,7 @@ def test_a_name_of_two_people_names_both_and_what_only_one_has_is_theirs():
     assert found("lee", **stored).keys() == found("A\\Lee", **stored).keys() == {"u1", "u2"}
     assert found("u1", **stored) == found("LEE@a.example", **stored) == {"u1": {"lee@a.example"}}
     assert found("ann", **stored) == found("CORP\\ann", **stored) == {"ann": {"ann"}}
+    assert found("ann@elsewhere.example", **stored) == found("lee@c.example", **stored) == {}
     assert found("le", **stored) == found("lee@c.example", inventory_users=LEES[:0]) == {}
 
 
@@ -210,6 +211,15 @@ def test_settings_stay_json_and_lose_a_name_and_nothing_else():
             "events" not in person.ids
         )
         assert json.loads(after["options"])["limit"] is None
+
+
+def test_a_setting_that_was_tried_and_what_says_so_lose_a_name():
+    tried = "rules.exclude_users=[max, kim]"
+    row = {"run_id": "r", "rules": Rules().as_json(), "by": "kim", "message": f"Tried: {tried}"}
+    stored = table(TABLES["runs"], row | {"options": json.dumps({"set": [tried]})})
+    [after] = gone(None, "max").in_rows("runs", stored).to_dicts()
+    assert json.loads(after["options"]) == {"set": ["rules.exclude_users=[forgotten, kim]"]}
+    assert after["message"] == "Tried: rules.exclude_users=[forgotten, kim]"
 
 
 def test_logons_of_two_spellings_are_one_and_those_of_an_excluded_person_go():
