@@ -300,10 +300,11 @@ function narrowed(view, query) {
 }
 
 function sorted(view, rows, sort) {
-  const column = view.columns[sort?.replace("-", "")];
-  if (!column) {
+  const name = sort?.replace("-", "");
+  if (!Object.hasOwn(view.columns, name)) {
     return rows;
   }
+  const column = view.columns[name];
   const keys = new Map(rows.map((row) => [row, column.text(row) ?? ""]));
   const sign = sort.startsWith("-") ? -1 : 1;
   const compare = column.isNumber ? (left, right) => left - right : byName;

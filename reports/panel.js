@@ -68,7 +68,8 @@ function writeItem(row) {
 function machinePanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
   const name = quoted(hosts.name[host]);
-  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${name}`;
+  // By id: another machine may have the same name.
+  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${quoted(hosts.host_id[host] ?? "")}`;
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
   const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
   return [

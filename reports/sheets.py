@@ -72,7 +72,10 @@ def _is_workbook(content: bytes) -> bool:
 def _rows_of_csv(text: str) -> list[dict[str, str | None]]:
     # Where a comma is the decimal sign, a spreadsheet writes other separators.
     separator = max(",;\t", key=text.partition("\n")[0].count)
-    return list(csv.DictReader(io.StringIO(text), delimiter=separator))
+    try:
+        return list(csv.DictReader(io.StringIO(text, newline=None), delimiter=separator))
+    except csv.Error as error:
+        raise SheetError(f"this CSV cannot be read: {error}") from error
 
 
 def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:

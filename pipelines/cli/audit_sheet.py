@@ -22,6 +22,8 @@ from resources.store.retention import decided_with
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
+MAX_PART = 60
+"""Characters of a department in the name of a file."""
 
 
 def draw(
@@ -67,11 +69,12 @@ def draw(
 def _sheets(table: pl.DataFrame, out: Path, *, by_department: bool) -> dict[Path, pl.DataFrame]:
     """Return the rows of each file to write: all of them, or a department's with its name in the file's."""
     if by_department:
-        department = pl.col("department").replace("", None).fill_null("no department")
-        parts = table.with_columns(part=department).partition_by(
+        # Departments that are spelled alike share a sheet.
+        names = table["department"].replace("", None).fill_null("no department")
+        parts = table.with_columns(part=pl.Series([slug_of(name)[:MAX_PART] for name in names])).partition_by(
             "part", as_dict=True, maintain_order=True, include_key=False
         )
-        sheets = {out.with_stem(f"{out.stem}-{slug_of(str(name))}"): part for (name,), part in parts.items()}
+        sheets = {out.with_stem(f"{out.stem}-{name or 'others'}"): part for (name,), part in parts.items()}
     else:
         sheets = {out: table}
     require_new("--audit-file", *sheets)

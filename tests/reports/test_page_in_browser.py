@@ -164,7 +164,7 @@ def test_a_machine_opens_beside_the_list_by_click_and_key(opened):
     for text in ("pc-1 belongs to", "To change the owner", "by kim, run run-1", "Sales"):
         expect(panel).to_contain_text(text)
     expect(panel.get_by_role("img", name="2 of the last 30 days")).to_be_visible()
-    expect(panel.locator("code")).to_have_text("asset-owners undo --instance demo run-1 --host pc-1")
+    expect(panel.locator("code")).to_have_text("asset-owners undo --instance demo run-1 --host h1")
     expect(page.locator("#rows tr[aria-current]")).to_contain_text("pc-1")
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()

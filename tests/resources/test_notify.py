@@ -79,6 +79,15 @@ def test_what_is_not_delivered_is_told_without_a_part_of_the_address(told, caplo
     assert not [part for part in ("s3cret", "t0ken", "pa55word") if part in everything]
 
 
+def test_no_redirect_takes_a_notice_and_its_secrets_to_another_host(told):
+    with Stub(lambda _: Reply(b"")) as other:
+        sent_on = Reply(b"", 307, {"Location": f"{other.url}/login"})
+        with Stub(lambda _: sent_on) as chat:
+            why = send_notices(told(f"{chat.url.replace('http', 'json')}/?+X-Token=s3cret"), TEXT)
+    assert [*why] == ["notify.0"]
+    assert other.requests == []
+
+
 def test_a_service_that_never_answers_is_not_waited_for(told):
     with Stub(lambda _: Reply(b"", write=lambda _: time.sleep(5))) as chat:
         silent = told(f"{chat.url.replace('http', 'json')}/hook?rto=60")
