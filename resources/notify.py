@@ -82,8 +82,7 @@ def _service(setting: str, secret: Secret) -> "NotifyBase":
     for logger in ("apprise", "urllib3.connectionpool"):
         logging.getLogger(logger).addFilter(_keep_to_itself)
     # Redirected, a request would take the secrets of its headers to another host.
-    names = {"app_id": "asset-owners", "app_desc": "asset-owners", "app_url": ""}
-    asset = AppriseAsset(**names, http_redirects=False)
+    asset = AppriseAsset(app_id="asset-owners", app_desc="asset-owners", app_url="", http_redirects=False)
     if service := Apprise.instantiate(secret.resolve(setting), asset=asset, suppress_exceptions=True):
         return service
     raise ConfigurationError(
