@@ -24,6 +24,7 @@ from ownership.windows import Window
 from reports.run_results import counts_in_words, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError
 from resources.settings.environment import system_user
+from resources.store.run_state import store_run_state
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
@@ -49,15 +50,24 @@ RESULT_TAG = "asset_owners/result"
 
 
 class RunRecord:
-    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it."""
+    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
+
+    `settings` say how long the instance keeps what (`resources.store.retention.Retention`).
+    """
 
     def __init__(
-        self, tables: Tables, run_id: str, recorded: dg.DagsterInstance | None, log: logging.Logger
+        self,
+        tables: Tables,
+        run_id: str,
+        recorded: dg.DagsterInstance | None,
+        log: logging.Logger,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._tables = tables
         self._run_id = run_id
         self.recorded = recorded
         self._log = log
+        self._settings = settings
         self._answered_at = -math.inf
 
     def row(self) -> dict[str, Any]:
@@ -166,6 +176,7 @@ class RunRecord:
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
             _store(self._tables, row)
+            store_run_state(self._tables, row, self._settings)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
@@ -179,7 +190,9 @@ class RunRecord:
             if row["status"] == "started":
                 message = "cut off while writing; a later run has settled its writes"
                 row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
-            _store(self._tables, row | _counts(row, self._tables.run_writes(run_id)))
+            row |= _counts(row, self._tables.run_writes(run_id))
+            _store(self._tables, row)
+            store_run_state(self._tables, row)
 
     def _steps(self) -> Sequence[Any]:
         """Return what Dagster has recorded of the steps of the run."""
