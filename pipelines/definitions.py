@@ -13,6 +13,7 @@ from assets_defs.owners import owner_assets
 from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
+from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules
 from resources.inventory import open_inventory
@@ -57,6 +58,7 @@ def build_definitions(
     services of the instance.
     """
     logs_as_json()  # an invalid ASSET_OWNERS_LOG fails here, not when a run begins
+    log_to_console_by_default()
     # Bound to what uses them, so that no launchpad shows another instance's.
     resources = scan_resources(instance, tables, source=source, inventory=inventory)
     checks = asset_checks(instance)
