@@ -30,6 +30,7 @@ from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import Instance, command_line, journal_url
+from resources.store.retention import Retention
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import try_journal
@@ -112,7 +113,8 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
     if instance.writes.dry_run:  # a run that is executed again, or an old page, may know an earlier setting
         options = replace(options, dry_run=True)
-    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    kept = asdict(Retention.of(instance))
+    record = RunRecord(tables, context.run.run_id, context.instance, context.log, kept)
     with as_dagster_failure():
         options.require_within_bounds()
         journal_url()  # a wrong one would end the run when all but the writing is done
@@ -214,7 +216,8 @@ def follow_up_run(
     """Return the run that the context of `apply` or `undo` belongs to, and begin its record."""
     keys = resource_keys(instance)
     tables: Tables = getattr(context.resources, keys.tables)
-    record = RunRecord(tables, context.run.run_id, context.instance, context.log)
+    kept = asdict(Retention.of(instance))
+    record = RunRecord(tables, context.run.run_id, context.instance, context.log, kept)
     dry_run = options.get("dry_run")
     with as_dagster_failure():
         tables.require_own()

@@ -29,6 +29,7 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
     Whatever Dagster's processes write from here on is for their owner alone.
     """
     os.umask(0o077)
+    log_to_console_by_default()
     return build_repository()
 
 
@@ -58,7 +59,6 @@ def build_definitions(
     services of the instance.
     """
     logs_as_json()  # an invalid ASSET_OWNERS_LOG fails here, not when a run begins
-    log_to_console_by_default()
     # Bound to what uses them, so that no launchpad shows another instance's.
     resources = scan_resources(instance, tables, source=source, inventory=inventory)
     checks = asset_checks(instance)
