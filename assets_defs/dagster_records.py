@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
+INSTANCE_TAG = "asset_owners/instance"
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 MAX_AT_ONCE = 200
 """Runs deleted at the end of one run: where years were kept so far, several nights do it."""
@@ -18,7 +19,7 @@ def runs_of(
     dagster: dg.DagsterInstance, name: str, *, before: datetime | None = None, limit: int | None = None
 ) -> Sequence[str]:
     """The ids of the finished runs of the instance with that name, the oldest first."""
-    chosen = dg.RunsFilter(tags={"asset_owners/instance": name}, statuses=FINISHED, updated_before=before)
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=FINISHED, updated_before=before)
     records = dagster.get_run_records(chosen, limit=limit, ascending=True)
     return [record.dagster_run.run_id for record in records]
 

@@ -24,6 +24,7 @@ from ownership.windows import Window
 from reports.run_results import counts_in_words, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError
 from resources.settings.environment import system_user
+from resources.store.run_state import store_run_state
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
@@ -51,7 +52,8 @@ RESULT_TAG = "asset_owners/result"
 class RunRecord:
     """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
 
-    `announce` is called with the row when the run has ended.
+    `announce` is called with the row when the run has ended. `settings` say how long the instance keeps what
+    (`resources.store.retention.Retention`).
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class RunRecord:
         log: logging.Logger,
         *,
         announce: Callable[[Mapping[str, Any]], None] = lambda _: None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._tables = tables
         self._run_id = run_id
         self.recorded = recorded
         self._log = log
         self._announce = announce
+        self._settings = settings
         self._answered_at = -math.inf
 
     def row(self) -> dict[str, Any]:
@@ -177,6 +181,7 @@ class RunRecord:
                 **_counts(row, self._tables.run_writes(self._run_id)),
             }
             _store(self._tables, row)
+            store_run_state(self._tables, row, self._settings)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
@@ -192,7 +197,9 @@ class RunRecord:
             if row["status"] == "started":
                 message = "cut off while writing; a later run has settled its writes"
                 row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
-            _store(self._tables, row | _counts(row, self._tables.run_writes(run_id)))
+            row |= _counts(row, self._tables.run_writes(run_id))
+            _store(self._tables, row)
+            store_run_state(self._tables, row)
 
     def _steps(self) -> Sequence[Any]:
         """Return what Dagster has recorded of the steps of the run."""

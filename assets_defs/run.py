@@ -31,6 +31,7 @@ from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import Instance, command_line, journal_url
+from resources.store.retention import Retention
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import try_journal
@@ -172,7 +173,9 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
     """Return the record of the run that a context belongs to; people are told how it ends."""
     tell = partial(announce, instance, log=context.log)
-    return RunRecord(tables, context.run.run_id, context.instance, context.log, announce=tell)
+    kept = asdict(Retention.of(instance))
+    run_id, recorded = context.run.run_id, context.instance
+    return RunRecord(tables, run_id, recorded, context.log, announce=tell, settings=kept)
 
 
 def settings_fingerprint(instance: Instance) -> str:

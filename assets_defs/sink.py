@@ -4,7 +4,6 @@ How each of them does it is in `writing`.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,8 +12,7 @@ import polars as pl
 import yaml
 from pydantic import Field
 
-from assets_defs.dagster_records import MAX_AT_ONCE, delete_runs, runs_of
-from assets_defs.launch import today_of
+from assets_defs.cleanup import delete_old
 from assets_defs.metadata import outcomes_metadata, writes_metadata
 from assets_defs.owners import shown_decisions
 from assets_defs.report import reporting, where_reported
@@ -27,7 +25,6 @@ from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
-from resources.store.retention import delete_inputs, delete_outdated
 from resources.store.tables import short_run_id
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
@@ -160,32 +157,6 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
         **outcomes_metadata(written, decisions, users, see_all=see_all),
         "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }
-
-
-def delete_old(run: ScanRun) -> None:
-    """Delete stored rows and Dagster's records that are older than the instance keeps them.
-
-    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see.
-    """
-    instance, now = run.instance, datetime.now(UTC)
-    # Each copy of what a plan rests on is as large as the tables.
-    delete_inputs(run.tables, before=now - timedelta(days=instance.writes.plan_days))
-    if run.may_write:
-        delete_inputs(run.tables, of_run=run.run_id)
-        oldest = today_of(instance) - timedelta(days=instance.keep.evidence_days)
-        deleted = delete_outdated(
-            run.tables,
-            evidence_before=min(oldest, run.window.first),
-            history_before=now - timedelta(days=instance.keep.history_days),
-        )
-        if deleted:
-            run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
-    if dagster := run.record.recorded:  # records may name people
-        before = now - timedelta(days=instance.keep.runs_days)
-        if runs := runs_of(dagster, instance.name, before=before, limit=MAX_AT_ONCE):
-            delete_runs(dagster, runs)
-            run.log.info(f"Deleted Dagster's records of {len(runs)} runs that are older than keep.runs_days")
 
 
 def write_pool(instance: Instance) -> str:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import daily, extraction, first_run, inventory, night, overhead, report, resolution, tuning
+from bench import daily, extraction, first_run, inventory, night, overhead, report, resolution, scrape, tuning
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -65,6 +65,7 @@ def experiments_of(
         "tuning": lambda: tuning.measure(
             HOME, resolution.Size(MILLION * size, 10_000 * size, 8_000 * size, **tuning_goals), 3
         ),
+        "scrape": lambda: scrape.measure(folder / "scrape", customers=20 * size, runs=365, repetitions=tries),
         "report": lambda: report.measure(
             HOME, resolution.Size(200_000 * size, 5_000 * size, 4_000 * size), tries
         ),

@@ -1,6 +1,7 @@
-"""The jobs of an instance and its schedules: the scan, what may follow it, and tuning.
+"""The jobs of an instance and its schedules: the scan, what may follow it, and tuning; and the clean-up.
 
-An invalid instance file gives a job that fails. A new schedule is stopped until somebody switches it on.
+An invalid instance file gives a job that fails. A new schedule is stopped until somebody switches it on; only
+that of the clean-up is on.
 """
 
 from collections.abc import Mapping
@@ -12,17 +13,19 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import polars as pl
 
+from assets_defs.cleanup import delete_old_of_all
+from assets_defs.dagster_records import INSTANCE_TAG
 from assets_defs.launch import PARTITION, run_tags, scan_tags, window_of
 from assets_defs.notices import overdue_notice, tell
 from assets_defs.scan_resources import default_options, resource_keys
 from assets_defs.sink import follow_up_op
-from assets_defs.step_failures import failure
+from assets_defs.step_failures import as_dagster_failure, failure
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
 from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
-from resources.settings import BrokenInstance, Instance, executor, named
+from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, named
 from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}
@@ -32,6 +35,9 @@ OVERDUE_AFTER = timedelta(hours=2)
 """A run takes minutes, and may wait for others."""
 TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, when nobody waits for the machine."""
+
+MAINTENANCE, MAINTENANCE_CRON = "maintenance__daily", "0 13 * * *"
+"""The job that is no instance's, and when it runs (UTC)."""
 
 
 def run_executor() -> dg.ExecutorDefinition:
@@ -122,6 +128,35 @@ def _op_job(
         resource_defs={key: resources[key] for key in op.required_resource_keys},
         executor_def=run_executor(),
         logger_defs=LOGGERS,
+    )
+
+
+def maintenance_job() -> dg.JobDefinition:
+    """Return the job that deletes what is old of all instances in the home."""
+
+    @dg.op(name="maintenance__delete_old")
+    def delete_old(context: dg.OpExecutionContext) -> None:
+        with as_dagster_failure():
+            found = load_instances(instances_folder())
+            instances = [instance for instance in found if isinstance(instance, Instance)]
+            delete_old_of_all(instances, context.instance, context.log)
+
+    return dg.GraphDefinition(MAINTENANCE, node_defs=[delete_old]).to_job(
+        description="Deletes what is older than `keep` allows of all instances in the home, also of those "
+        "whose runs fail, or whose files are gone.",
+        tags={INSTANCE_TAG: "all instances"},  # by which its own records are deleted
+        executor_def=dg.in_process_executor,  # the home is of this machine
+        logger_defs=LOGGERS,
+    )
+
+
+def maintenance_schedule() -> dg.ScheduleDefinition:
+    """Return the schedule of the clean-up, which is on unless somebody switches it off."""
+    return dg.ScheduleDefinition(
+        name=MAINTENANCE,
+        job_name=MAINTENANCE,
+        cron_schedule=MAINTENANCE_CRON,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
     )
 
 

@@ -27,6 +27,7 @@ _COMMANDS = {
     "tune": ("tune", "Estimate how often owners are wrong; propose better settings."),
     "runs": ("runs", "List the runs with their results, the newest first."),
     "conflicts": ("conflicts", "List hosts that have another owner than their primary user."),
+    "audit-log": ("audit_log", "Print what was done, by whom and why, as JSON lines."),
     "metrics": ("metrics", "Print metrics of each instance for Prometheus."),
     "sql": ("sql", "Query the tables in SQL, for instance: FROM conflicts."),
     "backup": ("backup", "Write a backup of ASSET_OWNERS_HOME into one file."),
@@ -41,7 +42,7 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": ("init", "check", "tune", "docs", "sandbox"),
     "Daily work": ("run", "apply", "undo", "report", "conflicts"),
-    "Ask": ("explain", "runs", "diff", "sql"),
+    "Ask": ("explain", "runs", "diff", "sql", "audit-log"),
     "Maintain": ("serve", "prepare", "metrics", "backup", "restore", "forget", "remove"),
 }
 """The commands as `--help` lists them."""
@@ -96,7 +97,7 @@ class _Commands(TyperGroup):
         last one of them an example. It returns the exit status, or None for 0.
         """
         module, text = self.modules[name]
-        function = getattr(import_module(f"{self.package}.{module}"), name)
+        function = getattr(import_module(f"{self.package}.{module}"), name.replace("-", "_"))
         more, _, example = (inspect.getdoc(function) or "").partition("\n\n")[2].partition("Example: ")
         single = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
         single.command(name, help=f"{text}\n\n{more}", epilog=f"Example: {called} {example}")(function)

@@ -1,14 +1,14 @@
 """`asset-owners metrics`: the last runs of each instance, in the form that Prometheus reads."""
 
 import errno
-import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import polars as pl
 import typer
 import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
@@ -16,15 +16,29 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pipelines.cli.options import OneOrAll
-from pipelines.cli.stored import own_tables
+from pipelines.dagster_gaps.service_manager import notify
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
+from resources.settings.files import instance_or_complaint
+from resources.store.run_state import computed_run_state, read_run_state
+from resources.store.tables import tables_of
 
+SECONDS_TO_READ = 8.0
+"""In which all instances are read; of the others the metrics say so. Prometheus waits for ten seconds."""
+READERS = 32
+"""Instances read at the same time: from an object store, each is a request."""
+GRACE = timedelta(hours=2)
+"""How long after a tick of its schedule a run has to have succeeded."""
+
+_TIMES = {
+    "failing_since": "When the first of the consecutive runs failed that have failed up to now (Unix time).",
+    "plans_only_since": "When the first of the consecutive runs began that only planned (Unix time).",
+}
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Host assets."),
     "owned_after": ("hosts_owned", "Host assets with an owner after the run."),
-    "conflicts": ("conflicts", "Hosts with another owner than the logons name."),
+    "conflicts": ("conflicts", "Hosts that have another owner than their primary user."),
     "new_conflicts": ("new_conflicts", "Conflicts that the previous decisions did not have."),
     "written": ("hosts_written", "Hosts that the run wrote."),
     "failed": ("write_failures", "Hosts whose write the service refused."),
@@ -34,42 +48,109 @@ _OF_LAST_RUN = {
 
 
 class Metrics(Collector):
-    """The table `runs` of one instance, or of all in the instances folder, read whenever it is asked for."""
+    """What the last runs of one instance, or of all in the instances folder, came to; read at each request.
+
+    What takes long is kept from one request to the next: instance files that have not changed, and what had
+    to be computed from the tables of an earlier version.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._files: dict[Path, tuple[tuple[int, int], Instance | str]] = {}
+        self._computed: dict[str, dict[str, Any]] = {}
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="metrics")
+        self._reading: dict[str, Future[dict[str, Any] | None]] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
-        instances = load_instances(self._path or instances_folder())
+        instances = load_instances(self._path or instances_folder(), load=self._load)
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
         readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
+        writes = _gauge("writes_enabled", "Whether its runs may write: 1; 0: writes.dry_run is on.")
+        due = _gauge(
+            "schedule_due_timestamp_seconds",
+            "When a run of the schedule was due that should have succeeded by now (Unix time).",
+        )
         succeeded = _gauge(
             "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"
         )
+        times = {name: _gauge(f"{name}_timestamp_seconds", text) for name, text in _TIMES.items()}
         well = _gauge("last_run_succeeded", "Whether the last finished run or dry run succeeded: 1, or 0.")
         took = _gauge("last_run_seconds", "How long it took.")
         steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
         counts = {column: _gauge(f"last_run_{name}", text) for column, (name, text) in _OF_LAST_RUN.items()}
+        states = self._states([instance for instance in instances if isinstance(instance, Instance)])
         for instance in instances:
-            slug, rows = instance.slug, _runs(instance)
-            readable.add_metric([slug], rows is not None)
-            if rows is None:
+            slug, state = instance.slug, states.get(instance.slug)
+            readable.add_metric([slug], state is not None)
+            if state is None or isinstance(instance, BrokenInstance):
                 continue
-            ends = rows.filter(status="succeeded").group_by("kind").agg(pl.max("ended_at")).sort("kind")
-            for kind, end in ends.iter_rows():
-                succeeded.add_metric([slug, kind], end.timestamp())
-            finished = rows.filter(pl.col("kind").is_in(["run", "dry_run"])).drop_nulls("ended_at")
-            for row in finished.tail(1).iter_rows(named=True):
-                well.add_metric([slug], row["status"] == "succeeded")
-                took.add_metric([slug], (row["ended_at"] - row["started_at"]).total_seconds())
-                for step, seconds in json.loads(row["seconds_by_step"] or "{}").items():
+            writes.add_metric([slug], not instance.writes.dry_run)
+            if last_due := due_at(instance, datetime.now(UTC), has_run=bool(state.get("succeeded"))):
+                due.add_metric([slug], last_due)
+            for kind, end in sorted(state.get("succeeded", {}).items()):
+                succeeded.add_metric([slug, kind], end)
+            for name, gauge in times.items():
+                if state.get(name):
+                    gauge.add_metric([slug], state[name])
+            if row := state.get("last_run"):
+                well.add_metric([slug], row["succeeded"])
+                took.add_metric([slug], row["ended_at"] - row["started_at"])
+                for step, seconds in row["seconds_by_step"].items():
                     steps.add_metric([slug, step], seconds)
                 for column, gauge in counts.items():
-                    if row[column] is not None:
+                    if row.get(column) is not None:
                         gauge.add_metric([slug], row[column])
-        yield from (readable, succeeded, well, took, steps, *counts.values())
+        yield from (readable, writes, due, succeeded, *times.values(), well, took, steps, *counts.values())
+
+    def _load(self, path: Path) -> Instance | str:
+        """Return the instance of a file, or the message for its author; read again once it has changed."""
+        with suppress(OSError):
+            found = path.stat()
+            version = (found.st_mtime_ns, found.st_size)
+            if self._files.get(path, (None,))[0] != version:
+                self._files[path] = (version, instance_or_complaint(path))
+            return self._files[path][1]
+        return instance_or_complaint(path)
+
+    def _states(self, instances: list[Instance]) -> dict[str, dict[str, Any] | None]:
+        """Return the run state of each instance that can be read in time, by slug; None: it cannot."""
+        for instance in instances:  # one that hangs is not asked again before it answers
+            if instance.slug not in self._reading:
+                self._reading[instance.slug] = self._readers.submit(self._state, instance)
+        done, _ = wait(self._reading.values(), SECONDS_TO_READ)
+        ended = {slug: reading for slug, reading in self._reading.items() if reading in done}
+        self._reading = {slug: each for slug, each in self._reading.items() if slug not in ended}
+        return {slug: reading.result() for slug, reading in ended.items()}
+
+    def _state(self, instance: Instance) -> dict[str, Any] | None:
+        try:
+            tables = tables_of(instance)
+            if (state := read_run_state(tables)) is not None:
+                return state
+            if instance.slug not in self._computed:
+                tables.require_own()
+                self._computed[instance.slug] = computed_run_state(tables)
+            return self._computed[instance.slug]
+        except Exception as error:
+            if operator_message(error) is None:
+                raise
+            return None
+
+
+def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
+    """Return the last tick of the schedule at least `GRACE` ago, in Unix seconds; None: there is none.
+
+    Nothing was due of an instance that has never run before its file was written.
+    """
+    if instance.scan.schedule is None:
+        return None
+    from dagster._utils.schedules import get_latest_completed_cron_tick
+
+    tick = get_latest_completed_cron_tick(instance.scan.schedule, now - GRACE, instance.scan.timezone)
+    written = instance.file.stat().st_mtime if instance.file and instance.file.exists() else 0.0
+    return tick.timestamp() if has_run or tick.timestamp() > written else None
 
 
 def metrics(
@@ -114,19 +195,9 @@ def _serve(registry: CollectorRegistry, listen: str) -> None:
     listening = listen_at("--listen", host.strip("[]") or "127.0.0.1", int(port))
     # Without threads: requests that never end hold no more than their connection.
     server = uvicorn.Server(uvicorn.Config(make_asgi_app(registry), log_level="warning", lifespan="off"))
+    notify("READY=1")
     with suppress(KeyboardInterrupt):
         server.run([listening])
-
-
-def _runs(instance: Instance | BrokenInstance) -> pl.DataFrame | None:
-    """Return the rows of `runs`, in the order in which they began; None: they cannot be read."""
-    try:
-        if isinstance(instance, Instance):
-            return own_tables(instance).all_runs("runs").collect().sort("started_at")
-    except Exception as error:
-        if operator_message(error) is None:
-            raise
-    return None
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import requests
 import typer
@@ -17,11 +17,18 @@ import yaml
 
 from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port
+from pipelines.dagster_gaps.log_lines import json_line
+from pipelines.dagster_gaps.service_manager import notify
 from pipelines.dagster_home import dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
-SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is busy, too
+WATCH_SECONDS = 10
+"""How often `serve` looks whether the code server answers."""
+RELOAD_SECONDS = 60
+"""How long the code may take to load before `serve` looks again."""
+SECONDS_TO_ANSWER = 30
+SECONDS_TO_STOP = 8  # of the ten in which `serve` ends, on a machine that is busy, too
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
 
 
@@ -67,20 +74,56 @@ def serve(
         workspace.write_text(yaml.safe_dump({"load_from": [{"grpc_server": server}]}), encoding="utf-8")
         module = ("--module-name", "pipelines.definitions", "--location-name", LOCATION)
         style = ("--log-format", "json") if logs_as_json() else ()
+        if style:  # of the process below the code server, which takes options from such variables alone
+            os.environ["DAGSTER_CLI_API_GRPC_LOG_FORMAT"] = "json"
         services.start("dagster", "code-server", "start", "--socket", socket, *module, *style)
         services.wait_until(socket.exists)
         place = ("--host", host, "--port", port, "--workspace", workspace)
         services.start("asset-owners-webserver", *place, *style)
         services.start("dagster-daemon", "run", "--workspace", workspace, *style)
-        services.wait_until(lambda: _answers(address))
-        print(f"The Dagster UI is at {address} (Ctrl-C stops it)", flush=True)
-        services.wait_until(lambda: False)
+        services.wait_until(lambda: bool(_health(address)))
+        _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
+        notify("READY=1")
+        services.wait_until(_CodeServerWatch(address))
 
 
-def _answers(address: str) -> bool:
+def _say(text: str) -> None:
+    print(json_line(text, level="info") if logs_as_json() else text, flush=True)
+
+
+def _health(address: str) -> dict[str, Any]:
+    """Return what the web server says of Dagster's services; empty if it does not answer."""
     try:
-        return requests.get(f"{address}/server_info", timeout=2).ok
+        return requests.get(f"{address}/healthz", timeout=SECONDS_TO_ANSWER).json()
     except requests.RequestException:
+        return {}
+
+
+class _CodeServerWatch:
+    """Has the code loaded again where the process that holds it has died, as *Reload* in the UI does.
+
+    The code server that `serve` starts goes on without that process, and no run could start.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._next, self._misses = time.monotonic(), 0
+
+    def __call__(self) -> bool:
+        """Look, if it is time to, and act; return that the services are to go on."""
+        from pipelines.dagster_gaps.health import UNREACHABLE
+
+        if time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + WATCH_SECONDS
+        states = _health(self._address).get("code_locations", {}).values()
+        self._misses = self._misses + 1 if UNREACHABLE in states else 0
+        if self._misses > 1:
+            self._misses, self._next = 0, time.monotonic() + RELOAD_SECONDS
+            _say("The process that holds the code has died; it is started again")
+            with suppress(requests.RequestException):
+                query = {"query": "mutation { reloadWorkspace { __typename } }"}
+                requests.post(f"{self._address}/graphql", json=query, timeout=SECONDS_TO_ANSWER)
         return False
 
 
@@ -104,8 +147,10 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:
+        # Their groups: a run that writes hears of it at once. SIGINT makes what still starts print a trace.
         for process in self.values():
-            process.terminate()  # SIGINT makes what still starts print a trace
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
         deadline = time.monotonic() + SECONDS_TO_STOP
         for process in self.values():
             with suppress(subprocess.TimeoutExpired):

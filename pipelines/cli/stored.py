@@ -4,9 +4,9 @@ import logging
 import sys
 from pathlib import Path
 
-from pipelines.dagster_gaps.log_lines import LOGGER
+from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, command_line, load_instance
+from resources.settings import Instance, command_line, load_instance, logs_as_json
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
@@ -59,4 +59,5 @@ def viewed(tables: Tables, run: str | None) -> Tables:
 def note(text: str) -> None:
     """Print something beside the answer, unless only that is asked for."""
     if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
-        print(f"asset-owners: {text}", file=sys.stderr)
+        line = json_line(text, level="warning") if logs_as_json() else f"asset-owners: {text}"
+        print(line, file=sys.stderr)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
+from dagster._core.execution import context_creation_job
 
 from assets_defs.step_failures import failure_message
 from ownership.names import printable_lines
@@ -26,7 +27,7 @@ _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
     """Return a logger that prints time, level (unless INFO) and message, all three in each line.
 
-    With ASSET_OWNERS_LOG=json each line is an object, which also names the run, the job and the step.
+    With ASSET_OWNERS_LOG=json each line is an object, which also names run, instance, job and step.
     """
     logger = logging.Logger(LOGGER, level=logging.getLogger(LOGGER).level or logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
@@ -34,6 +35,15 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     handler.setFormatter(_Line(datefmt="%H:%M:%S"))
     logger.addHandler(handler)
     return logger
+
+
+def log_to_console_by_default() -> None:
+    """Let runs without `loggers` in their configuration, such as those of an asset's page, log so as well.
+
+    Also what fails before a run has begun; Dagster has a logger of its own for both.
+    """
+    module: Any = context_creation_job
+    module.default_system_loggers = lambda _: [(console, {})]
 
 
 def _text_of(meta: Mapping[str, Any]) -> str | None:
@@ -55,8 +65,9 @@ class _Line(logging.Formatter):
         meta = vars(record)["dagster_meta"]  # Dagster adds it
         text, level = _text_of(meta) or "", record.levelname.lower()
         if logs_as_json():
+            instance = (meta["job_tags"] or {}).get("asset_owners/instance")
             facts = {"run_id": meta["run_id"], "job": meta["job_name"], "step": meta["step_key"]}
-            return json_line(text, level=level, at=record.created, **facts)
+            return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "
         start += "" if record.levelno == logging.INFO else f"{level}: "
         return "\n".join(f"{start}{line}" for line in printable_lines(text).split("\n"))

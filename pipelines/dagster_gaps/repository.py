@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from ownership.names import printable
-from pipelines.jobs import LOGGERS, run_executor
+from pipelines.jobs import LOGGERS, MAINTENANCE, maintenance_job, maintenance_schedule, run_executor
 from resources.settings import BrokenInstance, Instance, command_line, slug_of_part
 
 # Dagster's own names for the repository of a `Definitions` and for the job of all assets that it adds. Under
@@ -50,6 +50,8 @@ class InstanceRepository(dg.RepositoryData):
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
         """Return the job of that name, defining no other instance."""
+        if job_name == MAINTENANCE:
+            return self._maintenance_job
         slug = slug_of_part(job_name)
         if slug in self.instances and self._repository_of(slug).has_job(job_name):
             return self._repository_of(slug).get_job(job_name)
@@ -59,6 +61,10 @@ class InstanceRepository(dg.RepositoryData):
             f"There is no job {job_name}; if its instance file was renamed or removed, reload the code "
             "location"
         )
+
+    @cached_property
+    def _maintenance_job(self) -> dg.JobDefinition:
+        return maintenance_job()
 
     @cached_property
     def _all_assets_job(self) -> dg.JobDefinition:
@@ -74,10 +80,12 @@ class InstanceRepository(dg.RepositoryData):
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:  # noqa: D102
         repositories = self._repositories()
         own = [one.get_job(name) for one in repositories for name in one.job_names if name != ALL_ASSETS]
+        own.append(self._maintenance_job)
         return [*own, self._all_assets_job] if self.get_assets_defs_by_key() else own
 
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:  # noqa: D102
-        return [schedule for one in self._repositories() for schedule in one.schedule_defs]
+        own = [schedule for one in self._repositories() for schedule in one.schedule_defs]
+        return [*own, maintenance_schedule()]
 
     def get_all_sensors(self) -> Sequence[dg.SensorDefinition]:  # noqa: D102
         return [sensor for one in self._repositories() for sensor in one.sensor_defs]

@@ -1,4 +1,4 @@
-"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use.
+"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use, with `/healthz`.
 
 It has no log-in, and takes GraphQL from anybody, an `<img>` URL included. So any page that somebody opens in
 a browser could start runs with `force`, or undo them, even if only this machine reaches the server. Not
@@ -16,7 +16,10 @@ from dagster_webserver.webserver import DagsterWebserver
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pipelines.dagster_gaps.health import routes
 
 WRITES = ("/graphql", "/report_asset_")
 """What the paths that change something contain, after a prefix of the server."""
@@ -60,12 +63,15 @@ class SameOriginGuard:
 
 
 def main() -> None:
-    """Run Dagster's own program, with its options, behind `SameOriginGuard`."""
-    build_middleware = DagsterWebserver.build_middleware
+    """Run Dagster's own program, with its options, behind `SameOriginGuard`, with the routes of `health`."""
+    build_middleware, build_routes = DagsterWebserver.build_middleware, DagsterWebserver.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
 
     def guarded(self: DagsterWebserver) -> list[Middleware]:
         return [Middleware(SameOriginGuard, names=names), *build_middleware(self)]
 
-    DagsterWebserver.build_middleware = guarded
+    def with_health(self: DagsterWebserver) -> list[BaseRoute]:
+        return [*routes(self._process_context), *build_routes(self)]
+
+    DagsterWebserver.build_middleware, DagsterWebserver.build_routes = guarded, with_health
     cli.main()

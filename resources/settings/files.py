@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -135,12 +135,14 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
             raise ConfigurationError(f"{path}: {setting}: {name!r} is {other}, too; name another field")
 
 
-def load_instances(place: Path) -> list[Instance | BrokenInstance]:
+def load_instances(
+    place: Path, load: Callable[[Path], Instance | str] | None = None
+) -> list[Instance | BrokenInstance]:
     """Read every `*.yaml` and `*.yml` of a folder, or one file; a broken file does not hide the others.
 
     Files whose names give the same slug are all broken.
     """
-    loaded = {path: instance_or_complaint(path) for path in instance_files(place)}
+    loaded = {path: (load or instance_or_complaint)(path) for path in instance_files(place)}
     slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
     for path, found in loaded.items():
         if isinstance(found, Instance) and slugs[found.slug] > 1:

@@ -2,22 +2,45 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 
 import polars as pl
 from upath import UPath
 
-from ownership.declaration import Layout, validated
+from ownership.declaration import Layout, empty, validated
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
+from resources.settings import Instance
+from resources.settings.models import KeepSettings, WriteSettings
 from resources.store.files import TEMPORARY, parquet_files
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
+SET_BY_HAND = {"acknowledged_conflicts"}
+"""Snapshots that no run makes."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How many days an instance keeps what; by default as an instance file that does not say it."""
+
+    evidence_days: int = KeepSettings().evidence_days
+    history_days: int = KeepSettings().history_days
+    runs_days: int = KeepSettings().runs_days
+    plan_days: int = WriteSettings().plan_days
+    timezone: str = "Etc/UTC"
+
+    @classmethod
+    def of(cls, instance: Instance) -> "Retention":
+        """Return what the instance file says; days of the window are kept in any case."""
+        keep, scan = instance.keep, instance.scan
+        evidence_days = max(keep.evidence_days, scan.lookback_days)
+        return cls(evidence_days, keep.history_days, keep.runs_days, instance.writes.plan_days, scan.timezone)
 
 
 def store_decisions(
@@ -113,6 +136,18 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
         with suppress(FileNotFoundError):  # another run deletes as well
             path.fs.rm(path.path, recursive=True)
     return deleted + len(outdated)
+
+
+def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
+    """Empty the tables that the last run left, if that was before an instant; return their number."""
+    emptied = 0
+    with tables.changing():
+        for table in set(of_layout(Layout.SNAPSHOT)) - SET_BY_HAND:
+            path = tables.folder / f"{table}.parquet"
+            if _is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
+                tables.write(table, empty(TABLES[table]))
+                emptied += 1
+    return emptied
 
 
 def _carry_over(

@@ -1,17 +1,25 @@
-"""The alerts and the dashboard ask for what `asset-owners metrics` serves, and the alerts are raised."""
+"""The alerts and the dashboard ask for what is served, and the alerts are raised and lead to what to do."""
 
+import json
 import re
 import runpy
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
+import requests
+import yaml
+from markdown.extensions.toc import slugify
 
 from assets_defs.step_failures import as_dagster_failure
 from pipelines.cli.metrics import Metrics
+from pipelines.dagster_gaps.health import ServiceMetrics
 from resources.errors import AssetOwnersError
 from tests.deploy.machine import DEPLOY
+from tests.end_to_end.webserver import eventually, free_port, started
+from tests.resources.samples import instance_content
 
 RULES = DEPLOY / "prometheus" / "asset-owners.rules.yml"
 FILES = [RULES, DEPLOY / "grafana" / "asset-owners.json"]
@@ -22,10 +30,24 @@ def test_what_is_asked_for_is_served(file, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
     asked = set(re.findall(r"\basset_owners_\w+", file.read_text()))
     assert asked
-    assert asked <= {metric.name for metric in Metrics(None).collect()}
+    entries: dict[str, object] = {}
+    requested = SimpleNamespace(get_code_location_entries=lambda: entries)
+    with dg.DagsterInstance.ephemeral() as recorded:
+        context = SimpleNamespace(instance=recorded, create_request_context=lambda: requested)
+        served = [*Metrics(None).collect(), *ServiceMetrics(context).collect()]
+    assert asked <= {metric.name for metric in served}
 
 
-PROMTOOL = shutil.which("promtool")
+def test_each_alert_leads_to_what_to_do():
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        for rule in group["rules"]:
+            page, _, anchor = rule["annotations"]["runbook_url"].rpartition("/")[2].partition("#")
+            text = (DEPLOY.parent / "docs" / page.replace(".html", ".md")).read_text()
+            headings = re.findall("^#+ (.*)", text, re.MULTILINE)
+            assert anchor in {slugify(heading, "-") for heading in headings}, rule["alert"]
+
+
+PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool (Debian: prometheus) is missing")
@@ -33,6 +55,54 @@ def test_alerts_are_raised_when_they_should_and_not_before():
     command = [PROMTOOL or "", "test", "rules", str(RULES.with_suffix(".test.yml"))]
     tried = subprocess.run(command, check=False, capture_output=True)  # noqa: S603  (our own rules)
     assert tried.returncode == 0, tried.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROMETHEUS is None, reason="prometheus (Debian: prometheus) is missing")
+def test_prometheus_raises_the_alerts_of_a_live_service(tmp_path):
+    """It has an instance whose runs have failed for days, and one whose file is wrong."""
+    folder, state = tmp_path / "instances", tmp_path / "tables" / "acme" / ".state.json"
+    folder.mkdir()
+    folder.joinpath("acme.yaml").write_text(yaml.safe_dump(instance_content(name="Acme")))
+    folder.joinpath("wrong.yaml").write_text("name: [")
+    state.parent.mkdir(parents=True)
+    failed = {"succeeded": {}, "failing_since": 1.0, "plans_only_since": None, "last_run": None}
+    state.write_text(json.dumps({**failed, "succeeded": {"run": 1.0}, "name": "Acme", "settings": None}))
+    metrics, ui, port = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [{"job_name": "all", "static_configs": [{"targets": [metrics, ui]}]}],
+    }
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    home, log = {"ASSET_OWNERS_HOME": str(tmp_path)}, tmp_path / "log"
+    command = [f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+
+    def rules():
+        try:
+            groups = requests.get(f"http://{port}/api/v1/rules", timeout=30).json()["data"]["groups"]
+        except requests.RequestException:
+            return []
+        found = [rule for group in groups for rule in group["rules"]]
+        return found if "firing" in {rule["state"] for rule in found} else []
+
+    with (
+        started("asset-owners", "metrics", "--listen", metrics, log=log, **home),
+        started("asset-owners", "serve", "--port", ui.rpartition(":")[2], log=log, **home) as service,
+        subprocess.Popen([PROMETHEUS or "", *command, f"--web.listen-address={port}"]) as prometheus,  # noqa: S603
+    ):
+        eventually(lambda: "The Dagster UI is at" in log.read_text())
+        found = {rule["name"]: rule for rule in eventually(rules)}
+        eventually(lambda: not [rule for rule in rules() if rule["alerts"] and "Service" in rule["name"]])
+        prometheus.terminate()
+        service.terminate()
+        service.wait(30)
+    assert {rule["health"] for rule in found.values()} <= {"ok", "unknown"}, found
+    firing = {name for name, rule in found.items() if rule["state"] == "firing"}
+    assert firing <= {"AssetOwnersHasNotRun", "AssetOwnersKeepsFailing"}, found
+    (alert,) = found["AssetOwnersKeepsFailing"]["alerts"]
+    assert alert["labels"]["slug"] == "acme"
+    assert found["AssetOwnersCannotBeRead"]["alerts"][0]["labels"]["slug"] == "wrong"
 
 
 def test_a_chat_is_told_once_why_a_run_failed(monkeypatch):

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from assets_defs.specs import LOCATION
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import HELD_SECONDS, HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran
+from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, started
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +96,32 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
     assert (ran.status, ran.report["writes"], stand.written()) == (0, {"written": 1}, WRITTEN), ran.stderr
     writes = stand.tables.writes().sort("intended_at", "host_id").select("host_id", "outcome").collect()
     assert writes.rows() == [("h-1", "written"), ("h-2", "not_written"), ("h-2", "written")]
+
+
+def test_a_service_that_is_told_to_end_while_a_run_writes_ends_in_ten_seconds_and_accounts_for_every_write(
+    engine_stand, monkeypatch
+):
+    stand, asked, answer = engine_stand, threading.Event(), threading.Event()
+
+    def hang_once_it_is_applied(request, _):
+        if request.url.path == UPDATE and not asked.is_set():
+            asked.set()
+            answer.wait(HELD_SECONDS)
+
+    stand.inventory.hooks.after = hang_once_it_is_applied
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(stand.instance_file({"writes": {"concurrency": 1}})))
+    webserver, log = Webserver(free_url()), stand.home / "log"
+    with started("asset-owners", "serve", "--port", webserver.url.rpartition(":")[2], log=log) as service:
+        eventually(lambda: f"UI is at {webserver.url}" in log.read_text() or service.poll() is not None)
+        run_id = webserver.start("small", LOCATION, [], {})
+        assert asked.wait(SECONDS), log.read_text()
+        told = time.monotonic()
+        service.terminate()
+        assert service.wait(60) == 0
+        seconds = time.monotonic() - told
+    answer.set()
+    assert seconds < 10, log.read_text()
+    writes = stand.tables.writes().select("host_id", "outcome").collect()
+    assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
+    row = stand.tables.appended("runs", run_id).row(0, named=True)
+    assert (row["status"], row["left_alone"]) == ("failed", 2), row

@@ -62,7 +62,7 @@ def test_each_command_is_in_one_group_of_the_list_and_its_line_is_whole(call):
     """In a pipe of 80 columns."""
     listed = call("--help")[1].partition("\nSet up:\n")[2]
     assert "..." not in listed
-    names = re.findall(r"^  (\w+)  ", listed, re.MULTILINE)
+    names = re.findall(r"^  ([\w-]+)  ", listed, re.MULTILINE)
     assert sorted(names) == sorted([*_COMMANDS, "sandbox"])
     assert re.findall(r"^(\w.*):$", listed, re.MULTILINE) == ["Daily work", "Ask", "Maintain"]
 

@@ -5,7 +5,8 @@ import os
 import shutil
 import sqlite3
 import threading
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -13,18 +14,21 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets_defs.cleanup import delete_old
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
-from assets_defs.sink import delete_old
 from assets_defs.writing import write_planned
 from ownership.windows import days_of
 from pipelines.cli.execution import errors
 from pipelines.dagster_home import dagster_instance
+from pipelines.jobs import maintenance_job
 from resources.errors import TransientError
+from resources.store.retention import Retention
+from resources.store.tables import Tables
 from resources.writeback import workers
 from tests.assets_defs.scans import LOG, decided
 from tests.deploy.machine import DEPLOY
-from tests.ownership.builders import RUN, host
+from tests.ownership.builders import PEOPLE, RUN, host, hosts
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
 from tests.resources.store.test_tables import logons
@@ -54,10 +58,7 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
 
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded) for _ in range(2))
-        with sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db") as runs:
-            before = datetime.now(UTC) - timedelta(days=91)
-            runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{before:%F %T}", old))
-        runs.close()
+        made_older(tmp_path, old, days=91)
         run = replace(run, record=RunRecord(run.tables, RUN, recorded, LOG))
         delete_old(replace(run, why_no_writes="Dry run"))
         assert (kept(), runs_of(recorded, NAME)) == ((2, [True, True]), [other])
@@ -68,9 +69,48 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
     assert left & {old, other} == {other}
 
 
-def recorded_run(recorded):
+def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succeeds_any_more(
+    tmp_path, monkeypatch
+):
+    """By the settings that the last run stored: there is no instance file."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    newer = tmp_path / "tables" / "newer" / ".instance"
+    newer.parent.mkdir(parents=True)
+    newer.write_text('{"name": "Newer", "target": null, "format": 999, "version": "9"}')
+    tables = Tables(tmp_path, "gone", name="Gone")
+    tables.prepare()
+    record = RunRecord(tables, RUN, None, LOG, settings=asdict(Retention(evidence_days=3, runs_days=30)))
+    record.begin("run")
+    record.fail("the service is away")
+    days = [LAST - timedelta(days=age) for age in (9, 1)]
+    tables.write_days([logons(day) for day in days])
+    tables.write("inventory_users", PEOPLE)
+    tables.write("inventory_hosts", hosts(host("h1", "pc-1")))
+    report = tmp_path / "reports" / "gone.html"
+    report.parent.mkdir()
+    report.touch()
+    for path in (str(report), str(tables.folder / "inventory_users.parquet")):
+        os.utime(path, (1, 1))
+    with dagster_instance(tmp_path) as recorded:
+        old, other = (recorded_run(recorded, "Gone") for _ in range(2))
+        made_older(tmp_path, old, days=31)
+        ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
+        assert next(errors(ran)).startswith("What is old could not be deleted of newer: ")
+        assert runs_of(recorded, "Gone") == [other]
+    assert tables.logon_days(days, run_id=None)["day"].to_list() == days[1:]
+    assert [tables.read(f"inventory_{kind}").collect().height for kind in ("users", "hosts")] == [0, 1]
+    assert not report.exists()
+
+
+def made_older(home, run_id, days):
+    with closing(sqlite3.connect(home / "dagster" / "history" / "runs.db")) as runs, runs:
+        before = datetime.now(UTC) - timedelta(days=days)
+        runs.execute("UPDATE runs SET update_timestamp = ? WHERE run_id = ?", (f"{before:%F %T}", run_id))
+
+
+def recorded_run(recorded, name=NAME):
     """What Dagster keeps of a run that came to its end, without one."""
-    run = recorded.add_run(dg.DagsterRun("job", tags={"asset_owners/instance": NAME}))
+    run = recorded.add_run(dg.DagsterRun("job", tags={"asset_owners/instance": name}))
     recorded.report_run_failed(run)
     return run.run_id
 

@@ -14,6 +14,7 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 
 from pipelines.cli.execution import errors
 from pipelines.definitions import build_repository, define
+from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances, slug_of
 from tests.resources.samples import instance_content
 
@@ -103,8 +104,9 @@ def test_all_instances_are_served_as_they_would_be_defined_at_once(many):
     served = build_repository()
     expected = at_once(many).get_repository_def()
     assert served.name == expected.name, "schedules would be taken for new ones, which are off"
-    assert set(served.job_names) == set(expected.job_names)
-    assert {one.name for one in served.schedule_defs} == {one.name for one in expected.schedule_defs}
+    assert set(served.job_names) == {*expected.job_names, MAINTENANCE}
+    on = {one.name: one.default_status.value == "RUNNING" for one in served.schedule_defs}
+    assert on == dict.fromkeys((one.name for one in expected.schedule_defs), False) | {MAINTENANCE: True}
     assert set(served.assets_defs_by_key) == set(expected.assets_defs_by_key)
     assert set(served.asset_checks_defs_by_key) == set(expected.asset_checks_defs_by_key)
     for name in ("__ASSET_JOB", "customer_1"):

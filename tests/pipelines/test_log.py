@@ -4,11 +4,35 @@ import dagster as dg
 import pytest
 
 from assets_defs.step_failures import as_dagster_failure
-from pipelines.dagster_gaps.console import console
+from pipelines.dagster_gaps.console import console, log_to_console_by_default
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from resources.errors import AssetOwnersError
 
 RUN_ID = "3f2b8a60-7f0e-4bb5-9b1b-5a1c2d3e4f50"
+
+
+def test_each_line_of_a_run_is_an_object_that_names_it_also_where_no_logger_was_chosen(capfd, monkeypatch):
+    """As on the page of an asset, whose runs have no configuration."""
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
+    monkeypatch.setattr("dagster._core.execution.context_creation_job.default_system_loggers", None)
+    log_to_console_by_default()
+
+    @dg.op
+    def hosts(context):
+        context.log.info("120 hosts")
+        raise AssetOwnersError("the service is away")
+
+    @dg.job(logger_defs={"console": console}, tags={"asset_owners/instance": "Small"})
+    def small():
+        hosts()
+
+    small.execute_in_process(raise_on_error=False, run_id=RUN_ID)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    of_run = {"run_id": RUN_ID, "instance": "Small", "job": "small"}
+    assert [line for line in lines if not of_run.items() <= line.items()] == []
+    told = {line["message"]: line.get("step") for line in lines}
+    assert told["120 hosts"] == "hosts"
+    assert [message for message in told if "the service is away" in message]
 
 
 @pytest.mark.parametrize("by_command", [True, False])

@@ -1,7 +1,74 @@
+import os
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pipelines.cli.metrics import Metrics
+from assets_defs.record import RunRecord
+from ownership.declaration import polars_schema
+from ownership.tables import Runs
+from pipelines.cli.metrics import Metrics, due_at
+from resources.settings import load_instance
+from resources.store.run_state import read_run_state, state_after, store_run_state
+from resources.store.tables import Tables
+from tests.assets_defs.scans import LOG
+from tests.ownership.builders import NOW
+from tests.resources import samples
+
+
+def row(hour, kind="run", status="succeeded", **known):
+    """The row of a run that began so many hours after `NOW` and took a quarter of one."""
+    began = NOW + timedelta(hours=hour)
+    times = {"started_at": began, "ended_at": began + timedelta(minutes=15)}
+    blank = dict.fromkeys(polars_schema(Runs).names()) | {"options": "{}"}
+    return {**blank, "run_id": f"run-{hour}", "kind": kind, "status": status, **times, **known}
+
+
+def at(hour):
+    return (NOW + timedelta(hours=hour)).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [
+        ([row(0, hosts=3)], {"succeeded": {"run": at(0.25)}, "failing_since": None}),
+        ([row(0), row(1, status="failed"), row(2, status="failed")], {"failing_since": at(1.25)}),
+        ([row(0, status="failed"), row(1, status="failed"), row(2)], {"failing_since": None}),
+        ([row(0), row(1, "dry_run"), row(2, "dry_run")], {"plans_only_since": at(1)}),
+        (
+            [row(1, "dry_run"), row(2, status="failed")],
+            {"plans_only_since": at(1), "failing_since": at(2.25)},
+        ),
+        ([row(1, "dry_run"), row(2)], {"plans_only_since": None}),
+        ([row(0, status="failed"), row(1, "undo")], {"failing_since": at(0.25)}),
+        ([row(2), row(0, status="failed")], {"failing_since": None}),  # one that was cut off, counted again
+        ([row(0, ended_at=None, status="started")], {"last_run": None}),
+    ],
+)
+def test_what_the_last_runs_came_to(rows, known):
+    state: dict[str, Any] = {}
+    for each in [one for one in rows for _ in range(2)]:  # each step that fails stores the row
+        state = state_after(state, each)
+    assert {name: state[name] for name in known} == known
+
+
+@pytest.mark.usefixtures("no_catalogue")
+def test_a_run_stores_how_it_ended_beside_the_tables(tmp_path):
+    tables = Tables(tmp_path, "corp", name="Corp")
+    tables.prepare()
+    tables.append("runs", pl.DataFrame([row(0)], schema=polars_schema(Runs)), run_id="run-0")
+    record = RunRecord(tables, "run-1", None, LOG, settings={"history_days": 9})
+    record.begin("run")
+    record.fail("the service is away")
+    state: Any = read_run_state(tables)
+    assert state["succeeded"] == {"run": at(0.25)}, "runs of an earlier version count, too"
+    assert (state["last_run"]["succeeded"], state["settings"]) == (False, {"history_days": 9})
+    store_run_state(tables, row(999_999))
+    later: Any = read_run_state(tables)
+    assert later["settings"] == {"history_days": 9}
 
 
 @pytest.fixture
@@ -20,14 +87,77 @@ def test_the_number_of_instance_files_is_told_the_broken_ones_too(call, folder):
     assert status == 0
     assert "\nasset_owners_instances 2.0\n" in printed
     assert 'asset_owners_instance_readable{slug="broken"} 0.0' in printed
+    assert 'asset_owners_instance_readable{slug="head_office"} 1.0' in printed
+
+
+def registered():
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Metrics(None))
+    return registry
 
 
 def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Metrics(None))
+    registry = registered()
     assert registry.get_sample_value("asset_owners_instances") == 1
     folder.rename(folder.with_name("elsewhere"))
     assert registry.get_sample_value("asset_owners_instances") == 0
+
+
+def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_shown(folder, monkeypatch):
+    text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
+    (folder / "branch.yaml").write_text(text)
+    answers, asked = threading.Event(), []
+
+    def read(tables):
+        asked.append(tables.slug)
+        if tables.slug == "branch":
+            answers.wait(60)
+        return state_after({}, row(0, hosts=3))
+
+    monkeypatch.setattr("pipelines.cli.metrics.SECONDS_TO_READ", 0.2)
+    monkeypatch.setattr("pipelines.cli.metrics.read_run_state", read)
+    registry = registered()
+
+    def value(name, slug):
+        return registry.get_sample_value(f"asset_owners_{name}", {"slug": slug})
+
+    assert [value("instance_readable", slug) for slug in ("branch", "head_office")] == [0, 1]
+    assert [value("last_run_hosts", slug) for slug in ("branch", "head_office")] == [None, 3]
+    assert asked.count("branch") == 1, "it is asked again only once it has answered"
+    answers.set()
+    monkeypatch.setattr("pipelines.cli.metrics.SECONDS_TO_READ", 60)
+    assert value("instance_readable", "branch") == 1
+
+
+def test_the_tables_of_an_earlier_version_are_read_once(stored, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(stored))
+    registry = registered()
+    assert registry.get_sample_value("asset_owners_last_run_hosts_written", {"slug": "head_office"}) == 1
+    monkeypatch.setattr("pipelines.cli.metrics.computed_run_state", None)
+    assert registry.get_sample_value("asset_owners_last_run_succeeded", {"slug": "head_office"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("schedule", "due"),
+    [
+        ("0 5 * * *", "2026-03-04 05:00"),
+        ("30 5 * * *", "2026-03-03 05:30"),  # less than two hours ago
+        ("0 5 * * 1", "2026-03-02 05:00"),
+        (None, None),
+    ],
+)
+def test_a_run_is_due_by_the_schedule_of_its_own_instance(schedule, due):
+    instance = samples.instance(scan={"schedule": schedule, "timezone": "Etc/UTC"})
+    found = due_at(instance, datetime(2026, 3, 4, 7, 15, tzinfo=UTC), has_run=True)
+    assert (due and datetime.fromisoformat(due).replace(tzinfo=UTC).timestamp()) == found
+
+
+def test_nothing_is_due_before_the_file_was_written(folder):
+    file = folder / "head-office.yaml"
+    os.utime(file, (at(0), at(0)))
+    instance = load_instance(file)
+    found = [due_at(instance, NOW + timedelta(days=days), has_run=False) for days in (0, 2)]
+    assert [due is not None and due > at(0) for due in found] == [False, True]
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", "127.0.0.1:65536", ":-1"])

@@ -139,8 +139,7 @@ def serving(home):
         try:
             ready = f"The Dagster UI is at {url}"
             eventually(lambda: ready in log.read_text() or process.poll() is not None)
-            services = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            yield process, [int(pid) for pid in services], url
+            yield process, children(process.pid), url
         finally:
             process.terminate()
             process.wait(30)
@@ -187,6 +186,36 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         re.findall('^{.*"logger": "([^"]*)"', (home / "log").read_text(), re.MULTILINE)
     )
     assert not [pid for pid in services if Path(f"/proc/{pid}").exists()], "no process is left behind"
+
+
+@pytest.mark.slow
+def test_a_service_says_when_it_answers_and_loads_its_code_again_where_that_process_has_died(
+    home, monkeypatch
+):
+    address = str(home / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        with serving(home) as (_, services, url):
+            assert manager.recv(99) == b"READY=1"
+            assert set(health(url)["code_locations"].values()) == {"answers"}
+            metrics = requests.get(f"{url}/metrics", timeout=30).text
+            assert 'asset_owners_code_location_answers{location="asset-owners"} 1.0' in metrics
+            assert "asset_owners_queued_runs 0.0" in metrics
+            (holder,) = children(services[0])
+            os.kill(holder, signal.SIGKILL)
+            eventually(lambda: "answers" not in health(url)["code_locations"].values())
+            eventually(lambda: health(url)["code_locations"] == {LOCATION: "answers"})
+    lines = [json.loads(line) for line in (home / "log").read_text().splitlines()]
+    assert [line for line in lines if "has died" in line.get("message", "")]
+
+
+def health(url):
+    return requests.get(f"{url}/healthz", timeout=300).json()
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 # Python runs it first in each process; the code server makes those of runs so.

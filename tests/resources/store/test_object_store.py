@@ -7,7 +7,9 @@ import duckdb
 import pytest
 from upath import UPath
 
+from ownership.declaration import polars_schema
 from ownership.rules import Rules
+from ownership.tables import Runs
 from ownership.windows import Window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -16,6 +18,7 @@ from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
 from resources.store.forget import Forgetting, forget, known_persons
 from resources.store.retention import delete_outdated
+from resources.store.run_state import read_run_state, store_run_state
 from resources.store.tables import Tables
 from resources.writeback.open_journal import open_journal
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
@@ -96,6 +99,13 @@ def test_to_read_a_window_takes_no_request_for_a_day_without_logons(tables, capl
 
     assert requests_until(NEXT) == requests_until(NEXT + timedelta(days=300)) > 0
     assert tables.logon_counts(Window(DAY, date(2027, 1, 1)), run_id=RUN).collect().height == 4
+
+
+def test_to_read_what_the_last_runs_came_to_takes_one_request_whatever_the_history(tables, caplog):
+    assert requests_of(lambda: read_run_state(tables), caplog) == 1
+    ended = {"kind": "run", "status": "succeeded", "started_at": LATER, "ended_at": LATER}
+    store_run_state(tables, dict.fromkeys(polars_schema(Runs).names()) | ended)
+    assert requests_of(lambda: read_run_state(tables), caplog) == 1
 
 
 def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):

@@ -1,0 +1,115 @@
+"""What is deleted because it is old: at the end of a run, and each day of all instances in the home."""
+
+import logging
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+
+from assets_defs.dagster_records import INSTANCE_TAG, MAX_AT_ONCE, delete_runs, runs_of
+from assets_defs.launch import today_of
+from assets_defs.run import ScanRun
+from ownership.names import printable
+from resources.errors import AssetOwnersError
+from resources.failures import operator_message
+from resources.settings import Instance, analysts_group, home, is_slug, tables_location
+from resources.store.files import remove_leftovers
+from resources.store.retention import Retention, delete_inputs, delete_outdated, empty_outdated_snapshots
+from resources.store.run_state import read_run_state
+from resources.store.table_owner import require_own
+from resources.store.tables import Tables
+
+IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+
+
+def delete_old(run: ScanRun) -> None:
+    """Delete stored rows and Dagster's records that are older than the instance keeps them.
+
+    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
+    write deletes no table that analysts see.
+    """
+    instance, retention, now = run.instance, Retention.of(run.instance), datetime.now(UTC)
+    # Each copy of what a plan rests on is as large as the tables.
+    delete_inputs(run.tables, before=now - timedelta(days=retention.plan_days))
+    if run.may_write:
+        delete_inputs(run.tables, of_run=run.run_id)
+        oldest = today_of(instance) - timedelta(days=retention.evidence_days)
+        deleted = delete_outdated(
+            run.tables,
+            evidence_before=min(oldest, run.window.first),
+            history_before=now - timedelta(days=retention.history_days),
+        )
+        if deleted:
+            run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
+    if dagster := run.record.recorded:
+        _delete_records(dagster, instance.name, retention.runs_days, run.log)
+
+
+def delete_old_of_all(
+    instances: Iterable[Instance], dagster: dg.DagsterInstance, log: logging.Logger
+) -> None:
+    """Delete what is old of each instance whose tables lie in the home, also where no run succeeds any more.
+
+    Of one without a valid instance file it keeps what the settings say that its last run stored. What the
+    last run left is emptied once it is older than keep.history_days. An instance that a run works on waits
+    for the next time.
+
+    Raises:
+        AssetOwnersError: something of an instance could not be deleted; that of the others is.
+    """
+    by_slug, failures = {instance.slug: instance for instance in instances}, []
+    busy = {run.tags.get(INSTANCE_TAG) for run in dagster.get_runs(dg.RunsFilter(statuses=IN_PROGRESS))}
+    kept = {
+        name: Retention().runs_days for _, names in dagster.get_run_tags([INSTANCE_TAG]) for name in names
+    }
+    kept |= {instance.name: instance.keep.runs_days for instance in by_slug.values()}
+    location = tables_location()
+    for slug in sorted(path.name for path in location.glob("*") if is_slug(path.name)):
+        tables = Tables(home(), slug, location=location, analysts=analysts_group())
+        try:
+            name = require_own(tables.folder, name=None, target=None).get("name")
+            instance = by_slug.get(slug)
+            retention = Retention.of(instance) if instance and instance.name == name else _stored(tables)
+            kept[name or slug] = retention.runs_days
+            if name not in busy:
+                _delete_tables(tables, retention, log)
+        except Exception as error:
+            if (message := operator_message(error)) is None:
+                raise
+            failures.append(f"{slug}: {message}")
+    for name, days in kept.items():
+        _delete_records(dagster, name, days, log)
+    if failures:
+        raise AssetOwnersError(f"What is old could not be deleted of {'; of '.join(failures)}")
+
+
+def _stored(tables: Tables) -> Retention:
+    """Return what the settings said that the last run stored; the defaults for runs of an earlier version."""
+    return Retention(**((read_run_state(tables) or {}).get("settings") or {}))
+
+
+def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) -> None:
+    now, today = datetime.now(UTC), datetime.now(ZoneInfo(retention.timezone)).date()
+    history_before = now - timedelta(days=retention.history_days)
+    delete_inputs(tables, before=now - timedelta(days=retention.plan_days))
+    evidence_before = today - timedelta(days=retention.evidence_days)
+    deleted = delete_outdated(tables, evidence_before=evidence_before, history_before=history_before)
+    deleted += empty_outdated_snapshots(tables, before=history_before)
+    for report in (tables.home / "reports").glob(f"{tables.slug}.*"):
+        if report.stat().st_mtime < history_before.timestamp():
+            report.unlink()
+            deleted += 1
+    remove_leftovers(beside=tables.home, below=tables.disk)
+    if deleted:
+        log.info(f"{tables.slug}: deleted {deleted} files and folders that are older than keep allows")
+
+
+def _delete_records(dagster: dg.DagsterInstance, name: str, days: int, log: logging.Logger) -> None:
+    """Delete Dagster's records of old runs of the instance with that name: they may name people."""
+    before = datetime.now(UTC) - timedelta(days=days)
+    if runs := runs_of(dagster, name, before=before, limit=MAX_AT_ONCE):
+        delete_runs(dagster, runs)
+        log.info(
+            f"{printable(name)}: deleted Dagster's records of {len(runs)} runs, older than keep.runs_days"
+        )
