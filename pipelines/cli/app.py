@@ -157,7 +157,7 @@ def program(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     quiet: Annotated[bool, _global_flag("--quiet", "-q", text="Print only results and errors.")] = False,
     verbose: Annotated[bool, _global_flag("--verbose", "-v", text="Log details, too.")] = False,

@@ -32,7 +32,7 @@ def conflicts(
     acknowledge: Annotated[
         str | None, typer.Option(metavar="HOST", help="Acknowledge the conflict of this host, by name or id.")
     ] = None,
-    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why it may stay.")] = None,
+    note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why the conflict is accepted.")] = None,
     out: Annotated[
         Path | None, file_option("Write them into a new sheet to answer in, .xlsx or .csv.")
     ] = None,
@@ -42,9 +42,9 @@ def conflicts(
 ) -> int | None:
     """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
 
-    It shows since when, and who knows of it. An acknowledged conflict is no longer a warning, until the
-    evidence (its code) or one of its owners changes. In a sheet, yes in the column acknowledge does it for a
-    host, and no takes it back.
+    It shows since when, and who has acknowledged it. An acknowledged conflict is no longer a warning, until
+    the evidence (its code) or one of its owners changes. In a sheet, yes in the column acknowledge does it
+    for a host, and no takes it back.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """

@@ -139,7 +139,7 @@ def follow_up(
     *,
     hosts: HostNames = None,
     allow_writes: Annotated[
-        int | None, number("The most hosts to write, in place of max_writes and max_write_percent.")
+        int | None, number("Maximum number of hosts to write; overrides max_writes and max_write_percent.")
     ] = None,
     dry_run: DryRun = False,
     reason: Annotated[

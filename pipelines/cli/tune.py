@@ -25,6 +25,7 @@ from reports.tuning import (
 from resources.errors import ConfigurationError
 from resources.settings import named
 from resources.store.retention import decided_with
+from resources.store.tables import short_run_id
 
 
 def tune(
@@ -94,10 +95,11 @@ def tune(
         found = {"instance": instance.name, "window": days, **compared}
         print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
         return 0
+    days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     planned = tables.visible().read("owner_decisions").filter(action="write").collect()
     parts = [
         audited,
-        [f"{printable(instance.name)}: {window.first} to {window.last} ({window.days} days)"],
+        [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided"],
         settings_in_words(now, best, nearest, aim, tried=lines.height),
         confidence_in_words(learnt_model(instance, tables), planned),
         suggestions_in_words(suggestions, rules),
