@@ -34,7 +34,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --
 DEPLOYED := --extra postgres --extra s3 --extra celery --extra kubernetes --group build
 lock: setup
 	@echo 'Resolving the newest versions that pyproject.toml allows, and their hashes'
-	$(COMPILE) --all-extras --group dev --upgrade --output-file requirements.lock
+	$(COMPILE) --all-extras --group dev --group dg --upgrade --output-file requirements.lock
 	$(COMPILE) $(DEPLOYED) --constraint requirements.lock --output-file deploy/requirements.lock
 
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder

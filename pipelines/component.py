@@ -10,7 +10,7 @@ from textwrap import indent
 from typing import Any, Self
 
 import dagster as dg
-from dagster.components import ComponentTypeSpec, Scaffolder, ScaffoldRequest
+from dagster.components import Scaffolder, ScaffoldRequest
 from pydantic import BaseModel, GetJsonSchemaHandler, RootModel
 from pydantic_core import CoreSchema
 
@@ -64,11 +64,6 @@ class AssetOwnersComponent(dg.Component):
     def get_model_cls(cls) -> type[BaseModel]:
         """Return what describes the attributes."""
         return InstanceAttributes
-
-    @classmethod
-    def get_spec(cls) -> ComponentTypeSpec:
-        """Return what lists of components say of this one."""
-        return ComponentTypeSpec(produces=["asset", "asset_check", "job", "schedule", "sensor"])
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
