@@ -3,6 +3,7 @@
 
 const PAGE_ROWS = 100;
 const PRINTED_ROWS = 1000;
+const MOST_VALUES = 50; // of a facet
 const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (byte) => byte.charCodeAt(0));
 const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
 const content = await new Response(unzipped).json();
@@ -344,8 +345,11 @@ function drawFacets(facets, query) {
   const useful = facets.filter(({ counts, wanted }) => wanted.size || counts.size > 1);
   const sections = useful.map(({ name, title, counts, wanted }) => {
     const values = [...counts].sort(([left, few], [right, many]) => many - few || byName(left, right));
-    const items = values.map(([value, count]) => drawValue(name, value, count, wanted.has(value)));
-    return element("section", {}, element("h3", {}, title), element("ul", {}, ...items));
+    const chosen = values.filter(([value], number) => number < MOST_VALUES || wanted.has(value));
+    const more = values.length - chosen.length;
+    const items = chosen.map(([value, count]) => drawValue(name, value, count, wanted.has(value)));
+    const rest = more ? [quiet(`and ${whole(more)} more`)] : [];
+    return element("section", {}, element("h3", {}, title), element("ul", {}, ...items), ...rest);
   });
   at("#facets div").replaceChildren(...clear, ...sections);
   at("#facets").hidden = !clear.length && !sections.length;

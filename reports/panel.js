@@ -5,9 +5,12 @@ const STRIP = 30;
 const panel = at("#panel");
 
 function byKey(rows, ...keys) {
-  const pairs = keys.flatMap((of) => rows.filter((row) => of[row]).map((row) => [folded(of[row]), row]));
-  return new Map(pairs.reverse());
+  const named = keys.flatMap((of) => rows.filter((row) => of[row]).map((row) => [of[row], row]));
+  const inAnyCase = named.map(([key, row]) => [folded(key), row]);
+  return new Map([...named, ...inAnyCase].reverse());
 }
+
+const known = (rows, key) => rows.get(key) ?? rows.get(folded(key));
 
 const hostsByKey = lazily(() => byKey(allHosts, hosts.host_id, hosts.name));
 const peopleByKey = lazily(() => byKey(numbers(people.key.length), people.key, people.address));
@@ -67,9 +70,9 @@ function writeItem(row) {
 
 function machinePanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const name = quoted(hosts.name[host]);
-  // By id: another machine may have the same name.
-  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${quoted(hosts.host_id[host] ?? "")}`;
+  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all machines of a name
+  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
+  const name = quoted(hosts.name[host]); // of which the command refuses one that several machines have
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
   const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
   return [
@@ -121,8 +124,8 @@ function personPanel(person) {
 
 // The machine or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? hostsByKey().get(folded(query.get("host"))) : undefined;
-  const person = query.has("person") ? peopleByKey().get(folded(query.get("person"))) : undefined;
+  const host = query.has("host") ? known(hostsByKey(), query.get("host")) : undefined;
+  const person = query.has("person") ? known(peopleByKey(), query.get("person")) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: machinePanel(host) };
   }

@@ -73,8 +73,8 @@ class Forgetting:
 
     def is_about(self, asked: str) -> bool:
         """Whether words name the person by what was found of them."""
-        folded = {one.lower() for one in (self.asked, *self.ids, *self.accounts, *self.names)}
-        return asked.strip().lower() in folded
+        text, names = asked.strip(), {one.lower() for one in (*self.accounts, *self.names)}
+        return text in {self.asked, *self.ids} or text.lower() in names  # ids may differ in case alone
 
     def in_rows(self, table: str, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of a table with stand-ins for the person; their user asset has none."""

@@ -230,6 +230,11 @@ def test_logons_of_two_spellings_are_one_and_those_of_an_excluded_person_go():
         assert after["events"].to_list() == left
 
 
+def test_what_was_begun_is_about_an_id_as_it_is_spelled_and_a_name_in_any_case():
+    begun = Forgetting.of("u1x", Person("u1x", {"Ann": "ann"}), rules=Rules())
+    assert [begun.is_about(asked) for asked in ("u1x", "ANN", "U1X", "bob")] == [True, True, False, False]
+
+
 def test_what_was_begun_goes_on_with_the_same_stand_ins():
     tables = everything()
     begun = forgetting(tables, "max")
