@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.dagster_records import INSTANCE_TAG, MAX_AT_ONCE, delete_runs, runs_of
-from assets_defs.launch import today_of
+from assets_defs.dagster_records import IN_PROGRESS, MAX_AT_ONCE, delete_runs, runs_of
+from assets_defs.launch import INSTANCE_TAG, today_of
 from assets_defs.run import ScanRun
 from ownership.names import printable
 from resources.errors import AssetOwnersError
@@ -19,8 +19,6 @@ from resources.store.retention import Retention, delete_inputs, delete_outdated,
 from resources.store.run_state import read_run_state
 from resources.store.table_owner import require_own
 from resources.store.tables import Tables
-
-IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def delete_old(run: ScanRun) -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import dagster as dg
 
-INSTANCE_TAG = "asset_owners/instance"
+from assets_defs.launch import INSTANCE_TAG
+
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+"""Of a run that may store something yet."""
 MAX_AT_ONCE = 200
 """Runs deleted at the end of one run: where years were kept so far, several nights do it."""
 
@@ -26,8 +29,7 @@ def runs_of(
 
 def under_way(dagster: dg.DagsterInstance, name: str) -> list[str]:
     """Return the ids of the runs of the instance with that name that may store something yet."""
-    begun = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-    chosen = dg.RunsFilter(tags={"asset_owners/instance": name}, statuses=begun)
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=IN_PROGRESS)
     return [run.run_id for run in dagster.get_runs(chosen)]
 
 

@@ -10,6 +10,8 @@ from ownership.windows import Window, days_of, look_back_window
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, named
 
+INSTANCE_TAG = "asset_owners/instance"
+"""The tag of a run that has the name of its instance."""
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"
@@ -81,4 +83,4 @@ def scan_tags(instance: Instance, window: Window) -> dict[str, str]:
 
 def run_tags(instance: Instance) -> dict[str, str]:
     """Return the tags by which an operator finds the runs of an instance."""
-    return {"asset_owners/instance": instance.name}
+    return {INSTANCE_TAG: instance.name}

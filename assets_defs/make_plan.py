@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from assets_defs.run import CHANGES, MISSING_STEPS, InstanceRun, ScanRun
+from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
 from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
 from ownership.windows import gaps
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance
+from resources.store.retention import CHANGES
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal

@@ -31,7 +31,7 @@ from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import Instance, command_line, journal_url
-from resources.store.retention import Retention
+from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import try_journal
@@ -40,9 +40,6 @@ from resources.writeback.writer import Writer
 
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
-
-CHANGES = "set"
-"""In the same place: what was tried in place of the settings of the instance file."""
 
 
 @dataclass(frozen=True, kw_only=True)

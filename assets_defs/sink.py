@@ -128,9 +128,8 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
             written = act(run, config.run_id, config.allow_writes, config.hosts)
         if command == "apply" and run.may_write:
             plan_id = run.tables.decided_by(run.run_id)
-            if (
-                run.tables.published_run() == plan_id
-            ):  # the page of the decisions shows them as the last ones, too
+            # The page of the decisions shows them as the last ones, too.
+            if run.tables.published_run() == plan_id:
                 decisions = run.tables.of_run("owner_decisions", plan_id)
                 shown = shown_decisions(run, decisions, plan_id)
                 context.log_event(

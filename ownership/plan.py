@@ -1,5 +1,6 @@
 """Plans: what would be written or undone, one row for each host, and every reason to refuse that."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -176,21 +177,25 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
     full, short = (normalise_hostname(pl.col("name"), short=short) for short in (False, True))
     listed = decisions.join(rows, on="host_id", how="semi").select("host_id", name="hostnames")
     names = pl.concat([rows.select("host_id", name="hostname"), listed.explode("name")]).unique()
-    names = names.with_columns(full=full, short=short, id=pl.col("host_id").str.to_lowercase())
-    spelled = pl.DataFrame({"given": [*asked]}, schema={"given": pl.String})
-    spelled = spelled.with_columns(name="given").with_columns(full=full, short=short)
-    chosen = list[str]()
-    for given, _, full_name, short_name in spelled.iter_rows():
-        named = (pl.col("full") == full_name) | (pl.col("id") == given.strip().lower())
-        by_name = names.filter(named)["host_id"].unique()
-        is_short = (pl.col("full") == pl.col("short")) | (pl.lit(full_name) == short_name)
-        by_short_name = names.filter(is_short, short=short_name)["host_id"].unique()
-        if by_name.is_empty() and by_short_name.len() != 1:
-            known = by_short_name.to_list() or [*names["name"].drop_nulls(), *names["host_id"]]
-            closest = get_close_matches(given.strip().lower(), known, n=3, cutoff=0)
-            near = f"; the closest: {', '.join(closest)}" if closest else ""
-            raise LookupError(f"no planned host is called {given!r}{near}")
-        chosen += by_name.to_list() or by_short_name.to_list()
+    by_id = {host_id.lower(): {host_id} for host_id in rows["host_id"]}
+    by_name, by_short_name, without_domain = (defaultdict[str, set[str]](set) for _ in range(3))
+    for host_id, full_name, short_name in names.drop_nulls().select("host_id", full, short=short).iter_rows():
+        by_name[full_name].add(host_id)
+        by_short_name[short_name].add(host_id)
+        if full_name == short_name:
+            without_domain[short_name].add(host_id)
+    chosen = set[str]()
+    given = pl.DataFrame({"name": [*asked]}, schema={"name": pl.String})
+    for name, full_name, short_name in given.select("name", full=full, short=short).iter_rows():
+        found = by_name.get(full_name, set()) | by_id.get(name.strip().lower(), set())
+        if not found:
+            found = (by_short_name if full_name == short_name else without_domain).get(short_name, set())
+            if len(found) != 1:
+                known = sorted(found) or [*dict.fromkeys([*names["name"].drop_nulls(), *rows["host_id"]])]
+                closest = get_close_matches(name.strip().lower(), known, n=3, cutoff=0)
+                near = f"; the closest: {', '.join(closest)}" if closest else ""
+                raise LookupError(f"no planned host is called {name!r}{near}")
+        chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 
 

@@ -6,16 +6,14 @@ that of the clean-up is on.
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-import polars as pl
 
 from assets_defs.cleanup import delete_old_of_all
-from assets_defs.dagster_records import INSTANCE_TAG
-from assets_defs.launch import PARTITION, run_tags, scan_tags, window_of
+from assets_defs.launch import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
 from assets_defs.notices import overdue_notice, tell
 from assets_defs.scan_resources import default_options, resource_keys
 from assets_defs.sink import follow_up_op
@@ -26,13 +24,12 @@ from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, named
+from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
 from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}
 """Passed to every job: Dagster makes a job again when it gets executor and loggers later."""
 
-OVERDUE_AFTER = timedelta(hours=2)
-"""A run takes minutes, and may wait for others."""
 TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
@@ -243,11 +240,10 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         if context.cursor == tick.isoformat():
             return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
         tables = tables_of(instance)
-        succeeded = pl.col("kind").is_in(["run", "dry_run"]) & (pl.col("status") == "succeeded")
-        ended = tables.all_runs("runs").filter(succeeded).select(pl.max("ended_at")).collect().item()
+        succeeded = (read_run_state(tables) or computed_run_state(tables))["succeeded"]
         context.update_cursor(tick.isoformat())
-        if ended and ended >= tick:
-            return dg.SkipReason(f"A run has succeeded at {ended}.")
+        if max(succeeded.get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
+            return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
         tell(instance, overdue_notice(instance, tick), context.log)
         return dg.SkipReason(f"No run has succeeded since {tick}: the addresses of `notify` were told.")
 

@@ -18,7 +18,7 @@ from reports.exports import BOM, as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
 from resources.settings.names import slug_of
-from resources.store.retention import decided_with
+from resources.store.retention import decided_with, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -104,11 +104,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
-    """The last run that planned any owner, dry runs among them, and what it decided."""
-    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
-    for run_id, options in runs.iter_rows():
-        if json.loads(options or "{}").get("set"):  # settings that were only tried
-            continue
+    """Return the last run that planned any owner, dry runs among them, and what it decided."""
+    for run_id in runs_by_file(tables):
         decisions = tables.of_run("owner_decisions", run_id)
         if "write" in decisions["action"]:
             return run_id, decisions

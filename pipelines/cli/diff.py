@@ -1,7 +1,6 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import typer
 from ownership.plan import compare_plans
 from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
+from pipelines.cli.terminal import print_styled
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
@@ -60,7 +60,6 @@ def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | Non
 
 
 def print_differences(compared: Sequence[dict[str, Any]]) -> None:
-    """Print differences, in colour on a terminal, unless NO_COLOR is set."""
+    """Print differences, each with the colour of its sign."""
     for sign, line in differences_in_words(compared):
-        text = click.style(line, fg=_COLOURS[sign]) if sign else line
-        click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+        print_styled(click.style(line, fg=_COLOURS[sign]) if sign else line)

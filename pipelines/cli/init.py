@@ -10,6 +10,7 @@ import yaml
 
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.options import file_option, flag
+from pipelines.cli.terminal import is_on_terminal
 from resources.errors import ConfigurationError
 from resources.settings import command_line, instances_folder
 from resources.settings.files import checked_instance
@@ -88,7 +89,7 @@ def init(
     }
     service = {key: value for key, value in service.items() if value is not None}
     platform: dict[str, Any] = {}
-    if path != Path("-") and _is_terminal() and typer.confirm(_ASK, default=True):
+    if path != Path("-") and is_on_terminal() and typer.confirm(_ASK, default=True):
         from pipelines.cli.init_questions import ask
 
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
@@ -120,10 +121,6 @@ def init(
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
     filled_in = "Set the variables that it names" if platform else _FILL_IN
     print(f"{path} is written. {filled_in}, then try it:\n    {check}")
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _proposed(content: dict[str, Any], path: Path) -> "Proposal":

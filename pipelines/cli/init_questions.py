@@ -12,6 +12,7 @@ from resources.errors import AssetOwnersError
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory
 from resources.inventory.session import PROFILE
+from resources.inventory.try_inventory import logged_in
 from resources.search.client import SearchClient
 from resources.search.propose import Proposal, propose
 from resources.settings.files import checked_instance
@@ -51,9 +52,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 
     def inventory_log_in() -> Iterator[Finding]:
         with AssetInventory(checked_instance(content, path)) as inventory:
-            # The payload is not specified and may be null; inside a tuple that is no failure.
-            if (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
-                yield Finding("ok", "log-in", f"{platform['email']} is signed in")
+            yield from logged_in(inventory)
 
     content["name"] = typer.prompt("Name of this instance", default=content["name"])
     _ask_until_good(content, {"url": "Address of the search service"}, search_address)

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,15 +21,13 @@ from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
 from resources.settings.files import instance_or_complaint
-from resources.store.run_state import computed_run_state, read_run_state
+from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
 from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0
 """In which all instances are read; of the others the metrics say so. Prometheus waits for ten seconds."""
 READERS = 32
 """Instances read at the same time: from an object store, each is a request."""
-GRACE = timedelta(hours=2)
-"""How long after a tick of its schedule a run has to have succeeded."""
 
 _TIMES = {
     "failing_since": "When the first of the consecutive runs failed that have failed up to now (Unix time).",
@@ -140,7 +138,7 @@ class Metrics(Collector):
 
 
 def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
-    """Return the last tick of the schedule at least `GRACE` ago, in Unix seconds; None: there is none.
+    """Return the last tick of the schedule at least `OVERDUE_AFTER` ago, in Unix seconds; None: none.
 
     Nothing was due of an instance that has never run before its file was written.
     """
@@ -148,7 +146,7 @@ def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
         return None
     from dagster._utils.schedules import get_latest_completed_cron_tick
 
-    tick = get_latest_completed_cron_tick(instance.scan.schedule, now - GRACE, instance.scan.timezone)
+    tick = get_latest_completed_cron_tick(instance.scan.schedule, now - OVERDUE_AFTER, instance.scan.timezone)
     written = instance.file.stat().st_mtime if instance.file and instance.file.exists() else 0.0
     return tick.timestamp() if has_run or tick.timestamp() > written else None
 

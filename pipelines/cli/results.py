@@ -9,7 +9,6 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.report import how_sure
-from assets_defs.run import CHANGES
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from ownership.plan import exceeded_limit
@@ -19,6 +18,7 @@ from pipelines.cli.exit_status import message_and_status, print_error
 from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import decisions_in_words, writes_in_words
 from resources.settings import Instance, command_line
+from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.open_journal import has_journal, open_journal
 
@@ -82,7 +82,8 @@ def print_result(
         plan = planned_hosts(writes, users, decisions)
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
             report |= {"plan": plan, "changes": changes(plan)}
-    if instance.changes and result.success and (last := _last_plan(tables, run_id)):
+    last = next(runs_by_file(tables), None) if instance.changes and result.success else None
+    if last:
         report |= {"compared_with": last, "diff": compare(tables, last, run_id)}
     if not result.success:
         message = "\n".join(dict.fromkeys(errors(result)))
@@ -104,21 +105,6 @@ def print_result(
     if "error" in report:
         print_error(report["error"])
     return form.status(report)
-
-
-def _last_plan(tables: Tables, but: str) -> str | None:
-    """Return the last run, except one, that decided by settings of the instance file."""
-    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
-    return next(
-        (
-            run_id
-            for run_id, options in runs.iter_rows()
-            if run_id != but
-            and CHANGES not in json.loads(options)
-            and tables.holds("owner_decisions", run_id)
-        ),
-        None,
-    )
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

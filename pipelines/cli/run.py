@@ -4,7 +4,6 @@ Dagster's UI shows the run, too. `apply` and `undo` follow an earlier one: its p
 wrote is undone.
 """
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,8 +19,11 @@ from pipelines.cli.options import (
     number,
     read_host_names,
 )
+from pipelines.cli.terminal import is_on_terminal
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from ownership.windows import Window
     from resources.settings import Instance
 
@@ -78,7 +80,7 @@ def run(
         raise ConfigurationError(
             "--set: is for trying a setting with --dry-run; to write by it, change the file"
         )
-    _require_dry_run(detailed_exitcode, dry_run)
+    _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path, changes or ())
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
@@ -121,7 +123,7 @@ def _host_arguments(hosts: list[str] | None) -> list[str]:
     return [part for host in hosts or () for part in ("--host", host)]
 
 
-def _require_dry_run(detailed_exitcode: bool, dry_run: bool) -> None:  # noqa: FBT001
+def _require_dry_run(*, detailed_exitcode: bool, dry_run: bool) -> None:
     from resources.errors import ConfigurationError
 
     if detailed_exitcode and not dry_run:
@@ -160,7 +162,7 @@ def follow_up(
     from resources.store.tables import short_run_id
 
     job = context.info_name or "apply"
-    _require_dry_run(detailed_exitcode, dry_run)
+    _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path)
     instance.require_secrets()
     tables = own_tables(instance)
@@ -192,12 +194,7 @@ def _follow(instance: "Instance", job: str, about: str, form: Any, **config: Any
     return print_result(instance, own_tables(instance), result, form, about=about)
 
 
-def is_on_terminal() -> bool:
-    """Return whether a person reads what is printed and can answer."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _must_ask(instance: "Instance", last: Any, *, force: bool) -> bool:
+def _must_ask(instance: "Instance", last: "date", *, force: bool) -> bool:
     """Return whether a run is to ask before it writes: on a terminal, where none has written yet."""
     from datetime import timedelta
 

@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.execution import context_creation_job
 
+from assets_defs.launch import INSTANCE_TAG
 from assets_defs.step_failures import failure_message
 from ownership.names import printable_lines
 from pipelines.dagster_gaps.launcher import is_by_command
@@ -65,7 +66,7 @@ class _Line(logging.Formatter):
         meta = vars(record)["dagster_meta"]  # Dagster adds it
         text, level = _text_of(meta) or "", record.levelname.lower()
         if logs_as_json():
-            instance = (meta["job_tags"] or {}).get("asset_owners/instance")
+            instance = (meta["job_tags"] or {}).get(INSTANCE_TAG)
             facts = {"run_id": meta["run_id"], "job": meta["job_name"], "step": meta["step_key"]}
             return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "

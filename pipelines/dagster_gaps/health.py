@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from assets_defs.launch import INSTANCE_TAG
 from resources.settings import slug_of, slug_of_part
 
 MAX_SILENCE_SECONDS = 300
@@ -74,7 +75,7 @@ class ServiceMetrics(Collector):
         statuses = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
         for record in self._dagster.get_run_records(dg.RunsFilter(statuses=statuses)):
             run = record.dagster_run
-            name = run.tags.get("asset_owners/instance")
+            name = run.tags.get(INSTANCE_TAG)
             slug = slug_of(name) if name else slug_of_part(run.job_name)
             found[slug] = max(found[slug], time.time() - (record.start_time or time.time()))
         return found

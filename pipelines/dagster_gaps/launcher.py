@@ -19,6 +19,7 @@ from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, Worke
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._serdes import ConfigurableClassData
 
+from assets_defs.launch import INSTANCE_TAG
 from resources.locks import locked
 
 LOCK_TAG = ".dagster/asset_owners_lock"
@@ -90,7 +91,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
     """Record as failed the runs of an instance that died: without a daemon nobody else does."""
     launcher, started = WatchfulRunLauncher(), [DagsterRunStatus.STARTED]
-    for run in dagster.get_runs(RunsFilter(tags={"asset_owners/instance": name}, statuses=started)):
+    for run in dagster.get_runs(RunsFilter(tags={INSTANCE_TAG: name}, statuses=started)):
         code_server = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
         if not Path(code_server.get("socket", "/")).exists():
             continue  # a service with a /tmp of its own (PrivateTmp) may listen there

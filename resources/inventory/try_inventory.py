@@ -35,14 +35,21 @@ def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     )
 
 
+def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
+    """Log in, and return whether that went well."""
+    # The payload is not specified and may be null; inside a tuple that is not a failure.
+    if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
+        return False
+    yield Finding("ok", "log-in", f"{inventory.instance.platform.email} is signed in")
+    return True
+
+
 def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from reached(inventory.transport, "GET", PROFILE)):
         return
-    # The payload is not specified and may be null; inside a tuple that is not a failure.
-    if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
+    if not (yield from logged_in(inventory)):
         return
-    yield Finding("ok", "log-in", f"{instance.platform.email} is signed in")
     if hosts := (yield from _listed("hosts", inventory)):
         yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
         yield from _written_carried(instance, hosts)

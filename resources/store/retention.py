@@ -1,6 +1,7 @@
 """What is kept of earlier runs, and how long: decisions that changed, writes, days, plans."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -21,6 +22,8 @@ from resources.store.files import TEMPORARY, parquet_files
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
+CHANGES = "set"
+"""In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
 SET_BY_HAND = {"acknowledged_conflicts"}
 """Snapshots that no run makes."""
 
@@ -165,6 +168,14 @@ def _carry_over(
         for file in outdated:
             file.unlink()
     return len(outdated)
+
+
+def runs_by_file(tables: Tables) -> Iterator[str]:
+    """Yield the runs that decided by the settings of the instance file, if that is kept; the last first."""
+    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
+    for run_id, options in runs.iter_rows():
+        if CHANGES not in json.loads(options or "{}") and tables.holds("owner_decisions", run_id):
+            yield run_id
 
 
 def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime | None = None) -> None:

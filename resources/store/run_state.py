@@ -5,13 +5,15 @@ Each run stores it as it ends. Metrics read it, and what is deleted of an instan
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from resources.store.files import replacing
 from resources.store.table_owner import require_own
 from resources.store.tables import Tables
 
+OVERDUE_AFTER = timedelta(hours=2)
+"""How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
 STATE = ".state.json"
 _NO_RUNS: dict[str, Any] = {
     "succeeded": {},

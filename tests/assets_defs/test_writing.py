@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import CHANGES, MISSING_STEPS, settings_fingerprint
+from assets_defs.run import MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.history import latest
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
-from resources.store.retention import store_decisions
+from resources.store.retention import CHANGES, store_decisions
 from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal

@@ -108,7 +108,7 @@ def answer(call, monkeypatch):
     """Call `init` on a terminal where somebody types these lines."""
 
     def answered(*lines, arguments=()):
-        monkeypatch.setattr("pipelines.cli.init._is_terminal", lambda: True)
+        monkeypatch.setattr("pipelines.cli.init.is_on_terminal", lambda: True)
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
         return call("init", *arguments)
 
