@@ -27,7 +27,7 @@ def delete_old(run: ScanRun) -> None:
     Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
     write deletes no table that analysts see.
     """
-    instance, retention, now = run.instance, Retention.of(run.instance), datetime.now(UTC)
+    instance, retention, now = run.instance, Retention.of_instance(run.instance), datetime.now(UTC)
     # Each copy of what a plan rests on is as large as the tables.
     delete_inputs(run.tables, before=now - timedelta(days=retention.plan_days))
     if run.may_write:
@@ -68,7 +68,10 @@ def delete_old_of_all(
         try:
             name = require_own(tables.folder, name=None, target=None).get("name")
             instance = by_slug.get(slug)
-            retention = Retention.of(instance) if instance and instance.name == name else _stored(tables)
+            if instance and instance.name == name:
+                retention = Retention.of_instance(instance)
+            else:
+                retention = _stored(tables)
             kept[name or slug] = retention.runs_days
             if name not in busy:
                 _delete_tables(tables, retention, log)

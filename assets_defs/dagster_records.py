@@ -27,7 +27,7 @@ def runs_of(
     return [record.dagster_run.run_id for record in records]
 
 
-def under_way(dagster: dg.DagsterInstance, name: str) -> list[str]:
+def runs_in_progress(dagster: dg.DagsterInstance, name: str) -> list[str]:
     """Return the ids of the runs of the instance with that name that may store something yet."""
     chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=IN_PROGRESS)
     return [run.run_id for run in dagster.get_runs(chosen)]

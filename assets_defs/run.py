@@ -170,7 +170,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
     """Return the record of the run that a context belongs to; people are told how it ends."""
     tell = partial(announce, instance, log=context.log)
-    kept = asdict(Retention.of(instance))
+    kept = asdict(Retention.of_instance(instance))
     run_id, recorded = context.run.run_id, context.instance
     return RunRecord(tables, run_id, recorded, context.log, announce=tell, settings=kept)
 

@@ -31,7 +31,7 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
     """
     rows = _rows_of_workbook(content) if _is_workbook(content) else _rows_of_csv(content.decode("utf-8-sig"))
     if not rows or not {*columns} <= rows[0].keys():
-        raise SheetError(f"it has not the columns {', '.join(columns)}")
+        raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(rows, start=2):
         values = {name: (cell or "").strip() for name, cell in cells.items() if name}
         if any(values[name] for name in columns):

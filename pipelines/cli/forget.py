@@ -67,13 +67,13 @@ def forget(
         exports, unclear = exports_naming(home(), person)
         if yes:
             require_changeable(instance, tables, dagster)
-            stored.begin(tables, person)
+            stored.store_unfinished(tables, person)
             stored.forget(tables, journal, person, really=True)
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}")
         delete_beside_tables(instance, dagster, exports, really=yes)
         if yes:
-            stored.end(tables)
+            stored.delete_unfinished(tables)
     for file in unclear:
         print(f"  {file}: not deleted, for what it says may mean somebody else; look yourself")
     for file in stored.unknown_files(tables):
@@ -92,7 +92,7 @@ def _forgetting(
     from assets_defs.dagster_records import names_in_records, runs_of
 
     rules = instance.rules.as_rules()
-    before = stored.begun(tables)
+    before = stored.read_unfinished(tables)
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
         raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
@@ -110,7 +110,7 @@ def _forgetting(
         )
     elif not found:
         raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
-    person = Forgetting.of(asked.strip(), *found, rules=rules, before=before)
+    person = Forgetting.of_person(asked.strip(), *found, rules=rules, before=before)
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
     if shared := [printable(name) for one in found for name in one.shared]:
@@ -153,11 +153,11 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
-    from assets_defs.dagster_records import under_way
+    from assets_defs.dagster_records import runs_in_progress
     from pipelines.dagster_gaps.launcher import fail_dead_runs
 
     fail_dead_runs(dagster, instance.name)
-    if runs := under_way(dagster, instance.name):
+    if runs := runs_in_progress(dagster, instance.name):
         raise AssetOwnersError(
             f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way and would store again "
             "what is deleted; wait until it has ended, or terminate it in Dagster, and repeat this"

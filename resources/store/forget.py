@@ -49,7 +49,7 @@ class Forgetting:
     not_counted: Iterable[str]
 
     @classmethod
-    def of(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
+    def of_person(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
         """Return how a person is forgotten, by what is known of them; `before` is how that was begun."""
         asked = before.asked if before else asked
         ids, accounts, names = (
@@ -283,25 +283,25 @@ def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
                 yield table, path
 
 
-# While it is under way
+# What an interruption leaves to be done
 
 
 def _file(tables: Tables) -> Path:
     return tables.disk / ".forgetting.json"
 
 
-def begun(tables: Tables) -> Forgetting | None:
-    """Return what was begun and did not come to its end."""
+def read_unfinished(tables: Tables) -> Forgetting | None:
+    """Return whom a pass was about that was interrupted; None: none was."""
     file = _file(tables)
     return Forgetting(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 
 
-def begin(tables: Tables, forgetting: Forgetting) -> None:
-    """Keep whom to forget until `end`; only the owner can read it."""
+def store_unfinished(tables: Tables, forgetting: Forgetting) -> None:
+    """Keep whom to forget until `delete_unfinished`; only the owner can read it."""
     with replacing(_file(tables)) as file:
         file.write_text(json.dumps(asdict(forgetting)), encoding="utf-8")
 
 
-def end(tables: Tables) -> None:
-    """Forget also who it was."""
+def delete_unfinished(tables: Tables) -> None:
+    """Forget also who it was: nothing is left to be done."""
     _file(tables).unlink(missing_ok=True)

@@ -39,7 +39,7 @@ class Retention:
     timezone: str = "Etc/UTC"
 
     @classmethod
-    def of(cls, instance: Instance) -> "Retention":
+    def of_instance(cls, instance: Instance) -> "Retention":
         """Return what the instance file says; days of the window are kept in any case."""
         keep, scan = instance.keep, instance.scan
         evidence_days = max(keep.evidence_days, scan.lookback_days)

@@ -255,7 +255,7 @@ class Histories(RuleBasedStateMachine):
             if not (found := known_persons(home.tables, journal, Rules()).find(asked)):
                 return
             [person] = found
-            begun = Forgetting.of(asked, person, rules=Rules())
+            begun = Forgetting.of_person(asked, person, rules=Rules())
             try:
                 forget(home.tables, journal, begun, really=False)
             except AssetOwnersError:  # a write for the person is still pending
@@ -265,7 +265,7 @@ class Histories(RuleBasedStateMachine):
                 with cut_off_at(cut_off), suppress(KilledError):
                     forget(home.tables, journal, begun, really=True)
                 left = known_persons(home.tables, journal, Rules()).find(asked)
-                begun = Forgetting.of(asked, *left, rules=Rules(), before=begun)
+                begun = Forgetting.of_person(asked, *left, rules=Rules(), before=begun)
             forget(home.tables, journal, begun, really=True)
         home.ledger.forget(begun.ids)
         files = [file for file in home.folder.rglob("*") if file.is_file()]

@@ -88,7 +88,7 @@ def known(tables, rules=None):
 
 def forgetting(tables, asked, rules=None, before=None):
     [person] = known(tables, rules).find(asked)
-    return Forgetting.of(asked, person, rules=rules or Rules(), before=before)
+    return Forgetting.of_person(asked, person, rules=rules or Rules(), before=before)
 
 
 @pytest.mark.parametrize("asked", [*PEOPLE, *PEOPLE.values()])
@@ -176,7 +176,9 @@ def test_who_is_in_neither_service_any_more_is_known_from_what_is_stored(name):
 
 
 def gone(user_id, *names):
-    return Forgetting.of(names[0], Person(user_id, {name: name.lower() for name in names}), rules=Rules())
+    return Forgetting.of_person(
+        names[0], Person(user_id, {name: name.lower() for name in names}), rules=Rules()
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_logons_of_two_spellings_are_one_and_those_of_an_excluded_person_go():
 
 
 def test_what_was_begun_is_about_an_id_as_it_is_spelled_and_a_name_in_any_case():
-    begun = Forgetting.of("u1x", Person("u1x", {"Ann": "ann"}), rules=Rules())
+    begun = Forgetting.of_person("u1x", Person("u1x", {"Ann": "ann"}), rules=Rules())
     assert [begun.is_about(asked) for asked in ("u1x", "ANN", "U1X", "bob")] == [True, True, False, False]
 
 

@@ -67,7 +67,7 @@ def test_a_person_is_forgotten_in_the_store_and_in_a_shared_journal(tables, monk
     with open_journal(tables) as journal:
         for asked in ("ann", "u-1"):
             [person] = known_persons(tables, journal, Rules()).find(asked)
-            forget(tables, journal, Forgetting.of(asked, person, rules=Rules()), really=True)
+            forget(tables, journal, Forgetting.of_person(asked, person, rules=Rules()), really=True)
         [left] = journal.rows(RUN).to_dicts()
     for each in (tables, earlier):
         counts = each.logon_counts([DAY], run_id=None).collect()
