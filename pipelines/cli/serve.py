@@ -62,6 +62,8 @@ def serve(
     from assets_defs.specs import LOCATION
 
     os.environ.setdefault("DAGSTER_GRPC_TIMEOUT_SECONDS", "300")
+    # gRPC prints lines of its own form, unless it is told not to, when a code server ends amid an answer.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE" if logs_as_json() else "ERROR")
     os.environ["ASSET_OWNERS_UI_HOSTS"] = f"{os.environ.get('ASSET_OWNERS_UI_HOSTS', '')} {host}"
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     with (
