@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.names import fits_any, normalise_hostname, normalise_name
 from ownership.rules import Rules
-from ownership.shares import logons_by_day, logons_by_user, normalised_names, shown_names
+from ownership.shares import logons_by_day, logons_by_user, normalised_names, shown_names, weight
 from ownership.windows import Window
 
 
@@ -95,8 +95,7 @@ def evidence_by_day(
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
     """Add up the logons of each user on each subject: the columns of `logons_by_user`."""
-    logons = logons_by_user(evidence.days, "subject", "username", rules=evidence.rules)
-    return logons.collect(engine="streaming")
+    return logons_by_user(evidence.days, "subject", "username").collect(engine="streaming")
 
 
 def primary_users(
@@ -116,7 +115,11 @@ def primary_users(
     of_subject = (
         logons.lazy()
         .join(evidence.shown, on=("subject", "username"), how="left")
-        .with_columns(pl.coalesce("shown", "username"), user_days=pl.sum("active_days").over("username"))
+        .with_columns(
+            weight(evidence.rules),
+            pl.coalesce("shown", "username"),
+            user_days=pl.sum("active_days").over("username"),
+        )
         .sort("subject", "weight", "shown", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import polars as pl
+import polars.selectors as cs
 
 from ownership.declaration import polars_schema
 from ownership.kind_names import AUTHORITIES
@@ -136,21 +137,29 @@ def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     return counts.filter(~no_user, ~no_host), lacking_user, lacking_host
 
 
+_WEIGHTS = cs.starts_with("weight_by_")
+
+
 def logons_by_day(rows: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
     """Add up rows of `logon_counts`: day, `by`, events, and what they count for by each metric."""
     weights = {f"weight_by_{metric}": weight for metric, weight in day_weights(rules).items()}
     return rows.group_by("day", *by).agg(pl.sum("events"), **weights)
 
 
-def logons_by_user(days: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
-    """Add up the days of `logons_by_day`: `by`, events, weight, active_days, first_seen and last_seen."""
+def logons_by_user(days: pl.LazyFrame, *by: str) -> pl.LazyFrame:
+    """Add up the days of `logons_by_day`: `by`, events, weight_by_…, active_days, first_seen and last_seen."""
     return days.group_by(*by).agg(
         pl.sum("events"),
-        weight=pl.sum(f"weight_by_{rules.evidence_metric}"),
+        _WEIGHTS.sum(),
         active_days=pl.len().cast(pl.Int64),
         first_seen=pl.min("day"),
         last_seen=pl.max("day"),
     )
+
+
+def weight(rules: Rules) -> pl.Expr:
+    """What logons count for by the metric of the rules, in rows of `logons_by_user`."""
+    return pl.col(f"weight_by_{rules.evidence_metric}").alias("weight")
 
 
 def shown_names(names: CountedNames, rows: pl.LazyFrame, by: str, rules: Rules) -> pl.LazyFrame:
@@ -163,8 +172,8 @@ def shown_names(names: CountedNames, rows: pl.LazyFrame, by: str, rules: Rules) 
     return (
         rows.filter(pl.col("username").is_in(united.unique().implode()))
         .pipe(logons_by_day, by, "username", "account", rules=rules)
-        .pipe(logons_by_user, by, "username", "account", rules=rules)
-        .sort(by, "weight", "account", descending=[False, True, False])
+        .pipe(logons_by_user, by, "username", "account")
+        .sort(by, weight(rules), "account", descending=[False, True, False])
         .group_by(by, "username", maintain_order=True)
         .agg(shown=pl.first("account"))
     )
@@ -194,7 +203,9 @@ def host_user_shares(
     )
     return (
         rows.pipe(logons_by_day, *host_and_user, rules=rules)
-        .pipe(logons_by_user, *host_and_user, rules=rules)
+        .pipe(logons_by_user, *host_and_user)
+        .with_columns(weight(rules))
+        .drop(_WEIGHTS)
         .collect(engine="streaming")
         .lazy()
         .join(username_spellings.lazy(), on=host_and_user)

@@ -1,14 +1,14 @@
 """All tables of tuning from the stored tables, in one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import polars as pl
 
 from ownership.decisions import with_action
-from ownership.evidence import Evidence, primary_users
+from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric
 from ownership.tuning.accuracy import (
@@ -57,22 +57,36 @@ class Inputs(Resolution):
     def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
         """Compare what is decided on each window and by each metric that is tried with what is known."""
         known = owners_known(self.hosts, self.writes)
+
+        @cache
+        def counted(window: Window) -> tuple[Evidence, pl.DataFrame, pl.LazyFrame]:
+            evidence = self.evidence.restrict(window)
+            logons = logon_totals(evidence)
+            return evidence, logons, primary_devices(logons, evidence).collect().lazy()
+
+        @cache
+        def lead(window: Window, metric: EvidenceMetric) -> pl.LazyFrame:
+            evidence, logons, devices = counted(window)
+            evidence = replace(evidence, rules=replace(self.rules, evidence_metric=metric))
+            return primary_users(evidence, logons, devices).lazy()
+
         return {
-            (days, metric): self._compare_window(days, metric, known)
+            (days, metric): self._compare_window(days, partial(lead, metric=metric), known)
             for days, metric in dict.fromkeys((days, rules.evidence_metric) for days, rules in tried)
         }
 
-    def _compare_window(self, days: int, metric: EvidenceMetric, known: pl.DataFrame) -> Comparison:
-        evidence = replace(self.evidence, rules=replace(self.rules, evidence_metric=metric))
+    def _compare_window(
+        self, days: int, lead: Callable[[Window], pl.LazyFrame], known: pl.DataFrame
+    ) -> Comparison:
+        """Compare what is decided on the last days; `lead` returns rows of `primary_users` of a window."""
         cut = self.last_settled - timedelta(days=HOLDOUT_DAYS)
 
         def decide(window: Window) -> pl.LazyFrame:
-            users = primary_users(evidence.restrict(window)).lazy().filter(pl.col("total_events") > 0)
+            users = lead(window).filter(pl.col("total_events") > 0)
             decided = with_action(users, self.matches, named=pl.lit(value=True))
             return decided.with_columns(**BANDS, hosts_led=pl.len().over("username"))
 
-        afterwards = primary_users(evidence.restrict(Window(cut + timedelta(days=1), self.last_settled)))
-        later = afterwards.lazy().select(
+        later = lead(Window(cut + timedelta(days=1), self.last_settled)).select(
             "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
         )
         is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
