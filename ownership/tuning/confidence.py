@@ -87,13 +87,13 @@ class Model:
     answers: int
 
     def confidence(self) -> pl.Expr:
-        """Return how likely an owner is right, 0 to 1, of rows with the columns `FEATURES`."""
+        """Return how likely an owner is right, 0 to 1, of rows with the columns `FEATURES`; null: no logons."""
         constant, *factors = map(float, self.coefficients)
         terms = (
             factor * (feature - float(mean)) / float(scale)
             for factor, feature, mean, scale in zip(factors, _features(), self.mean, self.scale, strict=True)
         )
-        return 1 / (1 + (-(constant + pl.sum_horizontal(terms))).exp())
+        return 1 / (1 + (-(constant + pl.sum_horizontal(terms, ignore_nulls=False))).exp())
 
     def expected_right(self, owners: pl.DataFrame) -> Expected:
         """Predict how many of these owners are right: rows with the columns `FEATURES`.

@@ -45,6 +45,15 @@ def test_fifty_answers_find_the_owners_that_are_right(hospital):
     assert low <= hospital["right"].sum() <= high
 
 
+def test_nobody_is_the_likely_owner_of_a_host_without_logons(hospital):
+    model = fit(draw_sample(hospital, 50, seed=1))
+    assert model
+    without = hospital.head(1).with_columns(
+        pl.lit(0).alias("events"), pl.lit(0).alias("total_events"), active_days=None, idle_days=None
+    )
+    assert without.select(model.confidence()).item() is None
+
+
 def test_too_few_answers_or_answers_that_are_all_alike_teach_nothing(hospital):
     sample = draw_sample(hospital, 50, seed=1)
     assert fit(sample.head(49)) is None
