@@ -28,6 +28,10 @@ def owner_decisions(
         .with_columns(
             existing_owner=pl.when(_OWNED).then(pl.col("owner_ids").list.join(",")),
             excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
+            # Of a host that names nobody, or nobody's user asset, nothing would be right or wrong.
+            confidence=pl.when(
+                pl.col("resolved_owner").is_not_null() | (pl.col("evidence") == "low_confidence")
+            ).then("confidence"),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),

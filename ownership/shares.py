@@ -147,7 +147,7 @@ def logons_by_day(rows: pl.LazyFrame, *by: str, rules: Rules) -> pl.LazyFrame:
 
 
 def logons_by_user(days: pl.LazyFrame, *by: str) -> pl.LazyFrame:
-    """Add up the days of `logons_by_day`: `by`, events, weight_by_…, active_days, first_seen and last_seen."""
+    """Add up the days of `logons_by_day`: `by`, events, weight_by_…, active_days, first_seen, last_seen."""
     return days.group_by(*by).agg(
         pl.sum("events"),
         _WEIGHTS.sum(),

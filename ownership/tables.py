@@ -215,7 +215,9 @@ class OwnerDecisions(Table):
     host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
     user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
     idle_days: pl.Int64 = column("Days from last_seen to the end of the window.", since="1.0.0")
-    confidence: pl.Float64 = _fraction("How many of such owners are right; null: no audit.", since="1.0.0")
+    confidence: pl.Float64 = _fraction(
+        "How many of such owners are right; null: nobody is named, or no audit.", since="1.0.0"
+    )
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(

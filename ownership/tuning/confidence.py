@@ -87,7 +87,7 @@ class Model:
     answers: int
 
     def confidence(self) -> pl.Expr:
-        """Return how likely an owner is right, 0 to 1, of rows with the columns `FEATURES`; null: no logons."""
+        """Return how likely an owner is right, 0 to 1, of rows with `FEATURES`; null without logons."""
         constant, *factors = map(float, self.coefficients)
         terms = (
             factor * (feature - float(mean)) / float(scale)

@@ -1,11 +1,12 @@
 from datetime import date
 
+import polars as pl
 import pytest
 
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, resolution
 
 
 def decided(*given):
@@ -23,6 +24,20 @@ def test_an_asset_whose_name_cannot_be_read_comes_before_one_without_a_name(shor
         "h2": "no_hostname",
         "h3": "single_user",
     }
+
+
+def test_how_sure_an_owner_is_is_said_of_owners_alone():
+    """Rules 1.10: of one that is too uncertain to be named as well, and of nobody without a user asset."""
+    logons = counts(("pc-1", "ann", 9), ("pc-2", "ann", 4), ("pc-3", "ghost", 9))
+    assets = hosts(*(host(f"h{n}", f"pc-{n}") for n in range(1, 5)))
+    of_ten = {"rules": Rules(min_confidence=80), "confidence": pl.col("events") / 10}
+    found = validated(OwnerDecisions, resolution(logons, PEOPLE, assets, **of_ten).decisions)
+    assert found.select("hostname", "evidence", "match", "confidence").rows() == [
+        ("pc-1", "single_user", "matched", 0.9),
+        ("pc-2", "low_confidence", None, 0.4),
+        ("pc-3", "single_user", "no_user_asset", None),
+        ("pc-4", "no_logons", None, None),
+    ]
 
 
 def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():

@@ -1,13 +1,18 @@
 """`asset-owners tune`, on a stored run: strong evidence was right, half of the weak was not."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
+import yaml
 
+from assets_defs.evidence import learnt_confidence
 from ownership.tables import LogonDays
+from ownership.tuning.audit import draw_sample
 from ownership.windows import days_of, window_before
+from reports.audit import as_sample
+from resources.errors import ConfigurationError
 from resources.settings import load_instance
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
@@ -108,6 +113,22 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     assert said in call(*of_it)[1]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):
+    tables = home_with(assets(by_hand=0))
+    content = yaml.safe_load(instance_file.read_text())
+    instance_file.write_text(yaml.safe_dump(content | {"rules": {"min_confidence": 80}}))
+    instance = load_instance(instance_file)
+    with pytest.raises(ConfigurationError, match=r"rules.min_confidence: needs 50 answers .* --audit 50"):
+        learnt_confidence(instance, tables)
+    decisions = tables.read("owner_decisions").collect()
+    asked = draw_sample(decisions, 60, seed=1)
+    sample = as_sample(asked, seed=1, drawn_at=datetime.now(UTC), rules=instance.rules.as_rules())
+    answered = sample.with_columns(right=pl.col("username").str.starts_with("s"))
+    tables.write("audit_sample", answered, run_id=RUN, publish=True)
+    is_sure = decisions.filter(learnt_confidence(instance, tables) > 0.8, action="write")
+    assert set(is_sure["username"]) == {f"s{n}" for n in range(40)}
 
 
 @pytest.mark.parametrize(

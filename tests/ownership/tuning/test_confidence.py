@@ -49,7 +49,10 @@ def test_nobody_is_the_likely_owner_of_a_host_without_logons(hospital):
     model = fit(draw_sample(hospital, 50, seed=1))
     assert model
     without = hospital.head(1).with_columns(
-        pl.lit(0).alias("events"), pl.lit(0).alias("total_events"), active_days=None, idle_days=None
+        pl.lit(0).alias("events"),
+        pl.lit(0).alias("total_events"),
+        active_days=pl.lit(None, pl.Int64),
+        idle_days=pl.lit(None, pl.Int64),
     )
     assert without.select(model.confidence()).item() is None
 
