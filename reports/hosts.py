@@ -44,10 +44,11 @@ _REASONS: Mapping[str, str] = {
     "failed": "write failed",
     "intended": "write pending",
     "not_written": "not written",
+    "left_out": "left for later",
     "undone": "undone",
 }
 """Why, in three words at most: by code of evidence or match, or by the outcome of the last write."""
-_STOPPED = ("failed", "intended", "not_written", "undone")
+_STOPPED = ("failed", "intended", "not_written", "undone", "left_out")
 
 
 def hosts_by_now(
@@ -104,7 +105,9 @@ def _status() -> pl.Expr:
 
 def _why() -> pl.Expr:
     is_stopped = (pl.col("action") == "write") & (pl.col("owner_ids").list.len() == 0)
-    stopped = pl.when(is_stopped & pl.col("outcome").is_in(_STOPPED)).then("outcome")
+    # A run that was asked for some hosts (`--host`, `--limit`) has no row for the others.
+    outcome = pl.col("outcome").fill_null("left_out")
+    stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
     unmatched = pl.when(pl.col("match") != "matched").then("match")
     codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, return_dtype=pl.String)
     return pl.when(pl.col("known")).then(pl.lit("known conflict")).otherwise(codes)

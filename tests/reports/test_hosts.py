@@ -70,6 +70,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (["planned"], "planned", "only one user", []),
         (["written", "not_written"], "written", "only one user", ["u1"]),
         (["failed", "owned_meanwhile"], "no owner", "write failed", []),
+        ([None], "no owner", "left for later", []),
     ],
 )
 def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes, status, why, owners):
