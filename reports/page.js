@@ -185,7 +185,7 @@ const VIEWS = {
   },
   names: hostsView("Names without asset", (host) => !hasAsset(host), { machine, primary, sure, seen }),
   writes: {
-    title: content.plan ? "Plan" : "Written",
+    title: content.plan ? "Plan" : "Writes of this run",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),

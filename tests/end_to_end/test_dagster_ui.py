@@ -171,7 +171,7 @@ def test_the_report_shows_coverage_conflicts_and_a_machine(dagster, page, pictur
     page.goto(f"{file.as_uri()}#sort=status&host=lt-1190")
     shows(page, "Owners of machines: Demo", "From logons to owners", "lt-1190 belongs to")
     expect(page.locator("#views")).to_contain_text("Conflicts 5")
-    expect(page.locator("#views")).to_contain_text("Written 168")
+    expect(page.locator("#views")).to_contain_text("Writes of this run 168")
     expect(page.locator("#cards")).to_contain_text("20.2% → 72.6%")
     picture(page, "report")
 

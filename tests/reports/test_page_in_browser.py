@@ -212,7 +212,7 @@ def test_other_lists_are_a_click_away(opened):
     lists(page, "kim", "ext.moore", first="user")
     page.get_by_role("link", name="Names without asset 1").click()
     lists(page, "pc-9")
-    page.get_by_role("link", name="Written 1").click()
+    page.get_by_role("link", name="Writes of this run 1").click()
     expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
 
 
