@@ -71,7 +71,7 @@ def _null_has_a_reason(*columns: str) -> RowRule:
 
 
 class LogonCounts(Table):
-    """How often a user logged on to a host on one day, both names as the documents spell them."""
+    """How often a user logged on to a host on one day."""
 
     __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
@@ -84,7 +84,7 @@ class LogonCounts(Table):
 
 
 class LogonDays(Table):
-    """One fetched day: how many documents matched the query and could be counted, and when that was."""
+    """A day that was fetched, and its totals."""
 
     __key__ = ("day",)
     __layout__ = Layout.BY_DAY
@@ -171,10 +171,10 @@ class HostUserShares(Table):
 
 
 class UsernameMatches(Table):
-    """A user asset that a user name of the evidence may stand for, and the first field that says so.
+    """A user asset that a user name of the logons may stand for, and the first field that says so.
 
-    A user name without a user asset has one row. It stands for a user asset where one row is decisive, and
-    that one without a problem.
+    A user name without a user asset has one row. A user name stands for a user asset if it has one decisive
+    row, and that has no problem.
     """
 
     __key__ = ("username", "user_id")
@@ -183,7 +183,7 @@ class UsernameMatches(Table):
     username: Account = _text(_USERNAME)
     user_id: UserId = column(_USER_ID, nullable=True)
     matched_by: Text = column("Field of the user asset that holds the name.", nullable=True)
-    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
+    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset cannot be read.")
     problem: Text = column(_PROBLEM, nullable=True)
 
     complete = RowRule(
@@ -196,7 +196,7 @@ class UsernameMatches(Table):
 class OwnerDecisions(Table):
     """What was decided for a host, and why.
 
-    One row for each host asset, and one for each host name of the evidence that no host asset has.
+    There is a row for each host asset, and one for each host name of the logons that no host asset has.
     """
 
     __key__ = ("hostname", "host_id")
@@ -271,7 +271,7 @@ class OwnerDecisions(Table):
 class UnmatchedUsers(Table):
     """A user name of the logons that stands for no user asset, for several, or for an unreadable one.
 
-    Those for whom most hosts wait come first. The step that decides stores it.
+    Those for whom most hosts wait come first.
     """
 
     __key__ = ("username",)
@@ -291,11 +291,11 @@ class UnmatchedUsers(Table):
 
 
 class OwnerDecisionsHistory(OwnerDecisions):
-    """A decision that differs from the one before it, as the run that made it stored it.
+    """A decision that differs from the host's previous one.
 
-    A decision holds until the host's next row; other counts alone make none. A host that neither inventory
-    nor logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, and
-    the older ones that still held then.
+    It holds until the host's next row; other counts alone make no row. A host that neither inventory nor
+    logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, with the
+    older ones that still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")
@@ -305,9 +305,9 @@ class OwnerDecisionsHistory(OwnerDecisions):
 
 
 class AcknowledgedConflicts(Table):
-    """A conflict that somebody has looked at and leaves as it is, which `conflicts --acknowledge` stores.
+    """A conflict that somebody acknowledged with `conflicts --acknowledge`.
 
-    It holds until what the logons say (its evidence code), or one of its owners, changes.
+    It counts until the evidence code or one of the owners changes.
     """
 
     __key__ = ("host_id",)
@@ -324,9 +324,9 @@ class AcknowledgedConflicts(Table):
 
 
 class OwnerWrites(Table):
-    """An intended write of one host asset and what became of it; rows are only ever added.
+    """A planned write of a host asset, and its outcome; rows are only ever added.
 
-    Rows are kept for keep.history_days, and the older ones that gave an owner whom the inventory still shows.
+    Rows are kept for keep.history_days, or longer if the inventory still shows the owner that they gave.
     """
 
     __key__ = ("run_id", "host_id")
@@ -351,7 +351,7 @@ class OwnerWrites(Table):
 class CurrentOwners(Table):
     """A host asset and its owner now: as listed, with what runs wrote, undid and saw since.
 
-    Stored once a run has listed hosts and users, and whenever owner_writes gets rows.
+    It is stored when a run has listed hosts and users, and whenever owner_writes gets rows.
     """
 
     __key__ = ("host_id",)
@@ -371,7 +371,7 @@ class CurrentOwners(Table):
 
 
 class Runs(Table):
-    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
+    """A run, or dry run, and its result; the row is written when the run begins and when it ends."""
 
     __key__ = ("run_id",)
     __layout__ = Layout.BY_RUN
@@ -391,7 +391,7 @@ class Runs(Table):
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
-    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
+    conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
@@ -400,7 +400,7 @@ class Runs(Table):
     settings_fingerprint: Text = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
     checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
     by: Name = column(_BY, since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts undone in part.", ge=0, since="1.0.0")
+    in_part: pl.Int64 = column("Of written: hosts that were undone in part.", ge=0, since="1.0.0")
 
 
 class Accuracy(Table):
@@ -487,7 +487,7 @@ class AuditSample(Table):
 
 
 class ConfidenceBands(Table):
-    """How many of the planned owners with such a confidence are right, by the answers to the last audit."""
+    """How many of the planned owners in a band of confidence are right (rules 9.8)."""
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
@@ -500,7 +500,7 @@ class ConfidenceBands(Table):
 
 
 class HostProfiles(Table):
-    """What kind of machine a host is, by its name and by who logs on; users are people and administrators."""
+    """What kind of machine a host is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
@@ -516,7 +516,7 @@ class HostProfiles(Table):
 
 
 class AccountProfiles(Table):
-    """What kind of account a user name is, by the name and by what it does; excluded ones included."""
+    """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
@@ -530,7 +530,7 @@ class AccountProfiles(Table):
 
 
 class Suggestions(Table):
-    """A value for the instance file that would change decisions, tried by itself, by deciding again."""
+    """A value for the instance file that would change decisions, tried by itself."""
 
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
@@ -538,14 +538,16 @@ class Suggestions(Table):
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
     reason: Words = column("Why: what speaks for the kind of the account or of the host.")
-    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
-    conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
-    precision: pl.Float64 = _fraction("Share of these with the owner set by hand; null: none.", since="1.0.0")
-    owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
+    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found that is not found now.", ge=0)
+    conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
+    precision: pl.Float64 = _fraction(
+        "Share of hosts_resolved with the owner set by hand; null: none.", since="1.0.0"
+    )
+    owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 
 class OwnershipDrift(Table):
-    """An owner whom the evidence no longer supports; never written."""
+    """An owner whom the evidence no longer supports."""
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
@@ -560,7 +562,7 @@ class OwnershipDrift(Table):
 
 
 class ClosestUsers(Table):
-    """A user asset that a user name without one may stand for; never used to write."""
+    """A user asset that a user name without one may stand for; runs never use it."""
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")

@@ -3,6 +3,8 @@
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 
+import polars as pl
+
 from ownership.declaration import Column, Table, columns_of, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import duckdb_type
@@ -21,8 +23,9 @@ The catalogue `warehouse.duckdb` has a schema for each instance. In it are these
 [views](#views) for common questions. Columns have the same descriptions there:
 `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 
-Columns without a type are VARCHAR. Those whose names end in `low` and `high` are DOUBLE: the 95% interval of
-the number before them. Null means that there is no value, or what the description says.
+Columns without a type are VARCHAR, or BIGINT where they count something; those that end in `_at` are
+TIMESTAMPTZ. Columns that end in `low` and `high` are DOUBLE, the 95% interval of the number before them. Null
+means that there is no value, or what the description says.
 """
 
 _SHARED = """\
@@ -30,6 +33,14 @@ _SHARED = """\
 
 Columns that several tables have. Each table lists which of them it has.
 """
+
+_EXPLAINED = {
+    "kind of host_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "kind of account_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "measure": "tuning.md#without-an-audit",
+    "wrong_measure": "tuning.md#1-how-many-would-be-wrong",
+}
+"""Codes that another page explains, and where."""
 
 _CODES = """\
 ## Codes
@@ -95,11 +106,12 @@ def _column(table: str, name: str) -> str:
     """The line of a column."""
     model = TABLES[table]
     column = columns_of(model)[name]
-    label = f"[`{name}`](#{_heading(table, name)})" if column.codes else f"`{name}`"
-    kind = duckdb_type(polars_schema(model)[name])
+    label = f"[`{name}`]({_heading(table, name)})" if column.codes else f"`{name}`"
+    plain = name.endswith("_at") or polars_schema(model)[name] in (pl.String, pl.Int64)
+    kind = "" if plain else f" {duckdb_type(polars_schema(model)[name])}"
     version = later_columns(model).get(name, _FIRST_RELEASE)
     since = "" if version == _FIRST_RELEASE else f" Since {version}."
-    return f"- {label}{'' if kind == 'VARCHAR' else f' {kind}'}: {column.description}{since}"
+    return f"- {label}{kind}: {column.description}{since}"
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -108,6 +120,8 @@ def _listed(columns: Iterable[str]) -> str:
 
 def _codes() -> Iterator[str]:
     for heading, codes in _headings().items():
+        if heading in _EXPLAINED:
+            continue
         yield f"### {heading}\n"
         for code, meaning in codes.items():
             yield f"- `{code}`: {meaning}"
@@ -127,9 +141,10 @@ def _headings() -> dict[str, dict[str, str]]:
 
 
 def _heading(table: str, column: str) -> str:
-    """Where the page lists the values of a column, as a link."""
+    """Where the values of a column are explained, as a link."""
     of_table = f"{column} of {table}"
-    return (of_table if of_table in _headings() else column).replace(" ", "-")
+    heading = of_table if of_table in _headings() else column
+    return _EXPLAINED.get(heading, f"#{heading.replace(' ', '-')}")
 
 
 def _view(name: str, view: View) -> Iterator[str]:
