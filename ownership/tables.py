@@ -541,7 +541,7 @@ class Suggestions(Table):
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found that is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
     precision: pl.Float64 = _fraction(
-        "Share of hosts_resolved with the owner set by hand; null: none.", since="1.0.0"
+        "Of hosts_resolved with an owner set by hand: the part that agrees.", since="1.0.0"
     )
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
