@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PICTURES := lineage owner_decisions launchpad report jobs_200 lineage_200
+PICTURES := lineage owner_decisions plan launchpad report machine jobs_200 lineage_200
 
 # Where it is set, each of pytest's workers would compile every module, and rewrite every test, again each time.
 unexport PYTHONDONTWRITEBYTECODE

@@ -28,7 +28,29 @@ OwnerValues = Annotated[
 ]
 """Of its fields, `owner` has ids."""
 
+# Descriptions of columns that several tables have, which the data dictionary shows once.
+_HOST_ID = "Id of the host asset; null: no asset has the name."
+_HOSTNAME = "First name of the host, as compared (rules 1.4); null: it has none."
+_USER_ID = "Id of the user asset; null: no user asset has the name."
+_USERNAME = "User name, as compared (rules 1.3)."
 _PROBLEM = "Why the asset cannot be read whole; null: it can be."
+_EVENTS = "Logon events of username on the host in the window."
+_TOTAL_EVENTS = "Logon events of all users on the host in the window."
+_WEIGHT = "What the logons of username count for (rules 1.7)."
+_TOTAL_WEIGHT = "What the logons of all users of the host count for."
+_SHARE = "weight / total_weight (0 to 1); null: no logons."
+_FIRST_SEEN = "First day with a logon of username on the host."
+_LAST_SEEN = "Last day with a logon of username on the host."
+_ACTIVE_DAYS = "Days with a logon of username on the host; null: no logons."
+_HOST_DAYS = "Days with a logon, added up over the users of the host."
+_USER_DAYS = "Days with a logon of username, added up over hosts."
+_IDLE_DAYS = "Days from last_seen to the end of the window."
+_CANDIDATES = "User assets that the name may stand for, sorted."
+_EXISTING_OWNER = "Owners that the host had, joined with commas; null: none known."
+_RESOLVED_OWNER = "Id of the user asset that the logons name; null: none."
+_BY = "User or schedule that started the run; null: not known."
+_LOW = "Lower end of its 95% interval."
+_HIGH = "Upper end of its 95% interval."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
 
 
@@ -49,31 +71,33 @@ def _null_has_a_reason(*columns: str) -> RowRule:
 
 
 class LogonCounts(Table):
-    """How often a user logged on to a host on one day, both names as the documents spell them."""
+    """How often a user logged on to a host on one day."""
 
     __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
 
-    day: pl.Date = column("Calendar day in the instance's time zone.")
+    day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     document_hostname: Text = column("Host name as the documents spell it.")
     document_username: Name = column("User name as the documents spell it.")
-    events: pl.Int64 = column("Logon events that day (documents).", ge=1, le=MAX_EVENTS_A_DAY)
-    document_logon_type: Text = column("Kind of logon (logon_type_field); null: unknown.", nullable=True)
+    events: pl.Int64 = column("Logon events on that day.", ge=1, le=MAX_EVENTS_A_DAY)
+    document_logon_type: Text = column("Kind of logon, from logon_type_field; null: unknown.", nullable=True)
 
 
 class LogonDays(Table):
-    """One fetched day: how many documents matched the query and could be counted, and when that was."""
+    """A day that was fetched, and its totals."""
 
     __key__ = ("day",)
     __layout__ = Layout.BY_DAY
 
-    day: pl.Date = column("Calendar day in the instance's time zone.", unique=True)
+    day: pl.Date = column("Day in the instance's time zone (rules 4.1).", unique=True)
     matching: pl.Int64 = column("Documents that match the query.", ge=0)
     counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched (UTC).")
-    settings_fingerprint: Text = _text("Hash of the extraction settings; null: fetch it.", nullable=True)
+    settings_fingerprint: Text = _text(
+        "Hash of the extraction settings (rules 4.3); null: fetch the day again.", nullable=True
+    )
 
     sums_fit = RowRule(
         f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums are exact; narrow the setting query or index",
@@ -90,9 +114,9 @@ class InventoryHosts(Table):
 
     __key__ = ("host_id",)
 
-    host_id: Text = _text("Id of the host asset.", unique=True)
-    hostnames: Texts = column("Values of the platform hostname field; null: cannot be read.", nullable=True)
-    owner_ids: UserIds = column("User assets that own the host; null: cannot be read.", nullable=True)
+    host_id: Text = _text(_HOST_ID, unique=True)
+    hostnames: Texts = column("Values of platform_hostname_field; null: cannot be read.", nullable=True)
+    owner_ids: UserIds = column("User assets that own the host; null: not known.", nullable=True)
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
@@ -107,7 +131,7 @@ class InventoryUsers(Table):
 
     __key__ = ("user_id",)
 
-    user_id: UserId = _text("Id of the user asset.", unique=True)
+    user_id: UserId = _text(_USER_ID, unique=True)
     user_value: Names = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
     user_email: Names = column("E-mail addresses; null: cannot be read.", nullable=True)
     directory_user_sam_account_name: Names = column("SAM names; null: cannot be read.", nullable=True)
@@ -128,39 +152,39 @@ class HostUserShares(Table):
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
 
-    hostname: Text = _text("Normalised host name.")
-    username: Account = _text("Normalised user name.")
-    events: pl.Int64 = column("Logon events of the user on the host in the window.", ge=1)
-    total_events: pl.Int64 = column("Logon events of all users on the host in the window.", ge=1)
-    share: pl.Float64 = column("weight / total_weight (0 to 1).", gt=0, le=1)
-    rank: pl.Int64 = column("1 for the user with the greatest weight; ties by user name.", ge=1)
-    first_seen: pl.Date = column("First day with a logon of the user on the host.")
-    last_seen: pl.Date = column("Last day with a logon of the user on the host.")
+    hostname: Text = _text("Host name, as compared (rules 1.4).")
+    username: Account = _text(_USERNAME)
+    events: pl.Int64 = column(_EVENTS, ge=1)
+    total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=1)
+    share: pl.Float64 = column(_SHARE, gt=0, le=1)
+    rank: pl.Int64 = column("1: the primary user, 2: the runner-up, and so on; ties by user name.", ge=1)
+    first_seen: pl.Date = column(_FIRST_SEEN)
+    last_seen: pl.Date = column(_LAST_SEEN)
     username_spellings: Names = column("The user's name as this host's documents spell it, sorted.")
     hostname_spellings: Texts = column("The host's name as the documents spell it, sorted.")
-    active_days: pl.Int64 = column("Days with a logon of the user on the host.", ge=1)
-    weight: pl.Int64 = column("What the user's logons count for (rules 1.7): by default events.", ge=1)
-    total_weight: pl.Int64 = column("What the logons of all users of the host count for.", ge=1)
+    active_days: pl.Int64 = column(_ACTIVE_DAYS, ge=1)
+    weight: pl.Int64 = column(_WEIGHT, ge=1)
+    total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=1)
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     seen_in_order = RowRule("first_seen is not after last_seen", pl.col("first_seen") <= pl.col("last_seen"))
 
 
 class UsernameMatches(Table):
-    """A user asset that a user name of the evidence may stand for, and the first field that says so.
+    """A user asset that a user name of the logons may stand for, and the first field that says so.
 
-    A user name without a user asset has one row. It stands for a user asset where one row is decisive, and
-    that one without a problem.
+    A user name without a user asset has one row. A user name stands for a user asset if it has one decisive
+    row, and that has no problem.
     """
 
     __key__ = ("username", "user_id")
     __reads__ = ("host_user_shares", "inventory_users")
 
-    username: Account = _text("Normalised user name of the evidence.")
-    user_id: UserId = column("Id of the user asset; null: no user asset has the name.", nullable=True)
+    username: Account = _text(_USERNAME)
+    user_id: UserId = column(_USER_ID, nullable=True)
     matched_by: Text = column("Field of the user asset that holds the name.", nullable=True)
-    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset unreadable.")
-    problem: Text = column("Why the user asset cannot be read; null: it can be.", nullable=True)
+    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset cannot be read.")
+    problem: Text = column(_PROBLEM, nullable=True)
 
     complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -172,51 +196,53 @@ class UsernameMatches(Table):
 class OwnerDecisions(Table):
     """What was decided for a host, and why.
 
-    One row for each host asset, and one for each host name of the evidence that no host asset has.
+    There is a row for each host asset, and one for each host name of the logons that no host asset has.
     """
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("host_user_shares", "username_matches", "inventory_hosts")
 
-    hostname: Text = column("First of hostnames, to show; null: the asset has none.", nullable=True)
-    host_id: Text = column("Id of the host asset; null: no asset has the name.", nullable=True)
+    hostname: Text = column(_HOSTNAME, nullable=True)
+    host_id: Text = column(_HOST_ID, nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column("What user assets say; null: nobody named.", codes=codes.MATCH, nullable=True)
     action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
-    username: Account = column("User with the greatest weight; null: no logons.", nullable=True)
-    events: pl.Int64 = column("Logon events of that user in the window.", ge=0)
-    total_events: pl.Int64 = column("Logon events of all users in the window.", ge=0)
-    share: pl.Float64 = column("weight / total_weight (0 to 1); null: no logons.", gt=0, le=1, nullable=True)
+    username: Account = column("Primary user of the host, as compared; null: no logons.", nullable=True)
+    events: pl.Int64 = column(_EVENTS, ge=0)
+    total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=0)
+    share: pl.Float64 = column(_SHARE, gt=0, le=1, nullable=True)
     user_count: pl.Int64 = column("Users with logons in the window.", ge=0)
-    runner_up_username: Account = column("User with the second greatest weight.", nullable=True)
+    runner_up_username: Account = column("User with the second greatest share.", nullable=True)
     runner_up_events: pl.Int64 = column("Logon events of the runner-up.", ge=1, nullable=True)
-    first_seen: pl.Date = column("First day with a logon of username.", nullable=True)
-    last_seen: pl.Date = column("Last day with a logon of username.", nullable=True)
-    resolved_owner: UserId = column("Id of the user asset found.", nullable=True)
+    first_seen: pl.Date = column(_FIRST_SEEN, nullable=True)
+    last_seen: pl.Date = column(_LAST_SEEN, nullable=True)
+    resolved_owner: UserId = column(_RESOLVED_OWNER, nullable=True)
     matched_by: Text = column("Field of the user assets that decided.", nullable=True)
-    candidate_ids: UserIds = column("User assets that the name may stand for, sorted.")
-    existing_owner: OwnerIds = column("Owners the host had, comma-joined; null: none known.", nullable=True)
+    candidate_ids: UserIds = column(_CANDIDATES)
+    existing_owner: OwnerIds = column(_EXISTING_OWNER, nullable=True)
     decided_at: Instant = column("When the run decided (UTC).")
     run_id: Text = column("Id of the run that decided.")
-    problem: Text = column("Why the host asset cannot be read; null: it can be.", nullable=True)
-    hostnames: Texts = column("All names of the host, as in host_user_shares.hostname.")
-    events_needed: pl.Int64 = column("Events that username lacks; null: no logons.", ge=0, nullable=True)
-    active_days: pl.Int64 = column("Days with a logon of username; null: no logons.", ge=1, nullable=True)
+    problem: Text = column(_PROBLEM, nullable=True)
+    hostnames: Texts = column("All names of the host, as compared.")
+    events_needed: pl.Int64 = column(
+        "Events that username lacks for a majority; null: no logons.", ge=0, nullable=True
+    )
+    active_days: pl.Int64 = column(_ACTIVE_DAYS, ge=1, nullable=True)
     excluded_by: Words = column("Setting and value that exclude the host; null: none.", nullable=True)
-    weight: pl.Int64 = column("What username's logons count for (rules 1.7).", ge=0)
-    total_weight: pl.Int64 = column("What the logons of all users count for.", ge=0)
+    weight: pl.Int64 = column(_WEIGHT, ge=0)
+    total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
     primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
     skipped_username: Account = column("User excluded for its kind, with more events.", since="1.0.0")
-    new_conflict: pl.Boolean = column("Whether it is a conflict not yet published, nor acknowledged.")
+    new_conflict: pl.Boolean = column("Whether it is a conflict that is neither published nor acknowledged.")
     conflict_since: Instant = column(
-        "When it passed to username, or a run first found it (UTC).", since="1.0.0"
+        "When the host passed to username, or a run first found the conflict (UTC).", since="1.0.0"
     )
-    host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
-    user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
-    idle_days: pl.Int64 = column("Days from last_seen to the end of the window.", since="1.0.0")
+    host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
+    user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")
+    idle_days: pl.Int64 = column(_IDLE_DAYS, since="1.0.0")
     confidence: pl.Float64 = _fraction(
-        "How many of such owners are right; null: nobody is named, or no audit.", since="1.0.0"
+        "How likely the owner is right (rules 9.8); null: none is named, or no audit.", since="1.0.0"
     )
 
     events_within_total = _EVENTS_WITHIN_TOTAL
@@ -245,29 +271,31 @@ class OwnerDecisions(Table):
 class UnmatchedUsers(Table):
     """A user name of the logons that stands for no user asset, for several, or for an unreadable one.
 
-    Those for whom most hosts wait come first. The step that decides stores it.
+    Those for whom most hosts wait come first.
     """
 
     __key__ = ("username",)
     __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
 
-    username: Account = _text("Normalised user name of the evidence.", unique=True)
-    user_assets: pl.Int64 = column("User assets the name fits: 0, more than 1, or 1 unreadable one.", ge=0)
-    candidate_ids: UserIds = column("Ids of these user assets, sorted.")
+    username: Account = _text(_USERNAME, unique=True)
+    user_assets: pl.Int64 = column("User assets that have the name: 0, several, or 1 unreadable one.", ge=0)
+    candidate_ids: UserIds = column(_CANDIDATES)
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
-    hosts_named: pl.Int64 = column("Of hosts: decisions for which the logons name the user.", ge=0)
-    hosts_waiting: pl.Int64 = column("Of hosts_named: get an owner once it is one user asset.", ge=0)
-    events: pl.Int64 = column("Logon events of the user in the window.", ge=1)
-    first_seen: pl.Date = column("First day with a logon of the user.")
-    last_seen: pl.Date = column("Last day with a logon of the user.")
+    hosts_named: pl.Int64 = column("Of hosts: those whose primary user it is, by the rules.", ge=0)
+    hosts_waiting: pl.Int64 = column(
+        "Of hosts_named: those that get an owner once one user asset has the name.", ge=0
+    )
+    events: pl.Int64 = column("Logon events of the user in the window, on any host.", ge=1)
+    first_seen: pl.Date = column("First day with a logon of the user, on any host.")
+    last_seen: pl.Date = column("Last day with a logon of the user, on any host.")
 
 
 class OwnerDecisionsHistory(OwnerDecisions):
-    """A decision that differs from the one before it, as the run that made it stored it.
+    """A decision that differs from the host's previous one.
 
-    A decision holds until the host's next row; other counts alone make none. A host that neither inventory
-    nor logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, and
-    the older ones that still held then.
+    It holds until the host's next row; other counts alone make no row. A host that neither inventory nor
+    logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, with the
+    older ones that still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")
@@ -277,28 +305,28 @@ class OwnerDecisionsHistory(OwnerDecisions):
 
 
 class AcknowledgedConflicts(Table):
-    """A conflict that somebody has looked at and leaves as it is, which `conflicts --acknowledge` stores.
+    """A conflict that somebody acknowledged with `conflicts --acknowledge`.
 
-    It holds until what the logons say (its evidence code), or one of its owners, changes.
+    It counts until the evidence code or one of the owners changes.
     """
 
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions",)
 
-    host_id: Text = _text("Id of the host asset.", unique=True)
-    hostname: Text = column("First name of the host, as compared.", nullable=True)
-    existing_owner: OwnerIds = column("Owner that the host had, several joined with commas.")
-    resolved_owner: UserId = column("Id of the user asset that the logons named.")
-    evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
+    host_id: Text = _text(_HOST_ID, unique=True)
+    hostname: Text = column(_HOSTNAME, nullable=True)
+    existing_owner: OwnerIds = column(_EXISTING_OWNER)
+    resolved_owner: UserId = column(_RESOLVED_OWNER)
+    evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     note: Words = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
     by: Name = _text("User of the system who acknowledged it.")
     acknowledged_at: Instant = column("When that was (UTC).")
 
 
 class OwnerWrites(Table):
-    """An intended write of one host asset and what became of it; rows are only ever added.
+    """A planned write of a host asset, and its outcome; rows are only ever added.
 
-    Rows are kept for keep.history_days, and the older ones that gave an owner whom the inventory still shows.
+    Rows are kept for keep.history_days, or longer if the inventory still shows the owner that they gave.
     """
 
     __key__ = ("run_id", "host_id")
@@ -306,42 +334,44 @@ class OwnerWrites(Table):
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
 
     run_id: Text = _text("Id of the run that planned the write.")
-    host_id: Text = _text("Id of the host asset.")
-    hostname: Text = column("Normalised host name.")
+    host_id: Text = _text(_HOST_ID)
+    hostname: Text = column(_HOSTNAME)
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
-    old_values: OwnerValues = column("Owner, department and criticality before.")
-    new_values: OwnerValues = column("The same as they are to be written; null: the field is not sent.")
+    old_values: OwnerValues = column("Owner, department and criticality that the host had.")
+    new_values: OwnerValues = column("The same, as they are to be written; null: not sent.")
     message: Words = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
     target: Text = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
     undoes: Text = column("Id of the run whose write this undoes; null: none.", nullable=True)
-    by: Name = column("User or schedule that started the run; null: not known.", since="1.0.0")
+    by: Name = column(_BY, since="1.0.0")
     kept: Texts = column("Fields that an undo skipped: somebody had changed them.", since="1.0.0")
 
 
 class CurrentOwners(Table):
     """A host asset and its owner now: as listed, with what runs wrote, undid and saw since.
 
-    Stored once a run has listed hosts and users, and whenever owner_writes gets rows.
+    It is stored when a run has listed hosts and users, and whenever owner_writes gets rows.
     """
 
     __key__ = ("host_id",)
     __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
 
-    host_id: Text = _text("Id of the host asset.", unique=True)
+    host_id: Text = _text(_HOST_ID, unique=True)
     hostname: Text = column("First name of the host, as the inventory spells it.", nullable=True)
     owner_ids: UserIds = column("User assets that own the host; null: not known.", nullable=True)
     owner_emails: Names = column("Their e-mail addresses, as far as known.")
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
-    since: Instant = column("When that was written, or else the inventory listed or the host read (UTC).")
+    since: Instant = column(
+        "When the owner was written, or else the inventory listed or the host read (UTC)."
+    )
     run_id: Text = column("Id of the run that wrote it; null: none of ours.", nullable=True)
 
 
 class Runs(Table):
-    """A run and what came of it, dry runs among them; it writes its row when it begins and when it ends."""
+    """A run, or dry run, and its result; the row is written when the run begins and when it ends."""
 
     __key__ = ("run_id",)
     __layout__ = Layout.BY_RUN
@@ -361,7 +391,7 @@ class Runs(Table):
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
-    conflicts: pl.Int64 = column("Hosts with another owner than the logons name.", ge=0, nullable=True)
+    conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
@@ -369,8 +399,8 @@ class Runs(Table):
     seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
     settings_fingerprint: Text = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
     checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
-    by: Name = column("User or schedule that started it; null: not known.", since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts undone in part.", ge=0, since="1.0.0")
+    by: Name = column(_BY, since="1.0.0")
+    in_part: pl.Int64 = column("Of written: hosts that were undone in part.", ge=0, since="1.0.0")
 
 
 class Accuracy(Table):
@@ -385,8 +415,8 @@ class Accuracy(Table):
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
     right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
     precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
-    low: pl.Float64 = _fraction("Lower end of its interval.")
-    high: pl.Float64 = _fraction("Upper end of its interval.")
+    low: pl.Float64 = _fraction(_LOW)
+    high: pl.Float64 = _fraction(_HIGH)
 
 
 class ThresholdBacktest(Table):
@@ -408,25 +438,25 @@ class ThresholdBacktest(Table):
     conflict: pl.Int64 = column("Of matched: the host asset has another owner.", ge=0)
     people_hosts: pl.Int64 = column("Hosts compared with owners set by hand.", ge=0)
     people_precision: pl.Float64 = _fraction("Share of them that agree (0 to 1); null: none.")
-    people_low: pl.Float64 = _fraction("Lower end of its interval.")
-    people_high: pl.Float64 = _fraction("Upper end of its interval.")
+    people_low: pl.Float64 = _fraction(_LOW)
+    people_high: pl.Float64 = _fraction(_HIGH)
     future_hosts: pl.Int64 = column("Hosts compared with the days held back.", ge=0)
     future_precision: pl.Float64 = _fraction("Share of them with the same primary user (0 to 1); null: none.")
-    future_low: pl.Float64 = _fraction("Lower end of its interval.")
-    future_high: pl.Float64 = _fraction("Upper end of its interval.")
+    future_low: pl.Float64 = _fraction(_LOW)
+    future_high: pl.Float64 = _fraction(_HIGH)
     wrong_measure: pl.String = column("What wrong rests on.", codes=codes.CLAIMED_BY, nullable=True)
     wrong: pl.Float64 = column("Owners of to_write expected to be wrong; null: unknown.", ge=0, nullable=True)
-    wrong_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, nullable=True)
-    wrong_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, nullable=True)
+    wrong_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
+    wrong_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
     no_claim: Text = column("Why wrong is null; null: it is not.", since="1.0.0")
     audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, since="1.0.0")
     audit_precision: pl.Float64 = _fraction("Share of them that are right; null: none.", since="1.0.0")
-    audit_low: pl.Float64 = _fraction("Lower end of its interval.", since="1.0.0")
-    audit_high: pl.Float64 = _fraction("Upper end of its interval.", since="1.0.0")
+    audit_low: pl.Float64 = _fraction(_LOW, since="1.0.0")
+    audit_high: pl.Float64 = _fraction(_HIGH, since="1.0.0")
     wrong_to_choose: pl.Float64 = column("As wrong, by the half that chooses.", ge=0, since="1.0.0")
     wrong_if_best: pl.Float64 = column("As wrong, by the other half.", ge=0, since="1.0.0")
-    wrong_if_best_low: pl.Float64 = column("Lower end of its 95% interval.", ge=0, since="1.0.0")
-    wrong_if_best_high: pl.Float64 = column("Upper end of its 95% interval.", ge=0, since="1.0.0")
+    wrong_if_best_low: pl.Float64 = column(_LOW, ge=0, since="1.0.0")
+    wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, since="1.0.0")
 
 
 class AuditSample(Table):
@@ -435,10 +465,10 @@ class AuditSample(Table):
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
 
-    host_id: Text = _text("Id of the host asset.", unique=True)
-    hostname: Text = column("First name of the host, as compared.", nullable=True)
+    host_id: Text = _text(_HOST_ID, unique=True)
+    hostname: Text = column(_HOSTNAME, nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
-    username: Account = _text("Normalised user name of the primary user.")
+    username: Account = _text(_USERNAME)
     evidence: Words = column("What the logons say of username, in words; names nobody.")
     right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
     instead_id: UserId = column(
@@ -448,16 +478,16 @@ class AuditSample(Table):
     drawn_at: Instant = column("When it was drawn (UTC).")
     run_id: Text = _text("Id of the run whose plan it was drawn from.")
     rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
-    active_days: pl.Int64 = column("As in owner_decisions; so are the next five.", since="1.0.0")
-    host_days: pl.Int64 = column("Days with a logon, added up over the users of the host.", since="1.0.0")
-    user_days: pl.Int64 = column("Days with a logon of username, added up over hosts.", since="1.0.0")
-    events: pl.Int64 = column("Logon events of username.", since="1.0.0")
-    total_events: pl.Int64 = column("Logon events of all users.", since="1.0.0")
-    idle_days: pl.Int64 = column("Days from the last logon to the end of the window.", since="1.0.0")
+    active_days: pl.Int64 = column(_ACTIVE_DAYS, since="1.0.0")
+    host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
+    user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")
+    events: pl.Int64 = column(_EVENTS, since="1.0.0")
+    total_events: pl.Int64 = column(_TOTAL_EVENTS, since="1.0.0")
+    idle_days: pl.Int64 = column(_IDLE_DAYS, since="1.0.0")
 
 
 class ConfidenceBands(Table):
-    """How many of the planned owners with such a confidence are right, by the answers to the last audit."""
+    """How many of the planned owners in a band of confidence are right (rules 9.8)."""
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
@@ -465,33 +495,33 @@ class ConfidenceBands(Table):
     band: pl.Float64 = column("Least confidence of the band (0 to 1).", ge=0, le=1, unique=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
     expected_right: pl.Float64 = column("How many of them are expected to be right.", ge=0)
-    low: pl.Float64 = column("Lower end of its 95% interval.", ge=0)
-    high: pl.Float64 = column("Upper end of its 95% interval.", ge=0)
+    low: pl.Float64 = column(_LOW, ge=0)
+    high: pl.Float64 = column(_HIGH, ge=0)
 
 
 class HostProfiles(Table):
-    """What kind of machine a host is, by its name and by who logs on; users are people and administrators."""
+    """What kind of machine a host is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
 
-    host_id: Text = column("Id of the host asset; null: no asset has the name.", nullable=True)
-    hostname: Text = column("First name of the host, as compared.", nullable=True)
+    host_id: Text = column(_HOST_ID, nullable=True)
+    hostname: Text = column(_HOSTNAME, nullable=True)
     kind: pl.String = column("What kind of machine.", codes=codes.HOST_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
-    leader_days: pl.Int64 = column("Days with a logon of the one with most events.", ge=0)
+    leader_days: pl.Int64 = column("Days with a logon of the one with most events, the primary user.", ge=0)
     entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)
 
 
 class AccountProfiles(Table):
-    """What kind of account a user name is, by the name and by what it does; excluded ones included."""
+    """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
 
-    username: Account = _text("Normalised user name.", unique=True)
+    username: Account = _text(_USERNAME, unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
@@ -500,7 +530,7 @@ class AccountProfiles(Table):
 
 
 class Suggestions(Table):
-    """A value for the instance file that would change decisions, tried by itself, by deciding again."""
+    """A value for the instance file that would change decisions, tried by itself."""
 
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
@@ -508,20 +538,22 @@ class Suggestions(Table):
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
     reason: Words = column("Why: what speaks for the kind of the account or of the host.")
-    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not now.", ge=0)
-    conflicts_removed: pl.Int64 = column("Conflicts that would be none.", ge=0)
-    precision: pl.Float64 = _fraction("Share of these with the owner set by hand; null: none.", since="1.0.0")
-    owners_lost: pl.Int64 = column("Owners that would be written now, and would not then.", ge=0)
+    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found that is not found now.", ge=0)
+    conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
+    precision: pl.Float64 = _fraction(
+        "Of hosts_resolved with an owner set by hand: the part that agrees.", since="1.0.0"
+    )
+    owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 
 class OwnershipDrift(Table):
-    """An owner whom the evidence no longer supports; never written."""
+    """An owner whom the evidence no longer supports."""
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
 
-    host_id: Text = _text("Id of the host asset.")
-    hostname: Text = column("First name of the host, as compared; null: it has none.", nullable=True)
+    host_id: Text = _text(_HOST_ID)
+    hostname: Text = column(_HOSTNAME, nullable=True)
     owner: UserId = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
     leader: Account = column("User with most events on the host now; null: no logons.", nullable=True)
@@ -530,13 +562,13 @@ class OwnershipDrift(Table):
 
 
 class ClosestUsers(Table):
-    """A user asset that a user name without one may stand for; never used to write."""
+    """A user asset that a user name without one may stand for; runs never use it."""
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
 
-    username: Account = _text("Normalised user name that no user asset has.")
-    user_id: UserId = _text("Id of the user asset.")
+    username: Account = _text(_USERNAME)
+    user_id: UserId = _text(_USER_ID)
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
     reason: Text = column("In what the names differ, so that it was no match.")
 

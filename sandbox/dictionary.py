@@ -1,9 +1,11 @@
 """The data dictionary: stored tables and views as a page, from their schemas and descriptions."""
 
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from ownership.declaration import Table, columns_of, later_columns, polars_schema
+import polars as pl
+
+from ownership.declaration import Column, Table, columns_of, later_columns, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import duckdb_type
 from resources.store.views import VIEWS, View
@@ -11,15 +13,34 @@ from resources.store.views import VIEWS, View
 _FIRST_RELEASE = "1.0.0"
 """Columns that only unpublished versions lacked need no word about it."""
 
+_ENDS = ("low", "high")
+"""How the names of columns end that hold an end of an interval."""
+
 _HEAD = """\
 # Data dictionary
 
-`make docs` writes this page from `ownership/tables.py` and `resources/store/views.py`.
-
-The catalogue `warehouse.duckdb` has a schema for each instance, with these tables, and the [views](#views)
-that answer common questions. Tables and columns carry the same descriptions there:
+The catalogue `warehouse.duckdb` has a schema for each instance. In it are these tables, and
+[views](#views) for common questions. Columns have the same descriptions there:
 `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
+
+Columns without a type are VARCHAR, or BIGINT where they count something; those that end in `_at` are
+TIMESTAMPTZ. Columns that end in `low` and `high` are DOUBLE, the 95% interval of the number before them. Null
+means that there is no value, or what the description says.
 """
+
+_SHARED = """\
+## Shared columns
+
+Columns that several tables have. Each table lists which of them it has.
+"""
+
+_EXPLAINED = {
+    "kind of host_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "kind of account_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "measure": "tuning.md#without-an-audit",
+    "wrong_measure": "tuning.md#1-how-many-would-be-wrong",
+}
+"""Codes that another page explains, and where."""
 
 _CODES = """\
 ## Codes
@@ -37,30 +58,60 @@ them.
 
 def data_dictionary() -> str:
     """Return the page as Markdown: each table with its grain and its columns, codes, and each view."""
-    tables = (line for name, model in TABLES.items() for line in _table(name, model))
+    shared = dict(_shared_columns())
+    columns = (_column(table, name) for name, table in shared.items())
+    tables = (line for name, model in TABLES.items() for line in _table(name, model, shared))
     views = (line for name, view in VIEWS.items() for line in _view(name, view))
-    return "\n".join([_HEAD, *tables, _CODES, *_codes(), _VIEWS, *views])
+    return "\n".join([_HEAD, _SHARED, *columns, "", *tables, _CODES, *_codes(), _VIEWS, *views])
 
 
-def _table(name: str, model: type[Table]) -> Iterator[str]:
-    columns = columns_of(model)
-    inherited = [column for column in columns if column not in model.__annotations__]
+def _shared_columns() -> Iterator[tuple[str, str]]:
+    """The columns that several tables describe alike, each with the first table that has it."""
+    tables: dict[tuple[str, str], list[str]] = {}
+    for table, model in TABLES.items():
+        for name, column in _own_columns(model).items():
+            tables.setdefault((name, column.description), []).append(table)
+    yield from ((name, alike[0]) for (name, _), alike in tables.items() if len(alike) > 1)
+
+
+def _own_columns(model: type[Table]) -> dict[str, Column]:
+    """The columns that a table declares itself, but for the ends of intervals."""
+    return {
+        name: column
+        for name, column in columns_of(model).items()
+        if name in model.__annotations__ and not name.endswith(_ENDS)
+    }
+
+
+def _table(name: str, model: type[Table], shared: Mapping[str, str]) -> Iterator[str]:
+    columns, own = columns_of(model), _own_columns(model)
+    described = {column: columns_of(TABLES[table])[column].description for column, table in shared.items()}
+    elsewhere = [column for column in own if own[column].description == described.get(column)]
+    ends = [column for column in columns if column in model.__annotations__ and column.endswith(_ENDS)]
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
     yield f"Key: {_listed(model.__key__)}.\n"
-    for column, kind in polars_schema(model).items():
-        if column not in inherited:
-            coded = columns[column].codes
-            label = f"[`{column}`](#{_heading(name, column)})" if coded else f"`{column}`"
-            said = "null: " in columns[column].description
-            null = ", nullable" if columns[column].nullable and not said else ""
-            version = later_columns(model).get(column, _FIRST_RELEASE)
-            since = "" if version == _FIRST_RELEASE else f" Since {version}."
-            yield f"- {label} {duckdb_type(kind)}{null}: {columns[column].description}{since}"
-    if inherited:
+    yield from (_column(name, column) for column in own if column not in elsewhere)
+    if elsewhere:
+        yield f"- [Shared](#shared-columns): {_listed(elsewhere)}."
+    if ends:
+        yield f"- Intervals: {_listed(ends)}."
+    if len(columns) > len(model.__annotations__.keys() & columns.keys()):
         base = next(table for table, parent in TABLES.items() if parent in model.__bases__)
         yield f"- All other columns are those of [{base}](#{base})."
     yield ""
+
+
+def _column(table: str, name: str) -> str:
+    """The line of a column."""
+    model = TABLES[table]
+    column = columns_of(model)[name]
+    label = f"[`{name}`]({_heading(table, name)})" if column.codes else f"`{name}`"
+    plain = name.endswith("_at") or polars_schema(model)[name] in (pl.String, pl.Int64)
+    kind = "" if plain else f" {duckdb_type(polars_schema(model)[name])}"
+    version = later_columns(model).get(name, _FIRST_RELEASE)
+    since = "" if version == _FIRST_RELEASE else f" Since {version}."
+    return f"- {label}{kind}: {column.description}{since}"
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -69,6 +120,8 @@ def _listed(columns: Iterable[str]) -> str:
 
 def _codes() -> Iterator[str]:
     for heading, codes in _headings().items():
+        if heading in _EXPLAINED:
+            continue
         yield f"### {heading}\n"
         for code, meaning in codes.items():
             yield f"- `{code}`: {meaning}"
@@ -88,9 +141,10 @@ def _headings() -> dict[str, dict[str, str]]:
 
 
 def _heading(table: str, column: str) -> str:
-    """Where the page lists the values of a column, as a link."""
+    """Where the values of a column are explained, as a link."""
     of_table = f"{column} of {table}"
-    return (of_table if of_table in _headings() else column).replace(" ", "-")
+    heading = of_table if of_table in _headings() else column
+    return _EXPLAINED.get(heading, f"#{heading.replace(' ', '-')}")
 
 
 def _view(name: str, view: View) -> Iterator[str]:

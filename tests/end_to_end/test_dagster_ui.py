@@ -174,6 +174,9 @@ def test_the_report_shows_coverage_conflicts_and_a_machine(dagster, page, pictur
     expect(page.locator("#views")).to_contain_text("Writes of this run 168")
     expect(page.locator("#cards")).to_contain_text("20.2% → 72.6%")
     picture(page, "report")
+    page.set_viewport_size({"width": 1400, "height": 1300})  # so that the whole panel is seen
+    picture(page.get_by_role("complementary"), "machine")
+    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_executes_it_again(dagster, page):

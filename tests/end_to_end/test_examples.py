@@ -87,7 +87,7 @@ def proposed(engine_stand, as_admin, monkeypatch):
 def test_the_examples_are_those_of_the_presets_and_told():
     files = {path.stem for path in EXAMPLES.iterdir()}
     assert files == {*presets(), "windows-interactive"}
-    page = (EXAMPLES.parent / "configuration.md").read_text(encoding="utf-8")
+    page = (EXAMPLES.parent / "logs.md").read_text(encoding="utf-8")
     for name in files:
         load_instance(EXAMPLES / f"{name}.yaml")
         assert f"examples/{name}.yaml" in page
