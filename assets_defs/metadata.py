@@ -6,9 +6,11 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from ownership.names import printable
+from ownership.rules import NAMING
 from ownership.tuning.confidence import CERTAINTY, least_certain_first
 from reports.plan import shown_owners
 from reports.sentences import COUNTS
@@ -71,10 +73,26 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
 
 
 def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str) -> dict[str, Any]:
-    """Return the first hosts that have an owner or are to get one; the command `see_all` lists all."""
+    """Return the first hosts with an owner or one to get, and without; the command `see_all` lists all."""
     owner = pl.when(action="write").then("resolved_owner").otherwise("existing_owner")
     owned = decisions.with_columns(owner=owner).drop_nulls(["host_id", "owner"])
-    return _owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all)
+    return {
+        **_owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all),
+        **_without_owner(decisions.filter(action="none")),
+    }
+
+
+def _without_owner(hosts: pl.DataFrame) -> dict[str, Any]:
+    """Return the first hosts that the logons give no owner, those with one primary user first, and why."""
+    unmatched = pl.when(pl.col("match") != "matched").then(
+        pl.col("match").replace_strict(MATCH, default=None)
+    )
+    why = pl.coalesce(unmatched, pl.col("evidence").replace_strict(EVIDENCE))
+    first = hosts.sort(
+        pl.col("evidence").is_in(NAMING), "hostname", "host_id", descending=[True, False, False]
+    )
+    rows = first.head(MAX_ROWS).select(**{"host": "hostname", "host id": "host_id", "why": why})
+    return {} if rows.is_empty() else {"hosts_without_owner": _table(rows.to_dicts())}
 
 
 def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from assets_defs.metadata import (
     owners_metadata,
     writes_metadata,
 )
-from ownership.codes import ACTION
+from ownership.codes import ACTION, EVIDENCE, MATCH
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.tables import AcknowledgedConflicts
@@ -64,6 +64,16 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert records(found["funnel"])[0] == {"stage": "hosts known", "hosts": 5, "left_out": "no_hostname 1"}
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
+
+
+def test_hosts_without_an_owner_are_listed_with_the_reason():
+    logons = counts(("two", "alice", 5), ("two", "bob", 5), ("lab", "zoe", 9))
+    decided = decide(logons, PEOPLE, hosts(host("h1", "lab"), host("h2", "idle"), host("h3", "two")))
+    assert records(owners_metadata(decided, PEOPLE, see_all="")["hosts_without_owner"]) == [
+        {"host": "lab", "host id": "h1", "why": MATCH["no_user_asset"]},
+        {"host": "idle", "host id": "h2", "why": EVIDENCE["no_logons"]},
+        {"host": "two", "host id": "h3", "why": EVIDENCE["no_majority"]},
+    ]
 
 
 def test_days_are_listed_that_lack_events():
