@@ -23,10 +23,10 @@ Names = Annotated[pl.List, pl.String, Holds.SPELLING]
 Words = Annotated[pl.String, Holds.WORDS]
 WordList = Annotated[pl.List, pl.String, Holds.WORDS]
 SettingsJson = Annotated[pl.String, Holds.SETTINGS]
-OwnerValues = Annotated[
-    pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}, Holds.JOINED_USER_IDS
-]
-"""Of its fields, `owner` has ids."""
+_VALUES = {"owner": pl.String, "department": pl.String, "criticality": pl.String}
+OwnerValues = Annotated[pl.Struct, _VALUES, Holds.JOINED_USER_IDS]
+NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
+"""Of the fields of both, `owner` has ids."""
 
 _PROBLEM = "Why the asset cannot be read whole; null: it can be."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
@@ -195,7 +195,9 @@ class OwnerDecisions(Table):
     resolved_owner: UserId = column("Id of the user asset found.", nullable=True)
     matched_by: Text = column("Field of the user assets that decided.", nullable=True)
     candidate_ids: UserIds = column("User assets that the name may stand for, sorted.")
-    existing_owner: OwnerIds = column("Owners the host had, comma-joined; null: none known.", nullable=True)
+    existing_owner: OwnerIds = column(
+        "Owners the host had, comma-joined (%2C in an id); or null.", nullable=True
+    )
     decided_at: Instant = column("When the run decided (UTC).")
     run_id: Text = column("Id of the run that decided.")
     problem: Text = column("Why the host asset cannot be read; null: it can be.", nullable=True)
@@ -285,7 +287,7 @@ class AcknowledgedConflicts(Table):
 
     host_id: Text = _text("Id of the host asset.", unique=True)
     hostname: Text = column("First name of the host, as compared.", nullable=True)
-    existing_owner: OwnerIds = column("Owner that the host had, several joined with commas.")
+    existing_owner: OwnerIds = column("Owner that the host had; several as in owner_decisions.")
     resolved_owner: UserId = column("Id of the user asset that the logons named.")
     evidence: pl.String = column("What the logons said.", codes=codes.EVIDENCE)
     note: Words = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
@@ -308,7 +310,7 @@ class OwnerWrites(Table):
     hostname: Text = column("Normalised host name.")
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality before.")
-    new_values: OwnerValues = column("The same as they are to be written; null: the field is not sent.")
+    new_values: NewValues = column("The same as they are to be written; null: the field is not sent.")
     message: Words = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)

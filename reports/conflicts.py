@@ -1,10 +1,11 @@
 """The sheet of conflicts: for people to acknowledge those that may stay, handed out and read back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from ownership.history import ACKNOWLEDGED
+from ownership.joined_ids import split_ids
 from reports.sentences import names_of, person
 from reports.sheets import (
     HOSTS,
@@ -27,8 +28,8 @@ def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: 
     """
     names = names_of(users.iter_rows(named=True))
 
-    def persons(ids: Sequence[str]) -> pl.Series:
-        people = (", ".join(person(user_id, names) for user_id in each.split(",")) for each in ids)
+    def persons(ids: Iterable[Sequence[str]]) -> pl.Series:
+        people = (", ".join(person(user_id, names) for user_id in each) for each in ids)
         return pl.Series(people, dtype=pl.String)
 
     known = acknowledged.select(*ACKNOWLEDGED, "note", acknowledge=pl.lit("yes"))
@@ -38,8 +39,8 @@ def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: 
     return rows.select(
         "host_id",
         "hostname",
-        owner=persons(rows["existing_owner"].to_list()),
-        named_by_logons=persons(rows["resolved_owner"].to_list()),
+        owner=persons(rows.select(split_ids(pl.col("existing_owner")))["existing_owner"]),
+        named_by_logons=persons([owner] for owner in rows["resolved_owner"]),
         share=pl.col("share").round(3),
         since=pl.coalesce("conflict_since", "decided_at").dt.date(),
         acknowledge="acknowledge",

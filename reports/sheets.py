@@ -28,7 +28,7 @@ def sheet_content(table: pl.DataFrame, *, title: str, answer: str, is_workbook: 
 
 
 def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Yield each line with its number: its cells by column, each in one line, "" where it is empty or missing.
+    """Yield each line with its number: its cells by column, each in one line; "" is an empty one.
 
     Lines without any value in these columns are skipped.
 

@@ -14,7 +14,8 @@ from tests.ownership.builders import PEOPLE, counts, decide, host, hosts
 def sheet():
     """Two conflicts; ids of hosts and owners have blanks at the ends, and characters that do not print."""
     logons = counts(("pc-1", "ann", 5), ("pc-2", "bob", 5))
-    assets = hosts(host("h1 ", "pc-1", owners=("u9\xa0 ",)), host("h\x01 2", "pc-2", owners=("u\n8",)))
+    owners = ("u9\xa0 ", "CN=Kim,OU=x"), ("u\n8",)
+    assets = hosts(host("h1 ", "pc-1", owners=owners[0]), host("h\x01 2", "pc-2", owners=owners[1]))
     decisions = decide(logons, PEOPLE, assets).filter(action="conflict")
     return conflicts_sheet(decisions, empty(AcknowledgedConflicts), PEOPLE)
 
@@ -30,6 +31,7 @@ def answers(sheet, *rows, is_workbook=False):
 
 @pytest.mark.parametrize("is_workbook", [True, False])
 def test_answers_and_notes_come_back_as_they_were_written(sheet, is_workbook):
+    assert sheet["owner"].str.ends_with(", CN=Kim,OU=x").to_list() == [True, False]
     rows = (0, "yes", "=1+1; -a\n loan"), (1, "yes", '\'tis "his"')
     notes = "=1+1; -a\\n loan", rows[1][2]
     expected = [(sheet["host_id"][row], True, note) for (row, *_), note in zip(rows, notes, strict=True)]
@@ -45,5 +47,5 @@ def test_two_rows_of_a_host_may_not_contradict_each_other(sheet, other):
         ((1, "yes", "a loan"), (0, "yes", ""), (1, *other)),
         ((1, *other), (0, "", ""), (1, "yes", "a loan")),
     ):
-        with pytest.raises(SheetError, match="line 4: .* has another answer in line 2; delete one"):
+        with pytest.raises(SheetError, match=r"line 4: .* has another answer in line 2; delete one"):
             answers(sheet, *rows)
