@@ -131,7 +131,8 @@ def in_words(
             rules=rules,
             fields=fields,
         )
-        return ownership_sentence(host, now, names), next(changes, None)
+        is_pending = host["outcome"] == "intended"
+        return ownership_sentence(host, now, names, is_pending=is_pending), next(changes, None)
 
     rows = [words(host) for host in with_needs(hosts, rules).iter_rows(named=True)]
     return pl.DataFrame(rows, {"sentence": pl.String, "remedy": pl.String}, orient="row")
