@@ -4,6 +4,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
+from ownership.joined_ids import split_ids
 from ownership.tables import CurrentOwners
 
 _COPIED = ("department", "criticality")
@@ -57,15 +58,16 @@ def _seen_by_runs(writes: pl.LazyFrame) -> pl.LazyFrame:
     """What runs saw a host hold: after a write or an undo, or where they skipped it for its owner."""
     done = pl.col("outcome").is_in(SUCCESSES)
     held, sent = pl.col("old_values").struct, pl.when(done).then("new_values").struct
-    owner, *values = (pl.coalesce(sent.field(name), held.field(name)) for name in ("owner", *_COPIED))
+    wrote, before = sent.field("owner"), split_ids(held.field("owner"))
+    values = (pl.coalesce(sent.field(name), held.field(name)) for name in _COPIED)
     met = (pl.col("outcome") == "owned_meanwhile") & held.field("owner").is_not_null()
     unchanged = (pl.col("outcome") == "not_written") & pl.col("kept").is_not_null()
     return writes.filter(done | met | unchanged).select(
         "host_id",
-        pl.coalesce(owner.str.split(","), pl.lit([], pl.List(pl.String))).alias("owner_ids"),
         *values,
+        owner_ids=pl.when(wrote.is_not_null()).then(pl.concat_list(wrote)).otherwise(before.fill_null([])),
         seen_at="completed_at",
-        wrote=sent.field("owner"),
+        wrote=wrote,
         wrote_at="completed_at",
         run_id="run_id",
     )

@@ -6,6 +6,7 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, led_since, primary_users
+from ownership.joined_ids import join_ids
 from ownership.matching import candidates
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.tables import OwnerDecisions
@@ -26,7 +27,7 @@ def owner_decisions(
         .with_columns(evidence=first_that_holds(evidence_of_host(rules).items()))
         .pipe(with_action, matches, named=pl.col("evidence").is_in(NAMING))
         .with_columns(
-            existing_owner=pl.when(_OWNED).then(pl.col("owner_ids").list.join(",")),
+            existing_owner=pl.when(_OWNED).then(join_ids(pl.col("owner_ids"))),
             excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
             # Of a host that names nobody, or nobody's user asset, nothing would be right or wrong.
             confidence=pl.when(

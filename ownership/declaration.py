@@ -33,7 +33,7 @@ class Holds(Enum):
 
     NOTHING = auto()
     USER_ID = auto()  # of a user asset
-    JOINED_USER_IDS = auto()  # with commas
+    JOINED_USER_IDS = auto()  # as `ownership.joined_ids` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
     WORDS = auto()  # of people and services; the program itself names nobody there

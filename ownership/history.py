@@ -6,6 +6,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.codes import GONE, SUCCESSES
+from ownership.joined_ids import join_ids
 from ownership.rules import NAMING
 
 # A host asset is known by its id, whatever its name; a name that no asset has, by itself.
@@ -17,7 +18,7 @@ _HOST = ("host_id", _WITHOUT_ASSET)
 _DECISION = (
     *("hostname", "host_id", "evidence", "problem", "match", "action", "resolved_owner", "existing_owner"),
     pl.when(pl.col("evidence").is_in(NAMING)).then("username"),
-    pl.col("candidate_ids").list.join(","),
+    join_ids(pl.col("candidate_ids")),
     pl.col("total_events") > 0,
 )
 

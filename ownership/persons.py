@@ -8,6 +8,7 @@ from functools import cached_property
 import polars as pl
 
 from ownership.declaration import Holds, held_of_persons
+from ownership.joined_ids import split_ids
 from ownership.matching import ACCOUNT_FIELDS, SURNAME
 from ownership.names import is_stand_in, normalise_name, normalise_username
 from ownership.rules import Rules
@@ -196,7 +197,7 @@ def stored_values(table: str, rows: pl.DataFrame, name: str) -> set[str]:
     if isinstance(values.dtype, pl.Struct):
         values = values.struct.field("owner")
     if held_of_persons(TABLES[table])[name] is Holds.JOINED_USER_IDS:
-        values = values.str.split(",")
+        values = values.to_frame().select(split_ids(pl.col(values.name))).to_series()
     if isinstance(values.dtype, pl.List):
         values = values.explode()
     return set(values.drop_nulls()) - {""}

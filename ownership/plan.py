@@ -11,6 +11,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
+from ownership.joined_ids import escape_id
 from ownership.matching import candidates, username_matches
 from ownership.names import normalise_hostname
 from ownership.tables import OwnerWrites
@@ -355,7 +356,7 @@ def plan_undo(
             "hostname",
             "undoes",
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
-            old_values="new_values",
+            old_values=pl.col("new_values").struct.with_fields(owner=escape_id(pl.field("owner"))),
             new_values=pl.struct(undone_value(field) for field in ("owner", "department", "criticality")),
             message=pl.format("skipped: {} since, by run {}", "what", "overtaken_by"),
             completed_at=pl.when(overtaken).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),

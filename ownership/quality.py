@@ -6,6 +6,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
+from ownership.joined_ids import join_ids
 from ownership.matching import ACCOUNT_FIELDS
 from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username
 
@@ -148,7 +149,7 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
         .select(
             "host_id",
             written_owner=written,
-            present_owner=pl.when(present.list.len() > 0).then(present.list.join(",")),
+            present_owner=pl.when(present.list.len() > 0).then(join_ids(present)),
             written_at="completed_at",
         )
         .sort("host_id")

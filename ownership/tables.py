@@ -23,10 +23,10 @@ Names = Annotated[pl.List, pl.String, Holds.SPELLING]
 Words = Annotated[pl.String, Holds.WORDS]
 WordList = Annotated[pl.List, pl.String, Holds.WORDS]
 SettingsJson = Annotated[pl.String, Holds.SETTINGS]
-OwnerValues = Annotated[
-    pl.Struct, {"owner": pl.String, "department": pl.String, "criticality": pl.String}, Holds.JOINED_USER_IDS
-]
-"""Of its fields, `owner` has ids."""
+_VALUES = {"owner": pl.String, "department": pl.String, "criticality": pl.String}
+OwnerValues = Annotated[pl.Struct, _VALUES, Holds.JOINED_USER_IDS]
+NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
+"""Of the fields of both, `owner` has ids."""
 
 # Descriptions of columns that several tables have, which the data dictionary shows once.
 _HOST_ID = "Id of the host asset; null: no asset has the name."
@@ -46,7 +46,7 @@ _HOST_DAYS = "Days with a logon, added up over the users of the host."
 _USER_DAYS = "Days with a logon of username, added up over hosts."
 _IDLE_DAYS = "Days from last_seen to the end of the window."
 _CANDIDATES = "User assets that the name may stand for, sorted."
-_EXISTING_OWNER = "Owners that the host had, joined with commas; null: none known."
+_EXISTING_OWNER = "Owners that the host had, joined with commas (%2C in an id); null: none."
 _RESOLVED_OWNER = "Id of the user asset that the logons name; null: none."
 _BY = "User or schedule that started the run; null: not known."
 _LOW = "Lower end of its 95% interval."
@@ -338,7 +338,7 @@ class OwnerWrites(Table):
     hostname: Text = column(_HOSTNAME)
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
-    new_values: OwnerValues = column("The same, as they are to be written; null: not sent.")
+    new_values: NewValues = column("The same, as they are to be written; null: not sent.")
     message: Words = column("What the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned (UTC).")
     completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)

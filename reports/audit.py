@@ -17,8 +17,8 @@ from reports.sheets import (
     HOSTS,
     SheetError,
     as_handed_out,
+    host_finder,
     host_of,
-    numbers_by_host,
     read_rows,
     yes_or_no,
 )
@@ -81,22 +81,20 @@ def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple
             one that contradicts itself.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    asked = sample.select(*HOSTS, "user_id", end=pl.format("({})", "user_id"))
-    asked = as_handed_out(asked, content)
-    number_of, seeds, seen = numbers_by_host(asked), [*map(str, sample["seed"])], set[int]()
+    find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, int]()
+    ids = [(as_handed_out(user_id), as_handed_out(f"({user_id})")) for user_id in sample["user_id"]]
     right, instead = sample["right"].to_list(), sample["instead_id"].to_list()
     notes, user_of = list[str](), _user_by_name(users)
     for line, values in read_rows(content, _READ):
-        host, number = host_of(values), number_of.get(values["host_id"], number_of.get(values["hostname"]))
+        host, number = host_of(values), find_host(values)
         if values["seed"] != (drawn := seeds[-1 if number is None else number]):
             other = printable(values["seed"])
             raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")
         whose = values["person"]
-        if number is None or not (whose == asked["user_id"][number] or whose.endswith(asked["end"][number])):
+        if number is None or not (whose == ids[number][0] or whose.endswith(ids[number][1])):
             raise SheetError(f"line {line}: {host} with {printable(whose)} is not in the sample")
-        if number in seen:
-            raise SheetError(f"line {line}: {host} is there twice")
-        seen.add(number)
+        if (first := seen.setdefault(number, line)) != line:
+            raise SheetError(f"line {line}: {host} is in line {first}, too; delete one of the two")
         answer, called = yes_or_no(values["right"], line), values.get("instead", "")
         named = user_of.get(called.lower()) if called else None
         if called and not named:
@@ -129,7 +127,7 @@ def _user_by_name(users: pl.DataFrame) -> dict[str, str]:
             *(name for field in _NAMED_BY for name in row[field] or ()),
         )
         for name in called:
-            found.setdefault(name.lower(), set()).add(user_id)
+            found.setdefault(as_handed_out(name).lower(), set()).add(user_id)
     return {name: user_ids.pop() for name, user_ids in found.items() if len(user_ids) == 1}
 
 

@@ -1,12 +1,21 @@
 """The sheet of conflicts: for people to acknowledge those that may stay, handed out and read back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from ownership.history import ACKNOWLEDGED
+from ownership.joined_ids import split_ids
 from reports.sentences import names_of, person
-from reports.sheets import HOSTS, as_handed_out, host_of, numbers_by_host, read_rows, yes_or_no
+from reports.sheets import (
+    HOSTS,
+    SheetError,
+    as_handed_out,
+    host_finder,
+    host_of,
+    read_rows,
+    yes_or_no,
+)
 
 _ANSWER = ("acknowledge", "note")
 _READ = (*HOSTS, "owner", "named_by_logons", *_ANSWER)
@@ -19,8 +28,8 @@ def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: 
     """
     names = names_of(users.iter_rows(named=True))
 
-    def persons(ids: Sequence[str]) -> pl.Series:
-        people = (", ".join(person(user_id, names) for user_id in each.split(",")) for each in ids)
+    def persons(ids: Iterable[Sequence[str]]) -> pl.Series:
+        people = (", ".join(person(user_id, names) for user_id in each) for each in ids)
         return pl.Series(people, dtype=pl.String)
 
     known = acknowledged.select(*ACKNOWLEDGED, "note", acknowledge=pl.lit("yes"))
@@ -30,8 +39,8 @@ def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: 
     return rows.select(
         "host_id",
         "hostname",
-        owner=persons(rows["existing_owner"].to_list()),
-        named_by_logons=persons(rows["resolved_owner"].to_list()),
+        owner=persons(rows.select(split_ids(pl.col("existing_owner")))["existing_owner"]),
+        named_by_logons=persons([owner] for owner in rows["resolved_owner"]),
         share=pl.col("share").round(3),
         since=pl.coalesce("conflict_since", "decided_at").dt.date(),
         acknowledge="acknowledge",
@@ -46,22 +55,30 @@ def read_conflict_answers(content: bytes, sheet: pl.DataFrame) -> tuple[pl.DataF
     `sheet` is what would be handed out now; `content` is a workbook or CSV.
 
     Raises:
-        SheetError: it is another table, or an answer is neither yes nor no.
+        SheetError: it is another table, an answer is neither yes nor no, or two rows contradict each other.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    now = as_handed_out(sheet.select(pl.col(_READ).fill_null("")), content)
-    number_of = numbers_by_host(now)
-    answers, changed = dict[int, tuple[bool, str]](), list[str]()
+    find_host = host_finder(sheet)
+    answers, changed = dict[int, tuple[int, bool, str]](), list[str]()
+    handed_out = [{name: as_handed_out(row[name]) for name in _READ} for row in sheet.iter_rows(named=True)]
     for line, values in read_rows(content, _READ):
-        answer = yes_or_no(values["acknowledge"], line)
-        number = number_of.get(values["host_id"], number_of.get(values["hostname"]))
-        before = {} if number is None else now.row(number, named=True)
-        if answer is None or (not answer and not before.get("acknowledge")):
+        answer, number = yes_or_no(values["acknowledge"], line), find_host(values)
+        before = {} if number is None else handed_out[number]
+        if answer is None:
             continue
         if number is None or any(values[name] != before[name] for name in ("owner", "named_by_logons")):
-            changed.append(host_of(values))
-        elif (answer, values["note"]) != (before["acknowledge"] == "yes", before["note"]):
-            answers[number] = (answer, values["note"])
-    rows = [(sheet["host_id"][number], *answer) for number, answer in answers.items()]
+            changed += [host_of(values)] if answer or before.get("acknowledge") else []
+            continue
+        first, *said = answers.setdefault(number, (line, answer, values["note"]))
+        if said != [answer, values["note"]]:
+            raise SheetError(
+                f"line {line}: {host_of(values)} has another answer in line {first}; delete one of the two"
+            )
+    rows = [
+        (sheet["host_id"][number], answer, note)
+        for number, (_, answer, note) in answers.items()
+        if (was := handed_out[number]["acknowledge"] == "yes") != answer
+        or (was and note != handed_out[number]["note"])
+    ]
     schema = {"host_id": pl.String, "acknowledge": pl.Boolean, "note": pl.String}
     return pl.DataFrame(rows, schema, orient="row"), changed

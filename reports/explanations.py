@@ -1,7 +1,8 @@
 """The whole story of one host, from the counts to the write: as plain values, and in words."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -73,7 +74,7 @@ def host_explanation(
             "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
             "writes": of_asset.to_dicts(),
             "what_would_change": [*changes],
-            "summary": ownership_sentence(decision, now, named),
+            "summary": ownership_sentence(decision, now, named, is_pending=outcome == "intended"),
             "now": now,
         }
 
@@ -188,29 +189,42 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What would change a host's present state, then how it came to that, the oldest first."""
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {_shown(decision['host_id'])}"
-    yield (
-        f"{subject}, window {decision['window_from']} to {decision['window_to']}, "
-        f"decided {instant(decision['decided_at'])} by run {_shown(decision['run_id'])}:"
-    )
-    yield f"  {EVIDENCE[decision['evidence']]}{_detail(decision)}"
+    yield f"{subject}. What would change that:"
+    yield from (f"  - {change}" for change in decision["what_would_change"])
+    yield "What happened, the oldest first:"
+    happened = [(decision["decided_at"], _decided(decision)), *_writes(decision["writes"])]
+    if host := decision["host_asset"]:
+        happened.insert(0, (host["listed_at"], _listed(host)))
+    for at, lines in sorted(happened, key=lambda event: event[0]):
+        head, *details = lines
+        yield f"  {instant(at)}, {head}"
+        yield from (f"    {detail}" for detail in details)
+
+
+def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
+    """What a run decided, and on what."""
+    window = f"{decision['window_from']} to {decision['window_to']}"
+    yield f"run {_shown(decision['run_id'])} decided by the logons of {window}:"
+    yield f"{EVIDENCE[decision['evidence']]}{_detail(decision)}"
     if decision["confidence"] is not None:
-        yield f"  {confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
+        yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
     if decision["match"]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
-        yield f"  {MATCH[decision['match']]}{by}"
+        yield f"{MATCH[decision['match']]}{by}"
+    for asset in decision["user_assets"]:
+        values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
+        held = ", ".join(values) or "no such user asset"
+        yield f"User {_shown(asset['user_id'])} in the inventory: {held}"
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
     since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
-    yield f"  {ACTION[decision['action']]}{existing}{since}"
+    yield f"{ACTION[decision['action']]}{existing}{since}"
     if decision.get("acknowledged_at"):
         note = f": {_shown(decision['note'])}" if decision["note"] else ""
         by = _shown(decision["acknowledged_by"])
-        yield f"  Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
-    yield from _writes(decision["writes"])
-    yield from _inventory(decision)
-    yield "  What would change that:"
-    yield from (f"  - {change}" for change in decision["what_would_change"])
+        yield f"Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
 
 
 def _detail(decision: Mapping[str, Any]) -> str:
@@ -228,8 +242,8 @@ def _detail(decision: Mapping[str, Any]) -> str:
     )
 
 
-def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What runs did to the host; what was not sent is shown only where it came last."""
+def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:
+    """What runs did to the host, and when; what was not sent is shown only where it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
     for write in kept:
         old, new = write["old_values"], write["new_values"]
@@ -239,25 +253,19 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             if value is not None and value != (old[name] or "")
         )
         parts = [OUTCOME[write["outcome"]], fields, _shown(write["message"] or "")]
-        at = instant(write["completed_at"] or write["intended_at"])
-        yield f"  {at}, run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
+        said = f"run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
+        yield write["completed_at"] or write["intended_at"], [said]
 
 
-def _inventory(decision: Mapping[str, Any]) -> Iterator[str]:
-    """What the inventory held about the host and the user assets in question."""
-    host = decision["host_asset"]
-    if host:
-        owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
-        values = (host["hostnames"], owners, host["department"], host["criticality"])
-        name, owner, department, criticality = (_shown(value or "none") for value in values)
-        yield (
-            f"  In the inventory, {instant(host['listed_at'])}: host name {name}, owner {owner}, "
-            f"department {department}, criticality {criticality}"
-        )
-    for asset in decision["user_assets"]:
-        values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
-        held = ", ".join(values) or "no such user asset"
-        yield f"  In the inventory, user {_shown(asset['user_id'])}: {held}"
+def _listed(host: Mapping[str, Any]) -> Iterator[str]:
+    """What the inventory held about the host when it was listed."""
+    owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
+    values = (host["hostnames"], owners, host["department"], host["criticality"])
+    name, owner, department, criticality = (_shown(value or "none") for value in values)
+    yield (
+        f"in the inventory: host name {name}, owner {owner}, department {department}, "
+        f"criticality {criticality}"
+    )
 
 
 def _shown(value: object) -> str:

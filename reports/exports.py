@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 from xlsxwriter import Workbook
 
+from ownership.names import printable
+
 BOM = "\ufeff"
 """By this mark a spreadsheet knows that a CSV file is UTF-8."""
 FORMULA = r"""(^|[;\t\r\n])([[\s\p{C}"]--[\t\r\n]]*[=+\-@＝＋－＠]|')"""  # noqa: RUF001  (wide signs are formulas, too)
 """The beginning of a formula, for the page's script as well."""
+_GUARDED_FORMULA = FORMULA.replace(")(", ")'(", 1)
 _MAX_CELL = 32_767
 _AS_THEY_ARE = {
     "in_memory": True,
@@ -60,3 +63,16 @@ def without_formulas(text: pl.Expr) -> pl.Expr:
     Each part that starts like a formula or with an apostrophe gets one more, so that names stay distinct.
     """
     return text.str.replace_all(FORMULA, "$1'$2")
+
+
+def with_formulas(text: pl.Expr) -> pl.Expr:
+    """Return texts of a CSV file as they were before `without_formulas`."""
+    return text.str.replace_all(_GUARDED_FORMULA, "$1$2")
+
+
+def printable_texts(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with escapes in its texts for what does not print, which spreadsheets lose."""
+    texts = table.select(pl.col(pl.String))
+    return table.with_columns(
+        pl.Series(column.name, [text and printable(text) for text in column], pl.String) for column in texts
+    )

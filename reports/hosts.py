@@ -9,8 +9,8 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
-from ownership.names import printable
 from ownership.rules import NAMING, Rules, first_that_holds
+from reports.exports import printable_texts
 from reports.people import display_names
 from reports.remedies import accounts_of, problems_of, remedies, with_needs
 from reports.sentences import names_of, ownership_sentence
@@ -134,7 +134,8 @@ def in_words(
             rules=rules,
             fields=fields,
         )
-        return ownership_sentence(host, now, names), next(changes, None)
+        is_pending = host["outcome"] == "intended"
+        return ownership_sentence(host, now, names, is_pending=is_pending), next(changes, None)
 
     rows = [words(host) for host in with_needs(hosts, rules).iter_rows(named=True)]
     return pl.DataFrame(rows, {"sentence": pl.String, "remedy": pl.String}, orient="row")
@@ -168,12 +169,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),
     }
-    table = hosts.hstack(in_words(hosts, users, names, rules, fields)).select(**columns)
-    texts_of = (table[name] for name, kind in table.schema.items() if kind == pl.String)
-    return table.with_columns(
-        pl.Series(column.name, [text and printable(text) for text in column], pl.String)
-        for column in texts_of
-    )
+    return printable_texts(hosts.hstack(in_words(hosts, users, names, rules, fields)).select(**columns))
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:

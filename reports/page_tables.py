@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from ownership.coverage import STAGES
+from ownership.joined_ids import split_ids
 from ownership.matching import candidates
 from ownership.names import printable
 from ownership.tuning.confidence import least_certain_first
@@ -228,12 +229,13 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
         run=pl.col("run_id").str.head(8),
     )
     owners = rows.select(
-        before=old.field("owner").replace("", None), after=new.field("owner").replace("", None)
+        before=split_ids(old.field("owner").replace("", None)),
+        after=pl.when(new.field("owner") != "").then(pl.concat_list(new.field("owner"))),
     )
     return {
         **packed(columns),
-        "before": people.assets(owners["before"].str.split(",")),
-        "after": people.assets(owners["after"].str.split(",")),
+        "before": people.assets(owners["before"]),
+        "after": people.assets(owners["after"]),
     }
 
 

@@ -58,11 +58,16 @@ def logons(row: Mapping[str, Any]) -> str:
 
 
 def ownership_sentence(
-    decision: Mapping[str, Any], now: Mapping[str, Any] | None, name_of: Mapping[str, str]
+    decision: Mapping[str, Any],
+    now: Mapping[str, Any] | None,
+    name_of: Mapping[str, str],
+    *,
+    is_pending: bool = False,
 ) -> str:
-    """Whose a host is, why, and how the owner got there.
+    """Return whose a host is, why, and how the owner got there.
 
-    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user assets.
+    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user assets. Of a write
+    that `is_pending` nobody knows what became of it.
     """
     host = printable(decision["hostname"] or decision["host_id"])
     named, why = decision["resolved_owner"], reason(decision)
@@ -73,13 +78,18 @@ def ownership_sentence(
     owners, ours, day = now["owner_ids"], now["source"] == "asset-owners", f"{now['since']:%Y-%m-%d}"
     if owners is None:
         return f"{host} cannot be read, so its owner is not known: {why}."
-    if not owners and ours:
-        return f"{host} has no owner: what asset-owners wrote was undone on {day}."
+    unknown = "is unknown until the next run"
     if not owners:
         then = f" yet; it is to get {candidate}" if named else f": {why}"
+        if is_pending:
+            who = person(named, name_of) if named else "an owner"
+            then = f" that is known: what became of the write of {who} {unknown}"
+        elif ours:
+            then = f": what asset-owners wrote was undone on {day}"
         return f"{host} has no owner{then}."
     belongs = f"{host} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
     wrote = f"asset-owners wrote it on {day} (run {printable(now['run_id'][:8])})" if ours else ""
+    wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
         return f"{belongs}: {logons(decision)}; {wrote or 'the inventory had this owner already'}."
     known = f"; {wrote}" if ours else " in the inventory"

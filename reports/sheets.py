@@ -1,14 +1,13 @@
 """Sheets in which people answer: reading them back, as workbooks or as CSV with any usual separator."""
 
-import csv
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import polars as pl
 from fastexcel import FastExcelError
 
 from ownership.names import printable
-from reports.exports import without_formulas
+from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
 _NO = frozenset(("no", "n", "false", "wrong", "0", "nein", "non"))
@@ -20,8 +19,16 @@ class SheetError(ValueError):
     """A sheet that cannot be read as answers: in which line, and what to do."""
 
 
+def sheet_content(table: pl.DataFrame, *, title: str, answer: str, is_workbook: bool) -> bytes:
+    """Return a sheet to hand out, as a workbook or as CSV; `answer` is the column for yes or no."""
+    shown = printable_texts(table)
+    if is_workbook:
+        return as_xlsx(shown, title=title, choices={answer: ("yes", "no")})
+    return (BOM + as_csv(shown)).encode()
+
+
 def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """Yield each line with its number: its cells by column, "" where one is empty or missing.
+    """Yield each line with its number: its cells by column, each in one line; "" is an empty one.
 
     Lines without any value in these columns are skipped.
 
@@ -29,26 +36,44 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
         SheetError: it lacks one of the columns, or is a workbook that cannot be read.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    rows = _rows_of_workbook(content) if _is_workbook(content) else _rows_of_csv(content.decode("utf-8-sig"))
-    if not rows or not {*columns} <= rows[0].keys():
+    table = _read_workbook(content) if content.startswith(b"PK") else _read_csv(content.decode("utf-8-sig"))
+    if not {*columns} <= {*table.columns}:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
-    for line, cells in enumerate(rows, start=2):
-        values = {name: (cell or "").strip() for name, cell in cells.items() if name}
+    for line, cells in enumerate(table.iter_rows(named=True), start=2):
+        values = {name: _in_one_line(cell) for name, cell in cells.items()}
         if any(values[name] for name in columns):
             yield line, values
 
 
-def as_handed_out(table: pl.DataFrame, content: bytes) -> pl.DataFrame:
-    """Return a table of texts as a sheet of this kind has it: in CSV no cell is a formula."""
-    return table if _is_workbook(content) else table.select(without_formulas(pl.all()))
+def as_handed_out(text: str | None) -> str:
+    """Return a text as `read_rows` gives it where nobody has changed it in a sheet."""
+    return _in_one_line(printable(text or ""))
 
 
-def numbers_by_host(table: pl.DataFrame) -> dict[str, int]:
-    """Return the number of each row by its host's id and name.
+def _in_one_line(text: str | None) -> str:
+    """Return a text without blanks at its ends; editors of sheets change blanks and line breaks."""
+    return " ".join((text or "").split())
 
-    A spreadsheet may have made a number of an id: then the name tells the host.
+
+def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None]:
+    """Return a function that finds the number of the row in a sheet whose host a line names; None: no row.
+
+    A spreadsheet may have made a number of an id: then the name tells the host, if only one host has it.
     """
-    return {host: number for name in reversed(HOSTS) for number, host in enumerate(table[name])}
+    found: dict[tuple[str | None, str | None], list[int]] = {}
+    for number, host in enumerate(table.select(HOSTS).iter_rows()):
+        for key in _keys(*map(as_handed_out, host)):
+            found.setdefault(key, []).append(number)
+
+    def find(values: Mapping[str, str]) -> int | None:
+        rows = (found.get(key, ()) for key in _keys(values["host_id"], values["hostname"]))
+        return next((numbers[0] for numbers in rows if len(numbers) == 1), None)
+
+    return find
+
+
+def _keys(host_id: str, name: str) -> tuple[tuple[str | None, str | None], ...]:
+    return (host_id, name), (host_id, None), (None, name)
 
 
 def host_of(values: Mapping[str, str]) -> str:
@@ -65,21 +90,21 @@ def yes_or_no(text: str, line: int) -> bool | None:
     return text.lower() in _YES if text else None
 
 
-def _is_workbook(content: bytes) -> bool:
-    return content.startswith(b"PK")
-
-
-def _rows_of_csv(text: str) -> list[dict[str, str | None]]:
+def _read_csv(text: str) -> pl.DataFrame:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
     # Where a comma is the decimal sign, a spreadsheet writes other separators.
-    separator = max(",;\t", key=text.partition("\n")[0].count)
+    separator = max(",;\t", key=lines.partition("\n")[0].count)
     try:
-        return list(csv.DictReader(io.StringIO(text, newline=None), delimiter=separator))
-    except csv.Error as error:
+        table = pl.read_csv(
+            lines.encode(), separator=separator, infer_schema=False, truncate_ragged_lines=True
+        )
+    except pl.exceptions.PolarsError as error:
         raise SheetError(f"this CSV cannot be read: {error}") from error
+    return table.select(with_formulas(pl.all()))
 
 
-def _rows_of_workbook(content: bytes) -> list[dict[str, str | None]]:
+def _read_workbook(content: bytes) -> pl.DataFrame:
     try:
-        return pl.read_excel(io.BytesIO(content), infer_schema_length=0).to_dicts()
+        return pl.read_excel(io.BytesIO(content), infer_schema_length=0)
     except FastExcelError as error:
         raise SheetError(f"this workbook cannot be read: {error}") from error

@@ -14,7 +14,7 @@ from pipelines.cli.exit_status import require_file
 from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
-from reports.exports import BOM, as_csv
+from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance
 from resources.settings.names import slug_of
@@ -62,7 +62,7 @@ def draw(
     elif out:
         print(f"Wrote {', '.join(map(str, sheets))}: {next_step}")
     else:
-        sys.stdout.write(BOM + as_csv(table))
+        sys.stdout.write(sheet_content(table, title="", answer="right", is_workbook=False).decode())
         note(next_step)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from pipelines.cli.exit_status import write_file
-from reports.exports import BOM, as_csv, as_xlsx
-from reports.sheets import SheetError
+from reports.sheets import SheetError, sheet_content
 from resources.errors import ConfigurationError
 
 
@@ -21,10 +20,8 @@ def require_new(option: str, *files: Path) -> None:
 
 def write_sheet(option: str, file: Path, table: pl.DataFrame, *, title: str, answer: str) -> None:
     """Write a sheet, as a workbook or as CSV by the file's name; `answer` is the column for yes or no."""
-    if file.suffix.lower() == ".xlsx":
-        write_file(option, file, as_xlsx(table, title=title, choices={answer: ("yes", "no")}))
-    else:
-        write_file(option, file, (BOM + as_csv(table)).encode())
+    is_workbook = file.suffix.lower() == ".xlsx"
+    write_file(option, file, sheet_content(table, title=title, answer=answer, is_workbook=is_workbook))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance, logs_as_json
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
+from resources.writeback.open_journal import with_unsettled_writes
 
 
 def own_tables(instance: Instance) -> Tables:
@@ -32,7 +33,15 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
             "What it wrote: "
             + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         )
-    return instance, viewed(tables, run)
+    return instance, viewed(_with_unsettled_writes(tables), run)
+
+
+def _with_unsettled_writes(tables: Tables) -> Tables:
+    try:
+        return with_unsettled_writes(tables)
+    except AssetOwnersError as error:
+        note(f"What a run that was cut off has written is not shown: {error}")
+        return tables
 
 
 def viewed(tables: Tables, run: str | None) -> Tables:

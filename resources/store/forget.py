@@ -15,6 +15,7 @@ import polars as pl
 from upath import UPath
 
 from ownership.declaration import Holds, held_of_persons
+from ownership.joined_ids import joined_ids
 from ownership.names import fits_any, normalise_name, normalise_username
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
@@ -103,28 +104,28 @@ class Forgetting:
     def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
         """Return a column in which whole values are replaced."""
         holds, values = held_of_persons(TABLES[table])[name], pl.col(name)
-        if holds is Holds.JOINED_USER_IDS:
-            if isinstance(kind, pl.Struct):
-                return values.struct.with_fields(owner=self._joined(pl.field("owner")))
-            return self._joined(values).alias(name)
         replacing = self.ids if holds is Holds.USER_ID else self._stand_ins
 
         def replaced(value: pl.Expr) -> pl.Expr:
+            if holds is Holds.JOINED_USER_IDS:
+                return self._joined(value)
             return value.replace([*replacing], [*replacing.values()]) if replacing else value
 
+        if isinstance(kind, pl.Struct):
+            return values.struct.with_fields(owner=replaced(pl.field("owner")))
         if isinstance(kind, pl.List):
             return values.list.eval(replaced(pl.element()))
         if table == "suggestions":  # of the other settings it is a kind
             return pl.when(setting="rules.exclude_users").then(replaced(values)).otherwise(values)
-        return replaced(values)
+        return replaced(values).alias(name)
 
     def _joined(self, ids: pl.Expr) -> pl.Expr:
-        """Replace whole parts of ids that are joined with commas; an id may hold commas itself."""
+        """Replace whole parts of joined ids; in older rows an id may hold commas itself."""
         comma = pl.lit(",")
         for user_id, stand_in in self.ids.items():
             joined = comma + ids + comma
-            for _ in range(2):  # two parts in a row share a comma
-                joined = joined.str.replace_all(f",{user_id},", f",{stand_in},", literal=True)
+            for part in 2 * (user_id, joined_ids([user_id])):  # two parts in a row share a comma
+                joined = joined.str.replace_all(f",{part},", f",{stand_in},", literal=True)
             ids = joined.str.slice(1).str.head(-1)
         return ids
 

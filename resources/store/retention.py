@@ -55,10 +55,7 @@ def store_decisions(
     """
     with tables.changing():
         before = latest(tables.all_runs(HISTORY, but=run_id))
-        decisions = with_new_conflicts(decisions, before, tables.read("acknowledged_conflicts").collect())
-        last = tables.last_run_that_decided(but=run_id)
-        seen = [tables.view(last).read("owner_decisions").filter(action="conflict").collect()] if last else []
-        decisions = with_conflict_since(decisions, before, *seen)
+        decisions = _with_known_conflicts(tables, decisions, before, run_id)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
         unmatched = tables.derived("unmatched_users", run_id)
         tables.write("unmatched_users", unmatched, run_id=run_id, publish=publish)
@@ -81,8 +78,7 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
     tables.publish_days(plan_id)
     with tables.changing():
         before = latest(tables.all_runs(HISTORY))
-        acknowledged = tables.read("acknowledged_conflicts").collect()
-        decisions = with_new_conflicts(tables.of_run("owner_decisions", plan_id), before, acknowledged)
+        decisions = _with_known_conflicts(tables, tables.of_run("owner_decisions", plan_id), before, plan_id)
         planned = {
             table: tables.read(table, run_id=plan_id).collect() for table in (*SNAPSHOTS, "unmatched_users")
         }
@@ -97,6 +93,17 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         )
     tables.store_current_owners()
     return []
+
+
+def _with_known_conflicts(
+    tables: Tables, decisions: pl.DataFrame, before: pl.DataFrame, run_id: str
+) -> pl.DataFrame:
+    """Mark a run's new conflicts, and say since when each has been there by all that others have found."""
+    last = tables.last_run_that_decided(but=run_id)
+    views = [tables, *([tables.view(last)] if last else [])]
+    seen = [view.read("owner_decisions").filter(action="conflict").collect() for view in views]
+    acknowledged = tables.read("acknowledged_conflicts").collect()
+    return with_conflict_since(with_new_conflicts(decisions, before, acknowledged), before, *seen)
 
 
 def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:

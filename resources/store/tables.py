@@ -53,7 +53,8 @@ class Tables:
 
     Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
     and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run whose own
-    snapshots and writes are read, where they are still kept.
+    snapshots and writes are read, where they are still kept. `unsettled` are rows of owner_writes that are
+    read beside those that are stored: what the journal alone knows.
     """
 
     home: Path
@@ -64,6 +65,7 @@ class Tables:
     location: UPath | None = None
     analysts: int | None = None
     viewed: str | None = None
+    unsettled: pl.DataFrame | None = None
 
     def __post_init__(self) -> None:
         self.folder = (self.location or UPath(self.home / "tables")) / self.slug
@@ -234,13 +236,22 @@ class Tables:
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """Return the rows that one run appended to a table."""
-        return read_files(table, _existing(self._appended_file(table, run_id))).collect()
+        rows = read_files(table, _existing(self._appended_file(table, run_id)))
+        return self._with_unsettled(table, rows, pl.col("run_id") == run_id).collect()
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
         left_out = None if but is None else self._appended_file(table, but)
         files = sorted((self.folder / table).glob("*.parquet"))
-        return read_files(table, [file for file in files if file != left_out])
+        rows = read_files(table, [file for file in files if file != left_out])
+        return self._with_unsettled(table, rows, pl.col("run_id") != pl.lit(but or ""))
+
+    def _with_unsettled(self, table: str, rows: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
+        """Return stored rows of a table, and of owner_writes those that are not stored yet."""
+        if table != "owner_writes" or self.unsettled is None:
+            return rows
+        others = self.unsettled.lazy().filter(wanted)
+        return pl.concat([rows, others.join(rows, on=("run_id", "host_id"), how="anti")])
 
     def has_written(self, run_id: str) -> bool:
         """Return whether a run stored its rows of owner_writes, even if it had none."""
@@ -248,9 +259,10 @@ class Tables:
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Return rows of owner_writes of one run; of a run that only planned, its plan."""
-        if self.has_written(run_id):
-            return self.appended("owner_writes", run_id)
-        return self.of_run("owner_writes", run_id)
+        rows = self.appended("owner_writes", run_id)
+        if rows.is_empty() and not self.has_written(run_id):
+            return self.of_run("owner_writes", run_id)
+        return rows
 
     def writes(self) -> pl.LazyFrame:
         """Return rows of owner_writes of all runs, and the plan of the run that is viewed."""
@@ -326,10 +338,12 @@ class Tables:
         """Return the runs that applied a run's plan and wrote, in order; also by way of a dry run."""
         runs = self.all_runs("runs").filter(pl.col("kind").str.ends_with("apply")).sort("started_at")
         of_plan, appliers = {plan_id}, list[str]()
+        cut_off = set() if self.unsettled is None else {*self.unsettled["run_id"]}
         for run in runs.select("run_id", "of_run", "kind", "written").collect().iter_rows(named=True):
             if run["of_run"] in of_plan:
                 of_plan.add(run["run_id"])
-                appliers += [run["run_id"]] if run["kind"] == "apply" and run["written"] else []
+                has_written = run["written"] or run["run_id"] in cut_off
+                appliers += [run["run_id"]] if run["kind"] == "apply" and has_written else []
         return appliers
 
     def followed_plan(self, plan_id: str) -> pl.DataFrame:

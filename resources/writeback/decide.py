@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.joined_ids import joined_ids
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
 from resources.writeback.journal import Result
@@ -101,5 +102,5 @@ def other_name_message(host_id: str) -> str:
 
 def values_of(host: Row) -> Values:
     """Return the values of a row of inventory_hosts, as owner_writes has them."""
-    owner = ",".join(host["owner_ids"]) or None
+    owner = joined_ids(host["owner_ids"]) or None
     return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}

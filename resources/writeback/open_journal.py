@@ -4,8 +4,13 @@ import sqlite3
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 
+import polars as pl
+
+from ownership.declaration import polars_schema
+from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import MISTAKES, database_failure
 from resources.findings import Finding, tried
@@ -39,6 +44,19 @@ def has_journal(tables: Tables) -> bool:
 def has_shared_journal(tables: Tables) -> bool:
     """Return whether an instance has ever had a journal that machines share."""
     return (tables.folder / KEY).exists()
+
+
+def with_unsettled_writes(tables: Tables) -> Tables:
+    """Return the tables with writes that only the journal knows: of a run that was cut off, or is running."""
+    if not has_journal(tables):
+        return tables
+    with open_journal(tables) as journal:
+        rows = [journal.rows(run_id) for run_id in journal.targets()]
+    if not rows:
+        return tables
+    started = tables.all_runs("runs").select("run_id", "by").collect()
+    writes = pl.concat(rows).drop("by").join(started, on="run_id", how="left")
+    return replace(tables, unsettled=writes.select(polars_schema(OwnerWrites).names()))
 
 
 def try_journal(tables: Tables) -> None:

@@ -65,6 +65,8 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
         (listed(0), [wrote(0), met(1, "not_written", values("u3"), kept=["owner"])], ["u3"], THEIRS),
         (listed(0), [wrote(0), met(1, "not_written", values("u3"), message="unchanged")], ["u1"], OURS),
         (listed(0), [met(1, "owned_meanwhile", values("u3", "Legal"))], ["u3"], THEIRS),
+        (listed(0), [met(1, "owned_meanwhile", values("CN=a%2COU=b,u3"))], ["CN=a,OU=b", "u3"], THEIRS),
+        (listed(0), [wrote(0, owner="CN=a,OU=b")], ["CN=a,OU=b"], OURS),
         (
             listed(2, "u2"),
             [wrote(0), met(1, "undone", values("u3"), IN_PART)],

@@ -1,11 +1,14 @@
 import json
+from datetime import timedelta
 
 import polars as pl
 import pytest
 
 from ownership.codes import ACTION
 from resources.store.tables import Tables
+from resources.writeback.journal import Journal, Result
 from tests.ownership.builders import NOW, RUN
+from tests.reports.test_page import packed
 
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
@@ -69,3 +72,35 @@ def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_dec
     )
     assert "undo-run" in printed
     assert "owner_decisions" in said, "what is not kept of it is named"
+
+
+def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, stored, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office", name="Head office")
+    stored_writes, run = tables.run_writes(RUN), tables.appended("runs", RUN)
+    planned = stored_writes.with_columns(outcome=pl.lit("planned"), completed_at=None).cast(
+        stored_writes.schema
+    )
+    tables.write("owner_writes", planned, run_id=RUN, publish=False)
+    (tables.folder / "owner_writes" / f"{RUN}.parquet").unlink()
+    begun = {"run_id": "apply-1", "kind": "apply", "status": "started", "of_run": RUN, "written": None}
+    for changes in ({"kind": "dry_run"}, begun):
+        row = run.with_columns(pl.lit(value).alias(name) for name, value in changes.items()).cast(run.schema)
+        tables.append("runs", row, run_id=row["run_id"].item())
+
+    def told():
+        assert call("report", "--instance", stored, "--out", tmp_path / "page.html")[0] == 0
+        content = packed((tmp_path / "page.html").read_text(encoding="utf-8"))
+        host = content["hosts"]["host_id"].index("h1")
+        summary = call("explain", "--instance", stored, "h1")[1].splitlines()[0]
+        return content["plan"], content["hosts"]["status"][host], content["hosts"]["why"][host], summary
+
+    assert told()[:2] == (True, "planned")
+    with Journal(tables.journal) as journal:
+        journal.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
+        *shown, summary = told()
+        assert shown == [False, "no owner", "write pending"]
+        assert "what became of the write of ann@corp.example (u1) is unknown until the next run" in summary
+        journal.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
+        *shown, summary = told()
+        assert shown[:2] == [False, "written"]
+        assert "asset-owners wrote it on" in summary

@@ -10,9 +10,8 @@ import pytest
 from ownership.rules import Rules
 from ownership.tuning.audit import draw_sample
 from reports.audit import answered, as_sample, audit_in_words, sheet
-from reports.exports import BOM, as_csv, as_xlsx
-from reports.sheets import SheetError
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts
+from reports.sheets import SheetError, sheet_content
+from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, user, users
 
 
 def decided():
@@ -25,7 +24,11 @@ def decided():
 def made(seed=7):
     """A sample of them, and its sheet."""
     sample = as_sample(draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, rules=Rules())
-    return sample, BOM + as_csv(sheet(sample, PEOPLE))
+    return sample, handed_out(sheet(sample, PEOPLE)).decode()
+
+
+def handed_out(table, *, is_workbook=False):
+    return sheet_content(table, title="Audit", answer="right", is_workbook=is_workbook)
 
 
 def filled_in(text, change, separator=","):
@@ -77,7 +80,7 @@ def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
 def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
-    book = as_xlsx(table, title="Audit", choices={"right": ("yes", "no")})
+    book = handed_out(table, is_workbook=True)
     assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
     assert answered(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
@@ -98,6 +101,17 @@ CHANGES = {
     "a host twice": {"host_id": "", "hostname": "pc-5"},
     "yes, and somebody else instead": {"right": "yes", "instead": "bob@corp.example"},
 }
+
+
+@pytest.mark.parametrize("is_workbook", [True, False])
+def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
+    people = users(user("u\x01\n1 ", email="ann@corp.example"), user("=1'", email="bob\x02@corp.example"))
+    logons = counts(("pc-1", "ann", 5), ("pc-2", "ann", 5), ("pc-2", "bob", 1))
+    decisions = decide(logons, people, hosts(host(" h\t1", "pc-1"), host("h\x7f2\xa0", "pc-2")))
+    sample = as_sample(draw_sample(decisions, 2, seed=7), seed=7, drawn_at=NOW, rules=Rules())
+    table = sheet(sample, people).with_columns(instead=pl.lit("=1'"), right=pl.lit("no"))
+    answers, notes = answered(handed_out(table, is_workbook=is_workbook), sample, people)
+    assert (answers["right"].to_list(), notes) == ([False, False], [])
 
 
 @pytest.mark.parametrize("change", CHANGES)

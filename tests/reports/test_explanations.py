@@ -56,7 +56,7 @@ def lines_of(*arguments, **options):
     return in_words(story(*arguments, **options)).splitlines()
 
 
-def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
+def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_to_it():
     logons = [("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1)]
     lines = lines_of(logons, writes=[{"outcome": "written"}])
     assert lines[0].startswith("ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day; ")
@@ -68,18 +68,19 @@ def test_the_story_goes_from_the_counts_to_the_write_and_to_what_would_change():
     ]
     assert table[3][5:] == ["u3", "or", "u4", "by", "directory_user_surname", "miller"]
     assert lines[8:] == [
-        "Host asset h1, window 2026-03-01 to 2026-03-30, decided 2026-03-30 12:00 UTC by run run-1:",
-        f"  {EVIDENCE['majority']} (alice has 7 of 10 logon events: 70.0%, threshold 60%)",
-        f"  {MATCH['matched']} (u1, by user_email)",
-        f"  {ACTION['write']}",
-        f"  2026-03-30 14:00 UTC, run run-2: {OUTCOME['written']} owner u1, department Sales (before: IT)",
+        "Host asset h1. What would change that:",
+        "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
+        "What happened, the oldest first:",
         (
-            "  In the inventory, 2026-03-30 12:00 UTC: host name ws1, owner none, department IT, "
+            "  2026-03-30 12:00 UTC, in the inventory: host name ws1, owner none, department IT, "
             "criticality none"
         ),
-        "  In the inventory, user u1: user_email alice@corp.example, user_department Sales",
-        "  What would change that:",
-        "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
+        "  2026-03-30 12:00 UTC, run run-1 decided by the logons of 2026-03-01 to 2026-03-30:",
+        f"    {EVIDENCE['majority']} (alice has 7 of 10 logon events: 70.0%, threshold 60%)",
+        f"    {MATCH['matched']} (u1, by user_email)",
+        "    User u1 in the inventory: user_email alice@corp.example, user_department Sales",
+        f"    {ACTION['write']}",
+        f"  2026-03-30 14:00 UTC, run run-2: {OUTCOME['written']} owner u1, department Sales (before: IT)",
     ]
 
 
@@ -176,7 +177,7 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     lines = in_words(found)
     assert first in lines.splitlines()[0]
     for code, sentences in (("evidence", EVIDENCE), ("match", MATCH), ("action", ACTION)):
-        assert decision[code] is None or sentences[decision[code]] in lines
+        assert decision[code] is None or f"    {sentences[decision[code]]}" in lines
     assert len(decision["what_would_change"]) == len(changes)
     for sentence, part in zip(decision["what_would_change"], changes, strict=True):
         assert part in sentence
@@ -197,10 +198,26 @@ SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: undone since
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():
-    """Also where the run that decided found the owner that was undone later."""
-    lines = lines_of(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE])
-    assert lines[0] == "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30."
-    assert "again" in lines[-1]
+    """Also where the run that decided found the owner that was undone later: that is history."""
+    text = in_words(story(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE]))
+    now, _, then = text.partition("What happened, the oldest first:\n")
+    assert now.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30.\n")
+    assert "writes u1 again" in now
+    assert "already" not in now
+    assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
+        *("in the inventory", "run run-1 decided by the logons of 2026-03-01 to 2026-03-30", "run run-2")
+    ]
+
+
+def test_what_became_of_a_pending_write_is_unknown():
+    first = lines_of(ALICE, writes=[{"outcome": "intended"}])[0]
+    assert first == (
+        "ws1 has no owner that is known: what became of the write of alice@corp.example (u1) "
+        "is unknown until the next run."
+    )
+    undo = {**UNDONE, "outcome": "intended"}
+    first = lines_of(ALICE, writes=[{"outcome": "written"}, undo])[0]
+    assert first.endswith("(run run-2); whether that was undone is unknown until the next run.")
 
 
 def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_it():

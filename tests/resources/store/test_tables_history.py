@@ -8,9 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ownership.declaration import empty
+from ownership.tables import TABLES
 from resources.failures import damaged_tables
 from resources.store.files import replacing
-from resources.store.retention import delete_inputs, delete_outdated, store_decisions
+from resources.store.retention import delete_inputs, delete_outdated, publish_plan, store_decisions
+from resources.store.tables import SNAPSHOTS
 from tests.ownership import builders
 from tests.ownership.builders import counts, hosts, users
 from tests.resources.store.test_tables import DAY, LATER, seen
@@ -22,6 +25,15 @@ def decisions(run_id, at, **winners):
     return builders.decide(logons, users(), hosts()).with_columns(run_id=pl.lit(run_id), decided_at=at)
 
 
+def conflict(run_id, at, **changes):
+    """A run's decision about a host whose owner is another one than the logons name."""
+    found = {"host_id": "h1", "match": "matched", "action": "conflict", "resolved_owner": "u1"}
+    found |= {"existing_owner": "u9"} | changes
+    return decisions(run_id, at, ws1="ann").with_columns(
+        pl.lit(text).alias(name) for name, text in found.items()
+    )
+
+
 def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
     """So for a dry run, too, and for a run that decides twice, as a step that is tried again does.
 
@@ -30,16 +42,27 @@ def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
 
     def new(run, *, publish):
         at = LATER + timedelta(days=run)
-        frame = decisions(f"run-{run}", at, ws1="ann").with_columns(
-            host_id=pl.lit("h1"), match=pl.lit("matched"), action=pl.lit("conflict"),
-            resolved_owner=pl.lit("u1"), existing_owner=pl.lit("u9"),
-        )  # fmt: skip
+        frame = conflict(f"run-{run}", at)
         marked = store_decisions(tables, frame, decided_at=at, run_id=f"run-{run}", publish=publish)
         assert marked["conflict_since"].item() == LATER + timedelta(days=1)
         return marked["new_conflict"].item()
 
     runs = [(1, False), (2, False), (3, True), (3, True), (4, False), (5, True)]
     assert [new(run, publish=publish) for run, publish in runs] == [True, True, True, True, False, False]
+
+
+def test_a_plan_that_is_applied_late_keeps_the_day_since_which_a_conflict_is_known(tables):
+    since = LATER - timedelta(days=9)
+    for run, publish in (("plan", False), ("later", True)):
+        at = LATER + timedelta(days=publish)
+        known = conflict(run, at).with_columns(conflict_since=pl.lit(since) if publish else None)
+        known = known.cast({"conflict_since": pl.Datetime("us", "UTC")})
+        store_decisions(tables, known, decided_at=at, run_id=run, publish=publish)
+    for table in set(SNAPSHOTS) - {"owner_decisions"}:
+        tables.write(table, empty(TABLES[table]), run_id="plan", publish=False)
+    assert publish_plan(tables, "plan", applied_by="apply", at=LATER + timedelta(days=2)) == []
+    [shown] = tables.read("owner_decisions").collect().to_dicts()
+    assert (shown["run_id"], shown["conflict_since"]) == ("plan", since)
 
 
 def decide(tables, day, **winners):
