@@ -59,12 +59,22 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded) for _ in range(2))
         made_older(tmp_path, old, days=91)
+        check = dg.AssetCheckEvaluation(dg.AssetKey("a"), "fits", passed=True, metadata={})
+        for run_id in (old, other):
+            event = dg.DagsterEvent(
+                dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "job", event_specific_data=check
+            )
+            recorded.report_dagster_event(event, run_id)
         run = replace(run, record=RunRecord(run.tables, RUN, recorded, LOG))
         delete_old(replace(run, why_no_writes="Dry run"))
         assert (kept(), runs_of(recorded, NAME)) == ((2, [True, True]), [other])
         delete_old(run)
         assert (kept(), runs_of(recorded, NAME)) == ((1, [False, True]), [other])
         assert recorded.get_run_by_id(old) is None
+        outcomes = recorded.event_log_storage.get_asset_check_execution_history(
+            check.asset_check_key, limit=9
+        )
+        assert [one.run_id for one in outcomes] == [other]
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
     assert left & {old, other} == {other}
 
