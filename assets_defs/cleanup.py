@@ -57,8 +57,8 @@ def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
         days = (time.time() - (last.end_time or 0)) // 86400
         if last.end_time and days > MAX_PAUSE_DAYS:
             raise AssetOwnersError(
-                f"The last clean-up was {days:.0f} days ago by this machine's clock, so nothing was deleted: if "
-                "the clock is wrong, what is fresh seems old. Check it; the next clean-up, tomorrow, goes on"
+                f"The last clean-up was {days:.0f} days ago by this machine's clock, so nothing was deleted: "
+                "if the clock is wrong, what is fresh seems old. Check it; tomorrow the next clean-up goes on"
             )
 
 
