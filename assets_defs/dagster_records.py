@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.storage.event_log import SqlEventLogStorage
+from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
 from assets_defs.launch import INSTANCE_TAG
 
@@ -59,7 +61,7 @@ def overwrite_deleted(dagster: dg.DagsterInstance) -> None:
 
 
 def delete_runs(dagster: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
-    """Delete what Dagster has of these runs; the outcomes of asset checks stay: it offers no way to them."""
+    """Delete what Dagster has of these runs."""
     for run_id in run_ids:
         dagster.compute_log_manager.delete_logs(prefix=[run_id])
         dagster.delete_run(run_id)
@@ -67,3 +69,9 @@ def delete_runs(dagster: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
             history = Path(dagster.root_directory) / "history" / "runs"
             for file in history.glob(f"{run_id}.db*"):  # of SQLite, from which Dagster takes the rows alone
                 file.unlink()
+    storage, checks = dagster.event_log_storage, AssetCheckExecutionsTable
+    if isinstance(
+        storage, SqlEventLogStorage
+    ):  # Dagster itself deletes outcomes of checks with their asset alone
+        with storage.index_connection() as connection:
+            connection.execute(checks.delete().where(checks.c.run_id.in_(run_ids)))

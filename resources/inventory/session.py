@@ -31,6 +31,7 @@ class InventorySession:
         self._transport = transport
         self._email = platform.email
         self._password = platform.password.resolve("platform.password")
+        self._password_place = platform.password.how_to_change
         secret = platform.mfa_secret.resolve("platform.mfa_secret") if platform.mfa_secret else None
         self._codes = TotpCodes(secret, platform, clock, transport.sleep) if secret is not None else None
         self._mfa_required = platform.contract.mfa_required
@@ -137,8 +138,8 @@ class InventorySession:
             return True
         if login.refusal:
             raise self._give_up(
-                f"refused the log-in of {self._email}; check platform.email, platform.password and that "
-                f"platform.url ends before /api/v1 ({login.refusal})"
+                f"refused the log-in of {self._email}; check platform.email, platform.password "
+                f"({self._password_place}) and that platform.url ends before /api/v1 ({login.refusal})"
             )
         if self._codes is None:
             return False

@@ -46,7 +46,10 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
     indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
     in_index = f" in the index {indexes}" if indexes else ""
     if answer.status == 401:
-        raise AuthenticationError(f"The log-in is refused by {where}; check username and password ({reason})")
+        raise AuthenticationError(
+            f"The log-in is refused by {where}; check username and password "
+            f"({instance.password.how_to_change}): {reason}"
+        )
     if answer.status == 403:
         raise PermissionDeniedError(
             f"{instance.username} may not search {instance.index} at {where}; grant read and "

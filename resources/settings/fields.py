@@ -140,9 +140,22 @@ class Secret(Section):
             raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
         return value
 
+    @property
+    def place(self) -> str:
+        """Where the secret lies, for messages."""
+        return f"the environment variable {self.env}" if self.env else f"the file {self.file}"
+
+    @property
+    def how_to_change(self) -> str:
+        """Where to mend a secret that a service refuses, and when that counts."""
+        counts = (
+            "a service has to be restarted after a change" if self.env else "read at the start of each run"
+        )
+        return f"{self.place}; {counts}"
+
     def resolve(self, setting: str) -> str:
         """Read the secret; `setting` is its key, for messages."""
-        place = f"the environment variable {self.env}" if self.env else f"the file {self.file}"
+        place = self.place
         try:
             value = os.environ.get(self.env, "") if self.env else read_text(self.file or Path())
         except (OSError, ValueError) as error:

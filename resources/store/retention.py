@@ -19,6 +19,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
 from resources.store.files import TEMPORARY, parquet_files
+from resources.store.run_state import latest_time
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
@@ -54,7 +55,7 @@ def store_decisions(
     Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
-        before = latest(tables.all_runs(HISTORY, but=run_id))
+        before = _latest_decisions(tables, but=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
         unmatched = tables.derived("unmatched_users", run_id)
@@ -77,7 +78,7 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         return lost
     tables.publish_days(plan_id)
     with tables.changing():
-        before = latest(tables.all_runs(HISTORY))
+        before = _latest_decisions(tables)
         decisions = _with_known_conflicts(tables, tables.of_run("owner_decisions", plan_id), before, plan_id)
         planned = {
             table: tables.read(table, run_id=plan_id).collect() for table in (*SNAPSHOTS, "unmatched_users")
@@ -93,6 +94,11 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         )
     tables.store_current_owners()
     return []
+
+
+def _latest_decisions(tables: Tables, *, but: str | None = None) -> pl.DataFrame:
+    """Return the last decision about each host, but for those of a clock that was ahead."""
+    return latest(tables.all_runs(HISTORY, but=but).filter(pl.col("decided_at") <= latest_time()))
 
 
 def _with_known_conflicts(
@@ -179,8 +185,9 @@ def _carry_over(
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
     """Yield the runs that decided by the settings of the instance file, if that is kept; the last first."""
-    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
-    for run_id, options in runs.iter_rows():
+    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time())
+    runs = runs.sort("started_at", descending=True).select("run_id", "options")
+    for run_id, options in runs.collect().iter_rows():
         if CHANGES not in json.loads(options or "{}") and tables.holds("owner_decisions", run_id):
             yield run_id
 

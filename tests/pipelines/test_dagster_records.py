@@ -59,12 +59,22 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded) for _ in range(2))
         made_older(tmp_path, old, days=91)
+        check = dg.AssetCheckEvaluation(dg.AssetKey("a"), "fits", passed=True, metadata={})
+        for run_id in (old, other):
+            event = dg.DagsterEvent(
+                dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "job", event_specific_data=check
+            )
+            recorded.report_dagster_event(event, run_id)
         run = replace(run, record=RunRecord(run.tables, RUN, recorded, LOG))
         delete_old(replace(run, why_no_writes="Dry run"))
         assert (kept(), runs_of(recorded, NAME)) == ((2, [True, True]), [other])
         delete_old(run)
         assert (kept(), runs_of(recorded, NAME)) == ((1, [False, True]), [other])
         assert recorded.get_run_by_id(old) is None
+        outcomes = recorded.event_log_storage.get_asset_check_execution_history(
+            check.asset_check_key, limit=9
+        )
+        assert [one.run_id for one in outcomes] == [other]
     left = {path.stem for path in (tmp_path / "dagster").rglob("*-*-*")}
     assert left & {old, other} == {other}
 
@@ -100,6 +110,24 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
     assert tables.logon_days(days, run_id=None)["day"].to_list() == days[1:]
     assert [tables.read(f"inventory_{kind}").collect().height for kind in ("users", "hosts")] == [0, 1]
     assert not report.exists()
+
+
+def test_a_clock_that_jumped_ahead_deletes_nothing_at_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    with dagster_instance(tmp_path) as recorded:
+
+        def clean_up():
+            ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
+            return next(errors(ran), None)
+
+        assert clean_up() is None
+        old = recorded_run(recorded, "Gone")
+        made_older(tmp_path, old, days=500)
+        with closing(sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db")) as runs, runs:
+            runs.execute("UPDATE runs SET end_time = end_time - 99 * 86400")
+        assert "99 days ago by this machine's clock" in str(clean_up())
+        assert runs_of(recorded, "Gone") == [old]
+        assert (clean_up(), runs_of(recorded, "Gone")) == (None, [])
 
 
 def made_older(home, run_id, days):

@@ -43,7 +43,7 @@ def test_a_wrong_password_names_its_settings_and_is_sent_once(service, log_in):
     assert watch.calls == {"auth/login": 1}
     for error in errors:
         assert isinstance(error, AuthenticationError)
-        assert "platform.password" in str(error)
+        assert "platform.password (the file" in str(error)
         assert "wrong horse" not in str(error)
 
 

@@ -318,7 +318,12 @@ FIELDDATA = "Fielddata is disabled on [user.name] in [logs-1]. Please use a keyw
 @pytest.mark.parametrize(
     ("cause", "status", "kind", "says"),
     [
-        (("security_exception", "unauthorized"), 401, AuthenticationError, "check username and password"),
+        (
+            ("security_exception", "unauthorized"),
+            401,
+            AuthenticationError,
+            "SEARCH_PASSWORD; a service has to be restarted",
+        ),
         (("security_exception", "unauthorized"), 403, PermissionDeniedError, "view_index_metadata"),
         (("index_not_found_exception", "no such index [logs]"), 404, ConfigurationError, "index: 'logs-*'"),
         (("illegal_argument_exception", FIELDDATA), 400, ConfigurationError, "user_field: 'user.name' is"),

@@ -2,7 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -63,6 +63,14 @@ def test_a_plan_that_is_applied_late_keeps_the_day_since_which_a_conflict_is_kno
     assert publish_plan(tables, "plan", applied_by="apply", at=LATER + timedelta(days=2)) == []
     [shown] = tables.read("owner_decisions").collect().to_dicts()
     assert (shown["run_id"], shown["conflict_since"]) == ("plan", since)
+
+
+def test_what_was_decided_while_the_clock_was_ahead_hides_no_later_decision(tables):
+    ahead = datetime.now(UTC) + timedelta(days=40)
+    for run_id, at, user in (("before", LATER, "ann"), ("ahead", ahead, "bob"), ("after", LATER, "ann")):
+        store_decisions(tables, decisions(run_id, at, ws1=user), decided_at=at, run_id=run_id, publish=True)
+    history = tables.all_runs("owner_decisions_history").collect()
+    assert sorted(history["run_id"]) == ["ahead", "before"]
 
 
 def decide(tables, day, **winners):
