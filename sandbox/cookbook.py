@@ -62,15 +62,19 @@ def refresh() -> None:
 def refreshed(page: str) -> str:
     """Return the page with each query's answer in the block that follows it."""
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        fill(home)
-        with duckdb.connect() as connection:
-            for line in opening_lines(home, _INSTANCE.slug):
-                connection.execute(line)
-            connection.execute("SET TimeZone = 'UTC'")
-            return RECIPE.sub(
-                lambda recipe: f"{recipe[1]}```\n\n```text\n{_answer(connection, recipe[1])}```", page
-            )
+        fill(Path(folder))
+        return answered(page, Path(folder))
+
+
+def answered(page: str, home: Path) -> str:
+    """Return the page with the answers of a home that `fill` has filled."""
+    with duckdb.connect() as connection:
+        for line in opening_lines(home, _INSTANCE.slug):
+            connection.execute(line)
+        connection.execute("SET TimeZone = 'UTC'")
+        return RECIPE.sub(
+            lambda recipe: f"{recipe[1]}```\n\n```text\n{_answer(connection, recipe[1])}```", page
+        )
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:

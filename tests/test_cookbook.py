@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.cli.sql import opening_lines
 from resources.store.tables import Tables
-from sandbox.cookbook import PAGE, RECIPE, fill, refreshed
+from sandbox.cookbook import PAGE, RECIPE, answered, fill
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution
 
@@ -15,8 +15,16 @@ pytestmark = pytest.mark.slow
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_the_answers_are_what_the_demos_tables_give():
-    assert refreshed(TEXT) == TEXT, "run `make docs`"
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A home with the demo's tables."""
+    home = tmp_path_factory.mktemp("demo")
+    fill(home)
+    return home
+
+
+def test_the_answers_are_what_the_demos_tables_give(demo):
+    assert answered(TEXT, demo) == TEXT, "run `make docs`"
 
 
 def test_there_are_ten_questions_each_with_a_query_and_an_answer_that_has_rows():
@@ -26,19 +34,17 @@ def test_there_are_ten_questions_each_with_a_query_and_an_answer_that_has_rows()
     assert [answer for answer in answers if answer.count("\n") < 2] == [], "head and a row at least"
 
 
-def test_the_lines_for_other_clients_are_those_that_the_command_uses(tmp_path):
-    fill(tmp_path)
-    lines = "\n".join(opening_lines(tmp_path, "demo"))
-    shown = lines.replace(str(tmp_path), "/srv/asset-owners")
+def test_the_lines_for_other_clients_are_those_that_the_command_uses(demo):
+    lines = "\n".join(opening_lines(demo, "demo"))
+    shown = lines.replace(str(demo), "/srv/asset-owners")
     assert shown.replace("demo", "head_office") in TEXT
 
 
-def test_the_lines_for_notebooks_give_rows(tmp_path):
-    fill(tmp_path)
+def test_the_lines_for_notebooks_give_rows(demo):
     lines = re.findall(r"^(?:duckdb|polars)\..*", TEXT, re.MULTILINE)
     assert len(lines) == 2
     for line in lines:
-        here = line.replace("/srv/asset-owners", str(tmp_path)).replace("head_office", "demo")
+        here = line.replace("/srv/asset-owners", str(demo)).replace("head_office", "demo")
         assert eval(here, {"duckdb": duckdb, "polars": pl}).shape[0]  # noqa: S307  (our page's)
 
 

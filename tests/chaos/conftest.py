@@ -48,7 +48,7 @@ def pytest_terminal_summary(terminalreporter, config):
 def effort(request):
     percent = request.config.getoption("--chaos", default=None)
     if percent is None:
-        return Effort(histories=12, steps=12, kills=1, same_each_time=True)
+        return Effort(histories=6, steps=12, kills=1, same_each_time=True)
     return Effort(histories=10 * percent, steps=15, kills=2 * percent)
 
 

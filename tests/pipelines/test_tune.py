@@ -131,23 +131,20 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
     assert set(is_sure["username"]) == {f"s{n}" for n in range(40)}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--seed", "7"),
-        ("--audit-file", "new.csv"),
-        ("--audit", "5", "--audit-answers", "there.csv"),
-        ("--audit", "5", "--audit-file", "there.csv"),
-        ("--audit-answers", "there.csv"),
-        ("--audit-answers", "missing.csv"),
-        ("--by", "department"),
-        ("--audit", "5", "--by", "department"),
-    ],
-)
-def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path, options):
+def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):
     home_with(assets(by_hand=0))
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
-    assert call("tune", "--instance", instance_file, *options)[0] == 2
+    for options in (
+        "--seed 7",
+        "--audit-file new.csv",
+        "--audit 5 --audit-answers there.csv",
+        "--audit 5 --audit-file there.csv",
+        "--audit-answers there.csv",
+        "--audit-answers missing.csv",
+        "--by department",
+        "--audit 5 --by department",
+    ):
+        assert call("tune", "--instance", instance_file, *options.split())[0] == 2, options
     assert (tmp_path / "there.csv").read_text(encoding="utf-8") == "answers"
 
 
