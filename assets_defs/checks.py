@@ -336,7 +336,7 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     if days.is_empty():
         return _result("There are no events in the window")
     day = days["day"][-1]
-    senders = run.search().top_senders(day)
+    senders = run.search().top_senders(day, day)
     if senders is None:
         return _result("No other field of the events names a computer, so collectors cannot be told")
     forwarders = quality.forwarders(senders.names, exclude_hosts=run.instance.rules.exclude_hosts)

@@ -28,7 +28,6 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import (
     MASKED_LIMIT,
     MASKED_NAME,
-    CountsDays,
     DayOfLogons,
     extraction_fingerprint,
     masked_names,
@@ -176,10 +175,8 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
             late_days=run.instance.scan.late_days,
         )
     )
-    settled, source = [day for day in days if day not in unsettled], run.search()
-    if not settled or not isinstance(source, CountsDays):
-        return unsettled
-    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), source.matching_by_day(settled))
+    settled = [day for day in days if day not in unsettled]
+    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), run.search().matching_by_day(settled))
     if grown:
         run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
     return unsettled | grown

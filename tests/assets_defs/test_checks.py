@@ -41,10 +41,10 @@ class Search(LogFile):
         super().__init__()
         self.rows, self.error, self.parts = rows, error, parts
 
-    def top_senders(self, day):
+    def top_senders(self, first, last):
         if self.error:
             raise self.error
-        assert day == DAYS.last
+        assert (first, last) == (DAYS.last, DAYS.last)
         schema = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
         return Senders("host.name", 100, pl.DataFrame(self.rows, schema=schema, orient="row"))
 
