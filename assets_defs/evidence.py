@@ -28,7 +28,6 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import (
     MASKED_LIMIT,
     MASKED_NAME,
-    CountsDays,
     DayOfLogons,
     extraction_fingerprint,
     masked_names,
@@ -176,10 +175,8 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
             late_days=run.instance.scan.late_days,
         )
     )
-    settled, source = [day for day in days if day not in unsettled], run.search()
-    if not settled or not isinstance(source, CountsDays):
-        return unsettled
-    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), source.matching_by_day(settled))
+    settled = [day for day in days if day not in unsettled]
+    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), run.search().matching_by_day(settled))
     if grown:
         run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
     return unsettled | grown
@@ -253,7 +250,7 @@ def resolution_of(run: ScanRun) -> Resolution:
     return Resolution(
         counts=run.counts(run.window),
         read_inventory=run.read,
-        rules=run.instance.rules.as_rules(),
+        rules=run.instance.rules,
         user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
@@ -278,7 +275,7 @@ def learnt_confidence(instance: Instance, tables: Tables) -> pl.Expr:
 def learnt_model(instance: Instance, tables: Tables) -> Model | None:
     """Return what was learnt from answers to audits of the present rules that are not too old."""
     oldest = datetime.now(UTC) - timedelta(days=instance.keep.history_days)
-    rules = instance.rules.as_rules().of_evidence.as_json()
+    rules = instance.rules.of_evidence.as_json()
     return fit(tables.read("audit_sample").filter(pl.col("drawn_at") >= oldest, rules=rules).collect())
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.names import fits_any, normalise_hostname, normalise_name
 from ownership.rules import Rules
-from ownership.shares import logons_by_day, logons_by_user, normalised_names, shown_names, weight
+from ownership.shares import CountedNames, logons_by_day, logons_by_user, shown_names, weight
 from ownership.windows import Window
 
 
@@ -51,22 +51,19 @@ class Evidence:
 
 def evidence_by_day(
     counts: pl.LazyFrame,
+    names: CountedNames,
     hosts: pl.DataFrame,
     *,
     rules: Rules,
     last_day: date,
-    skipped_users: pl.Series,
     skipped_hosts: pl.DataFrame,
-    people: pl.DataFrame,
     confidence: pl.Expr,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
-    `counts` are rows of `logon_counts`, `hosts` of `inventory_hosts`; `skipped_users` are user names and
-    `skipped_hosts` rows of `host_profiles` that are excluded for their kind; `people` are the accounts of
-    `normalised_names`.
+    `counts` are rows of `logon_counts` and `names` theirs, `hosts` are rows of `inventory_hosts`;
+    `skipped_hosts` rows of `host_profiles` that are excluded for their kind.
     """
-    names = normalised_names(counts, rules=rules, skipped_users=skipped_users, people=people)
     # Host names on which only excluded users logged on are not evidence.
     with_logons = (
         names.hosts.lazy()

@@ -164,10 +164,7 @@ class Persons:
 
     def _counted(self) -> pl.DataFrame:
         """Under which account each spelling of the documents is counted, by host: value, account."""
-        nobody = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
-        names = normalised_names(
-            self._pairs.lazy(), rules=self._rules, skipped_users=nobody["username"], people=nobody
-        )
+        names = normalised_names(self._pairs.lazy(), rules=self._rules)
         counted = names.add_to(names.pairs).select(
             value="document_username", account=pl.col("account").cast(pl.String)
         )

@@ -16,8 +16,8 @@ from ownership.evidence import Evidence, evidence_by_day
 from ownership.kinds import Kinds, account_profiles, host_profiles
 from ownership.matching import people_by_account, username_matches
 from ownership.rules import Rules
-from ownership.shares import host_user_shares
-from ownership.tables import AccountProfiles, HostProfiles
+from ownership.shares import NOBODY, CountedNames, host_user_shares, normalised_names
+from ownership.tables import HostProfiles
 from ownership.windows import Window
 
 UNKNOWN = pl.lit(None, pl.Float64)
@@ -43,9 +43,7 @@ class Resolution:
 
     def count_shares(self) -> pl.DataFrame:
         """Count each user's part of the logons of each host: rows of `host_user_shares`."""
-        return host_user_shares(
-            self.counts, rules=self.rules, skipped_users=self._skipped_users, people=self._people
-        )
+        return host_user_shares(self.counts, self._names_of(self.counts), rules=self.rules)
 
     def match_usernames(self, usernames: pl.DataFrame) -> pl.DataFrame:
         """Look up the usernames of `host_user_shares` in the user assets: rows of `username_matches`."""
@@ -54,14 +52,14 @@ class Resolution:
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
         kinds = self.rules.skip_host_kinds
+        counts = self.counts if counts is None else counts
         return evidence_by_day(
-            self.counts if counts is None else counts,
+            counts,
+            self._names_of(counts),
             self.hosts,
             rules=self.rules,
             last_day=self.window.last,
-            skipped_users=self._skipped_users,
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
-            people=self._people,
             confidence=self.confidence,
         )
 
@@ -96,18 +94,14 @@ class Resolution:
         """Rows of `inventory_users`."""
         return self.read_inventory("inventory_users").collect()
 
-    @property
-    def _skipped_users(self) -> pl.Series:
-        kinds = self.rules.skip_account_kinds
-        return self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"] if kinds else NO_USERS
-
-    @cached_property
-    def _people(self) -> pl.DataFrame:
-        if not self.rules.unite_accounts:
-            return NO_PEOPLE
-        return people_by_account(self.users, user_value_field=self.user_value_field)
+    def _names_of(self, counts: pl.LazyFrame) -> CountedNames:
+        """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""
+        skipped, people = NOBODY, NOBODY
+        if kinds := self.rules.skip_account_kinds:
+            skipped = self.kinds.accounts.filter(pl.col("kind").is_in(kinds))
+        if self.rules.unite_accounts:
+            people = people_by_account(self.users, user_value_field=self.user_value_field)
+        return normalised_names(counts, rules=self.rules, skipped_users=skipped["username"], people=people)
 
 
-NO_PEOPLE = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
-NO_USERS = empty(AccountProfiles)["username"]
 _NO_HOSTS = empty(HostProfiles)

@@ -57,8 +57,15 @@ class CountedNames:
         return rows.filter(is_skipped if skipped else ~is_skipped)
 
 
+NOBODY = pl.DataFrame(schema={"username": pl.String, "user_id": pl.String})
+
+
 def normalised_names(
-    counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series, people: pl.DataFrame
+    counts: pl.LazyFrame,
+    *,
+    rules: Rules,
+    skipped_users: pl.Series = NOBODY["username"],
+    people: pl.DataFrame = NOBODY,
 ) -> CountedNames:
     r"""Normalise each spelling in rows of `logon_counts` once.
 
@@ -179,15 +186,11 @@ def shown_names(names: CountedNames, rows: pl.LazyFrame, by: str, rules: Rules) 
     )
 
 
-def host_user_shares(
-    counts: pl.LazyFrame, *, rules: Rules, skipped_users: pl.Series, people: pl.DataFrame
-) -> pl.DataFrame:
+def host_user_shares(counts: pl.LazyFrame, names: CountedNames, *, rules: Rules) -> pl.DataFrame:
     """Compute each user's share of each host's logons (rules 1.1 to 1.4, 1.6 to 1.8).
 
-    `skipped_users` are user names that are excluded for their kind, `people` the accounts of
-    `normalised_names`. Rows of `host_user_shares`, sorted by hostname and rank.
+    `names` are those of `counts`. Rows of `host_user_shares`, sorted by hostname and rank.
     """
-    names = normalised_names(counts, rules=rules, skipped_users=skipped_users, people=people)
     rows, host_and_user = names.add_to(counts), ("hostname", "username")
     username_spellings = (
         names.add_to(names.pairs)

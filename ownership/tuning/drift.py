@@ -8,7 +8,6 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence
 from ownership.matching import candidates, username_matches
-from ownership.resolution import NO_PEOPLE, NO_USERS
 from ownership.rules import Rules, first_that_holds
 from ownership.shares import normalised_names
 from ownership.tables import OwnershipDrift
@@ -25,8 +24,7 @@ def last_logons(
     """
     days = counts.group_by("document_hostname", "document_username").agg(last=pl.max("day"))
     days = days.collect(engine="streaming").lazy()
-    everybody = replace(rules, exclude_users=())
-    names = normalised_names(days, rules=everybody, skipped_users=NO_USERS, people=NO_PEOPLE)
+    names = normalised_names(days, rules=replace(rules, exclude_users=()))
     named = (
         names.add_to(days)
         .group_by(username=pl.col("account").cast(pl.String))

@@ -31,7 +31,7 @@ from resources.search.refusals import (
     not_a_search_service,
     raise_refusal,
 )
-from resources.search.source import DayOfLogons, EvidenceSource, Senders
+from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
@@ -144,7 +144,7 @@ class SearchClient(EvidenceSource):
         return _with_domains(_with_both_names(self._rows(pairs.buckets if pairs else [])))
 
     def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
-        """As `CountsDays` says: one request, whose buckets count as those of a day do."""
+        """As `EvidenceSource` says: one request, whose buckets count as those of a day do."""
         if not days:
             return {}
         bounds = {str(day): self._bounds(day, day) for day in days}
@@ -181,22 +181,10 @@ class SearchClient(EvidenceSource):
             raise not_a_search_service(answer, self.instance) from error
         return hits[0] if hits else {}
 
-    def top_senders(self, day: date) -> Senders | None:
-        """As `ListsSenders` says."""
-        return diagnosis.top_senders(self, day, day)
-
-    def why_lacking(self, first: date, last: date, *, user: bool) -> str:
-        """As `EvidenceSource` says: the indexes whose documents lack the field."""
-        field = self.fields["username" if user else "hostname"]
-        return diagnosis.why_lacking(self, field, first, last)
-
-    def why_nothing(self, first: date, last: date) -> str:
-        """As `EvidenceSource` says: how many documents each clause of the query matches by itself."""
-        return diagnosis.why_nothing(self, first, last)
-
-    def unmatched_parts(self) -> list[str]:
-        """As `EvidenceSource` says: parts of `index` that match no index."""
-        return diagnosis.unmatched_parts(self)
+    why_lacking = diagnosis.why_lacking
+    why_nothing = diagnosis.why_nothing
+    unmatched_parts = diagnosis.unmatched_parts
+    top_senders = diagnosis.top_senders
 
     def _day(self, day: date) -> DayOfLogons:
         """Read the pages of a composite aggregation; the first also counts the day's documents.

@@ -44,8 +44,9 @@ _COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # date mathematics may hold some
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 
 
-def why_lacking(search: "SearchClient", field: str, first: date, last: date) -> str:
-    """Return which indexes hold the documents that lack a field, as part of a sentence; "" if none does."""
+def why_lacking(search: "SearchClient", first: date, last: date, *, user: bool) -> str:
+    """Return which indexes hold the documents that lack the user, or the host, as part of a sentence."""
+    field = search.fields["username" if user else "hostname"]
     indexes = _by_index(search, field, [search.between(first, last), search.query])
     if not any(_lacking(index) for index in indexes):
         return ""

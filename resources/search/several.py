@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date, timedelta
+from typing import TypeVar
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from resources.search.client import SearchClient
 from resources.search.source import DayOfLogons, EvidenceSource, Senders
 from resources.settings import Instance
 
+T = TypeVar("T")
 _TOTALS = ("matching", "lacking_user", "lacking_host")
 
 
@@ -38,9 +40,7 @@ class SeveralLogs(EvidenceSource):
 
     def probe(self) -> None:
         """Raise TransientError when the service does not answer within seconds."""
-        for name, client in self.clients.items():
-            with _named(name):
-                client.probe()
+        self._ask_each(lambda client: client.probe())
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
         """Add up the logon events of each day; the same host and user in two of the logs are one pair.
@@ -75,43 +75,42 @@ class SeveralLogs(EvidenceSource):
                     )
 
     def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
-        """As `CountsDays` says, of all logs together."""
-        total = dict.fromkeys(days, 0)
-        for name, client in self.clients.items():
-            with _named(name):
-                for day, matching in client.matching_by_day(days).items():
-                    total[day] += matching
-        return total
+        """As `EvidenceSource` says, of all logs together."""
+        counted = self._ask_each(lambda client: client.matching_by_day(days)).values()
+        return {day: sum(matching[day] for matching in counted) for day in days}
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:
         """As `EvidenceSource` says, of each of the logs."""
-        return self._of_each(lambda client: client.why_lacking(first, last, user=user))
+        return _said(self._ask_each(lambda client: client.why_lacking(first, last, user=user)))
 
     def why_nothing(self, first: date, last: date) -> str:
         """As `EvidenceSource` says, of each of the logs."""
-        return self._of_each(lambda client: client.why_nothing(first, last))
-
-    def _of_each(self, ask: Callable[[SearchClient], str]) -> str:
-        said = {}
-        for name, client in self.clients.items():
-            with _named(name):
-                said[name] = ask(client)
-        return "; ".join(f"{name}: {text}" for name, text in said.items() if text)
+        return _said(self._ask_each(lambda client: client.why_nothing(first, last)))
 
     def unmatched_parts(self) -> list[str]:
         """As `EvidenceSource` says, of all logs."""
-        return sorted({part for client in self.clients.values() for part in client.unmatched_parts()})
+        parts = self._ask_each(lambda client: client.unmatched_parts()).values()
+        return sorted({part for some in parts for part in some})
 
-    def top_senders(self, day: date) -> Senders | None:
+    def top_senders(self, first: date, last: date) -> Senders | None:
         """As `EvidenceSource` says, of all logs together."""
-        found = []
-        for name, client in self.clients.items():
-            with _named(name):
-                found += filter(None, [client.top_senders(day)])
+        found = [*filter(None, self._ask_each(lambda client: client.top_senders(first, last)).values())]
         if not found:
             return None
         names = pl.concat(one.names for one in found)
         return Senders(found[0].field, sum(one.matching for one in found), names)
+
+    def _ask_each(self, ask: Callable[[SearchClient], T]) -> dict[str, T]:
+        """Return what each of the logs answers, by name."""
+        answers = {}
+        for name, client in self.clients.items():
+            with _named(name):
+                answers[name] = ask(client)
+        return answers
+
+
+def _said(texts: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
 
 
 def _added(parts: Sequence[DayOfLogons]) -> DayOfLogons:

@@ -3,10 +3,10 @@
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
 import polars as pl
 
@@ -80,8 +80,8 @@ class EvidenceSource(ABC):
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
        ConfigurationError for what a setting can mend, TransientError for what may be retried.
     3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
-    4. Where it makes sense, implement `probe`, `__exit__` to close connections, what `CountsDays` has, and
-       what explains a result: `why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`.
+    4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, and what
+       explains a result: `why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`.
 
     `tests/resources/search/test_adapters.py` tries any source.
     """
@@ -107,6 +107,13 @@ class EvidenceSource(ABC):
         Days are calendar days in `scan.timezone`.
         """
 
+    def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
+        """Count the matching documents of each day in one request: so events that arrive late are noticed.
+
+        As in `DayOfLogons.matching`; a day that is not there did not grow. By default the source cannot tell.
+        """
+        return {}
+
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
         """Return where logons have no user, or no host, as part of a sentence; "" if that is not known."""
         return ""
@@ -119,17 +126,9 @@ class EvidenceSource(ABC):
         """Return the parts of what is searched that hold nothing, such as an index that does not exist."""
         return []
 
-    def top_senders(self, day: date) -> Senders | None:  # noqa: ARG002
-        """Return the host names that stand for most computers on a day; None: the source cannot tell."""
+    def top_senders(self, first: date, last: date) -> Senders | None:  # noqa: ARG002
+        """Return the host names that stand for most computers on these days; None: the source cannot tell."""
         return None
-
-
-@runtime_checkable
-class CountsDays(Protocol):
-    """A source that can tell in one request how much it holds: events that arrive late are noticed then."""
-
-    def matching_by_day(self, days: Sequence[date]) -> dict[date, int]:
-        """Count the matching documents of each day, as in `DayOfLogons.matching`; 0 where there is none."""
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:

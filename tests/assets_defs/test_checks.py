@@ -41,10 +41,10 @@ class Search(LogFile):
         super().__init__()
         self.rows, self.error, self.parts = rows, error, parts
 
-    def top_senders(self, day):
+    def top_senders(self, first, last):
         if self.error:
             raise self.error
-        assert day == DAYS.last
+        assert (first, last) == (DAYS.last, DAYS.last)
         schema = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
         return Senders("host.name", 100, pl.DataFrame(self.rows, schema=schema, orient="row"))
 
@@ -79,7 +79,7 @@ class Stored:
         """Store what follows from logons, as a run would, and publish it."""
         assets = hosts() if assets is None else assets
         run: Any = {"run_id": f"after-{hours}", "decided_at": NOW + timedelta(hours=hours)}
-        rules = self.instance.rules.as_rules()
+        rules = self.instance.rules
         resolved = resolution(counts(*logons), people, assets, rules, window=DAYS, **run)
         store_run(self.tables, resolved, hosts=assets, users=people, **run)
         return self

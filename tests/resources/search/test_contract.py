@@ -132,7 +132,7 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
             (day,) = logons.logons([DAY])
             assert found(day) == (0, 0, 0, [])
             assert (*logons.totals(DAY, DAY), logons.count_without_time()) == (0, 0, 0, 0)
-            assert logons.top_senders(DAY) is None
+            assert logons.top_senders(DAY, DAY) is None
 
 
 KEYWORD, WORDS = {"type": "keyword"}, {"type": "text", "fielddata": True}
@@ -250,7 +250,7 @@ def test_collectors_are_seen_whatever_the_fields_are_called(engine, client, inde
     ]
     load(engine, index, documents)
     with client(hostname_field=hostname_field) as logons:
-        senders = logons.top_senders(DAY)
+        senders = logons.top_senders(DAY, DAY)
     names = [] if field is None else [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
     assert senders.names.rows() == names
     assert field is None or (senders.field, senders.matching) == (field, 3)

@@ -74,10 +74,10 @@ def test_senders_are_those_of_all_logs(opened):
         assert isinstance(logs, SeveralLogs)
         for name, client in logs.clients.items():
             names = pl.DataFrame({"document_hostname": [name], "events": [3]})
-            client.top_senders = lambda _, names=names: Senders("host.name", 3, names)
-        found = logs.top_senders(DAY)
+            client.top_senders = lambda *_, names=names: Senders("host.name", 3, names)
+        found = logs.top_senders(DAY, DAY)
         assert found
         assert (found.matching, found.names["document_hostname"].to_list()) == (6, [*logs.clients])
         for client in logs.clients.values():
-            client.top_senders = lambda _: None
-        assert logs.top_senders(DAY) is None
+            client.top_senders = lambda *_: None
+        assert logs.top_senders(DAY, DAY) is None
