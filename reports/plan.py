@@ -80,7 +80,8 @@ def plan_in_words(
     """
     if not hosts:
         return f"Plan: nothing to {'undo' if is_undo else 'write'}."
-    lines = ["Plan:", *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
+    heading = "Plan:" if is_undo else "Plan, the least certain first:"
+    lines = [heading, *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
     what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (len(hosts) != 1))

@@ -159,7 +159,7 @@ def settings_in_words(
         known = "None of them is expected to be better than the present ones."
         return words if now["wrong"] is None else [*words, known]
     title = (
-        "Best of {:,} tried"
+        "Nearest of {:,} tried: better than now, and not as right as asked"
         if best is None
         else f"Best of {{:,}} tried, right for at least {aim.precision:.0%}"
     )

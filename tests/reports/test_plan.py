@@ -24,7 +24,7 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
     text = plan_in_words(found, is_undo=False, sure=["About 1 is wrong."], **COMMANDS)
     assert text.splitlines() == [
-        "Plan:",
+        "Plan, the least certain first:",
         "  server-2 (h2)  owner none -> ann@corp.example (u1)",
         "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
         "Plan: 2 owners to write, department replaced on 1. Nothing was written.",
