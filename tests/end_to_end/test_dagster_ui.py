@@ -118,9 +118,8 @@ def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, 
         picture(page, "partitions")
 
 
-@pytest.fixture(scope="module")
-def scheduled(dagster, company):
-    """The run that the schedule asks for today, after which each page here is looked at."""
+def start_scheduled(dagster, company, dry_run):
+    """Start the run that the schedule asks for today; return its id and its tags once it has ended."""
     dagster.stand.begin(company.hosts, company.users)  # whatever the first run of the other instance wrote
     midnight = datetime.combine(TODAY, time_of_day(), UTC).timestamp()
     tick = dagster.ask(
@@ -135,23 +134,31 @@ def scheduled(dagster, company):
         after=midnight,
     )
     (request,) = tick["evaluationResult"]["runRequests"]
-    run_id = dagster.start("demo", LOCATION, request["tags"], yaml.safe_load(request["runConfigYaml"]))
+    config = yaml.safe_load(request["runConfigYaml"])
+    config["resources"]["demo__scan"]["config"]["dry_run"] = dry_run
+    run_id = dagster.start("demo", LOCATION, request["tags"], config)
     tags = dagster.ended(run_id)
-    assert tags["asset_owners/kind"] == "run"
+    assert tags["asset_owners/kind"] == ("dry_run" if dry_run else "run")
     assert tags["asset_owners/window"] == f"{WINDOW[0]}/{WINDOW[-1]}"
     assert tags["dagster/schedule_name"] == "demo"
-    assert dagster.stand.written().keys() == to_write(company)
     return run_id
 
 
 @pytest.fixture(scope="module")
-def page(browser, dagster, scheduled):  # noqa: ARG001  (what is looked at)
-    """A page of the UI, after the schedule's run."""
+def scheduled(dagster, company):
+    start_scheduled(dagster, company, dry_run=False)
+    assert dagster.stand.written().keys() == to_write(company)
+
+
+@pytest.fixture(scope="module")
+def page(browser, dagster):
+    """A page of the UI."""
     with opened(browser, dagster) as context:
         yield context.new_page()
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("scheduled")
 def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
     page.goto("/locations/asset-owners/asset-groups/demo/lineage")
     shows(page, "logon_counts", "logon_days", *SNAPSHOTS, SINK)
@@ -163,6 +170,7 @@ def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("scheduled")
 def test_the_report_shows_coverage_conflicts_and_a_machine(dagster, page, picture, tmp_path):
     file = tmp_path / "report.html"
     instance = dagster.stand.home / "instances" / "demo.yaml"
@@ -197,12 +205,8 @@ def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_exe
 
 
 def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
-    dagster.stand.begin(company.hosts, company.users)
+    planned = start_scheduled(dagster, company, dry_run=True)
     before = filled(dagster)
-    latest = [{"key": "dagster/partition", "value": str(TODAY)}]
-    dry_run = {"resources": {"demo__scan": {"config": {"dry_run": True}}}}
-    planned = dagster.start("demo", LOCATION, latest, dry_run)
-    dagster.ended(planned)
     page.goto("/assets/demo/owner_writes?view=events")
     shows(page, planned, "julia.pereira@corp.example (user-0001)")
     picture(page, "plan")
@@ -239,10 +243,11 @@ def filled(dagster):
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("scheduled")
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
         "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
-        "owner_writes": {"result": "168 undone", "report": "demo.html"},
+        "owner_writes": {"result": "168", "report": "demo.html"},
     }
     for table, values in found.items():
         page.goto(f"/assets/demo/{table}?view=events")

@@ -42,10 +42,11 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(engine_s
     stand = engine_stand
     with small_disk(tmp_path / "small", 16 * 2**20) as disk:
         stand.environment.setenv("ASSET_OWNERS_HOME", str(disk))
+        stand.environment.setenv("DAGSTER_HOME", str(disk / "dagster"))
+        assert run(stand).status == 0
+        stand.begin(HOSTS, USERS)
         for left_kib, dagster in ((50, tmp_path / "dagster"), (60, disk / "dagster")):
             stand.environment.setenv("DAGSTER_HOME", str(dagster))
-            assert run(stand).status == 0
-            stand.begin(HOSTS, USERS)
             free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
             filler = disk / "filler"
             filler.write_bytes(b"x" * (free - left_kib * 1024))

@@ -92,7 +92,9 @@ def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):
 @pytest.fixture
 def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  (where the tables lie)
     """A home with the instance file alone; on another machine it has run, and has two hosts in the store."""
-    tables = fill(tmp_path / "first", "head_office", "a", "b", location=tables_location())
+    with monkeypatch.context() as patch:  # whose catalogue nobody asks
+        patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
+        tables = fill(tmp_path / "first", "head_office", "a", "b", location=tables_location())
     tables.write("inventory_hosts", hosts(host("c")), run_id="0644f428-later", publish=False)
     home = tmp_path / "second"
     (home / "instances").mkdir(parents=True)
