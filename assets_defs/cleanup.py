@@ -119,7 +119,7 @@ def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) ->
         if report.stat().st_mtime < history_before.timestamp():
             report.unlink()
             deleted += 1
-    remove_leftovers(beside=tables.home, below=tables.disk)
+    remove_leftovers(tables.home, tables.home / "reports", below=tables.disk)
     if deleted:
         log.info(f"{tables.slug}: deleted {deleted} files and folders that are older than keep allows")
 

@@ -197,7 +197,9 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
     message = mode.why_no_writes
     if message and run.instance.changes:
-        message += f"; tried: {', '.join(run.instance.changes)}"
+        # Their values may name people, and stand in the options.
+        settings = dict.fromkeys(change.partition("=")[0] for change in run.instance.changes)
+        message += f"; tried: {', '.join(settings)}"
     if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
     if mode.plans:

@@ -8,34 +8,35 @@ import polars as pl
 from ownership.rules import NAMING, first_that_holds
 from ownership.windows import gaps
 
-_WITH_LOGONS = pl.col("total_events") > 0
+_ASSET = pl.col("host_id").is_not_null()
+_WITH_LOGONS = _ASSET & (pl.col("total_events") > 0)
 _NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
 _MATCHED = _NAMED & pl.col("match").eq_missing("matched")
 
 STAGES: Mapping[str, pl.Expr] = {
-    "hosts known": pl.col("evidence").is_not_null(),
+    "host assets": _ASSET,
     "with logons": _WITH_LOGONS,
-    "one winner": _NAMED,
+    "one primary user": _NAMED,
     "one user asset": _MATCHED,
     "to write": _MATCHED & (pl.col("action") == "write"),
     "agrees": _MATCHED & (pl.col("action") == "agree"),
     "conflict": _MATCHED & (pl.col("action") == "conflict"),
-    "no host asset": _MATCHED & (pl.col("action") == "no_host"),
+    "names without asset": ~_ASSET,
 }
-"""Which decisions reach each stage from logons to owners: four stages, each a part of the previous one, and
-the branches, which add up to the last stage."""
+"""Which decisions reach each stage from logons to owners: four stages, each a part of the previous one, the
+branches, which add up to the last stage, and the host names of logons that no host asset has."""
 
 _REASONS = ("evidence", "evidence", "match")
 _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
 
 def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that reach each of `STAGES`: stage, hosts, left_out (why others did not)."""
+    """Count the hosts that reach each of `STAGES`: stage, hosts, drop_outs (why some get no further)."""
     reason = pl.format("{} {}", "reason", "hosts")
-    left_out = drop_outs(decisions).group_by("stage").agg(left_out=reason.str.join(", "))
+    reasons = drop_outs(decisions).group_by("stage").agg(drop_outs=reason.str.join(", "))
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
     stages = hosts.unpivot(variable_name="stage", value_name="hosts")
-    return stages.join(left_out, on="stage", how="left", maintain_order="left")
+    return stages.join(reasons, on="stage", how="left", maintain_order="left")
 
 
 def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:

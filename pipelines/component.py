@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema
 
 from resources.errors import ConfigurationError
 from resources.settings import Instance, load_instance
-from resources.settings.files import checked_instance
+from resources.settings.files import checked_instance, instance_or_complaint
 
 FILE = "defs.yaml"
 EXAMPLE = Path(__file__).parents[1] / "resources" / "settings" / "example.yaml"
@@ -46,6 +46,31 @@ class InstanceScaffolder(Scaffolder):
         file.write_text(f"type: {request.type_name}\nattributes:\n{attributes}", encoding="utf-8")
 
 
+_FILES: dict[str, set[Path]] = {}
+"""The files that this process has loaded, by the slug of their instance."""
+
+
+def _require_own_name(instance: Instance, file: Path) -> None:
+    """Fail if another defs.yaml of the project has this instance's slug, which names assets and jobs."""
+    files = _FILES.setdefault(instance.slug, set())
+    for other in sorted(files - {file}):
+        if other.is_file() and _project_of(other) == _project_of(file) and _slug_now(other) == instance.slug:
+            raise ConfigurationError(
+                f"{file}: name: {instance.name!r} gives the identifier {instance.slug!r}, as does {other}; "
+                "give each instance its own name, or delete one of the two files"
+            )
+    files.add(file)
+
+
+def _project_of(file: Path) -> Path | None:
+    return next((folder for folder in file.parents if (folder / "pyproject.toml").exists()), None)
+
+
+def _slug_now(file: Path) -> str | None:
+    found = instance_or_complaint(file)
+    return None if isinstance(found, str) else found.slug
+
+
 @dg.scaffold_with(InstanceScaffolder)
 @dataclass
 class AssetOwnersComponent(dg.Component):
@@ -70,7 +95,7 @@ class AssetOwnersComponent(dg.Component):
         """Return the component of a defs.yaml, read as an instance file is: tenant 0042 stays 0042.
 
         Raises:
-            ConfigurationError: the attributes are not valid, or hold templates.
+            ConfigurationError: the attributes are invalid, hold templates, or have another file's name.
         """
         file = Path(context.path) / FILE
         content = attributes.root if isinstance(attributes, InstanceAttributes) else {}
@@ -78,8 +103,11 @@ class AssetOwnersComponent(dg.Component):
             raise ConfigurationError(
                 f"{file}: templates such as {{{{ env.NAME }}}} are not filled in here, because "
                 "`asset-owners --instance` reads the file, too; write the value, or {env: NAME} for a secret"
+                r". In a query write \{\{ for {{ itself, or \u007b\u007b in query DSL"
             )
-        return cls(load_instance(file) if file.is_file() else checked_instance(content, file))
+        instance = load_instance(file) if file.is_file() else checked_instance(content, file)
+        _require_own_name(instance, file)
+        return cls(instance)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002
         """Define the instance; executor and loggers are the project's own."""

@@ -29,8 +29,6 @@ from reports.people import display_names
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
 """The first characters of a page, which its fingerprint is among."""
-_FUNNEL = ("host assets", "with logons", "one primary user", "one user asset")
-"""What `reports.page_tables.stage` counts, from 1 on."""
 _BINS = 10
 
 
@@ -117,7 +115,7 @@ def report_page(
             all_in_page=rows.height == hosts_now.height,
             owned=(owned_percent(decisions), owned_percent(after)),
             weeks=weeks,
-            stages=[*zip(_FUNNEL, _reached(assets), strict=True)],
+            stages=[*zip(page_tables.FUNNEL, _reached(assets), strict=True)],
             measured=measured,
             bins=_histogram(assets.filter(status="planned") if is_plan else assets, measured),
             how_sure=how_sure,
@@ -138,7 +136,7 @@ def page_fingerprint(file: Path) -> str | None:
 def _reached(assets: pl.DataFrame) -> list[int]:
     """Count the host assets that come to each stage."""
     stages = assets.select(stage=page_tables.stage())["stage"]
-    return [int((stages >= number).sum()) for number in range(1, len(_FUNNEL) + 1)]
+    return [int((stages >= number).sum()) for number in range(1, len(page_tables.FUNNEL) + 1)]
 
 
 def _histogram(hosts: pl.DataFrame, measured: str) -> list[int]:

@@ -24,7 +24,8 @@ STRIP_DAYS = 30
 """Days of the strips, the last of the window."""
 MAX_STRIPS = 12
 """Users of a host with a strip: the ones with most logons."""
-_FUNNEL = (*STAGES,)[:4]
+FUNNEL = (*STAGES,)[:4]
+"""What `stage` counts, from 1 on."""
 
 
 class People:
@@ -108,7 +109,7 @@ def hosts_columns(
 
 def stage() -> pl.Expr:
     """How far a host comes from logons to an owner: 1 known, 2 logons, 3 a primary user, 4 one user asset."""
-    return pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in _FUNNEL)
+    return pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in FUNNEL)
 
 
 def users_columns(

@@ -26,6 +26,7 @@ from sandbox.inventory import Account, InventoryService, InventoryState
 NAME = "Demo"
 INDEX = "logs-winlogbeat-demo"
 TENANT = "acme"
+_HEAD = "# Written by the sandbox at each start, until somebody changes it.\n"
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,17 @@ def running_sandbox(
         instance_file = home / "instances" / "demo.yaml"
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = yaml.safe_dump(_instance(folder, engine, inventory), sort_keys=False, allow_unicode=True)
-        instance_file.write_text(f"# Written by the sandbox at each start.\n{text}", encoding="utf-8")
+        write_unless_changed(instance_file, f"{_HEAD}{text}", folder / "demo.yaml", progress)
         yield Sandbox(engine, inventory, instance_file, truth)
+
+
+def write_unless_changed(file: Path, text: str, copy: Path, progress: Callable[[str], None]) -> None:
+    """Write an instance file, unless somebody has changed it since: `copy` is what was written last."""
+    if file.exists() and copy.exists() and file.read_bytes() != copy.read_bytes():
+        progress(f"{file} was changed and is kept as it is; to have it written again, delete it")
+        return
+    for path in (file, copy):
+        path.write_text(text, encoding="utf-8", newline="")
 
 
 def _instance(folder: Path, engine: Engine, inventory: InventoryService) -> dict[str, Any]:

@@ -11,7 +11,10 @@ from ownership.names import printable_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.store.files import replacing
+from resources.store.files import remove_leftovers, replacing
+
+LEFT_BY_KILLED_SECONDS = 3600
+"""What a command still writes after so long was left by one that was killed."""
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -54,6 +57,7 @@ def write_file(argument: str, path: Path, content: bytes) -> None:
     try:
         if not path.resolve().parent.is_dir():
             raise FileNotFoundError(0, f"the folder {path.resolve().parent} does not exist; create it first")
+        remove_leftovers(path.resolve().parent, seconds=LEFT_BY_KILLED_SECONDS)
         with replacing(path.resolve()) as file:
             file.write_bytes(content)
     except OSError as error:

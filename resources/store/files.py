@@ -72,10 +72,11 @@ def parquet_files(below: Path | UPath) -> list[UPath]:
     return [folder / str(path) for path in written if path.suffix == ".parquet"]
 
 
-def remove_leftovers(*, beside: Path, below: Path, seconds: float = LEFTOVER_SECONDS) -> None:
-    """Delete what killed writers of this user left in one folder, and anywhere below another, after a day."""
+def remove_leftovers(*beside: Path, below: Path | None = None, seconds: float = LEFTOVER_SECONDS) -> None:
+    """Delete what killed writers of this user left in some folders, and anywhere below one, after a day."""
+    left = [path for folder in beside for path in folder.glob(f"{TEMPORARY}*")]
     with suppress(FileNotFoundError):  # another run's writer may end meanwhile
-        for path in [*beside.glob(f"{TEMPORARY}*"), *below.rglob(f"{TEMPORARY}*")]:
+        for path in [*left, *(below.rglob(f"{TEMPORARY}*") if below else ())]:
             found = path.stat()
             if found.st_uid == os.geteuid() and found.st_mtime < time.time() - seconds:
                 shutil.rmtree(path)

@@ -229,9 +229,9 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
                 os.utime(path, (changed.st_atime, changed.st_mtime))
     if really:
         for folder in _on_disk(_folders(tables)):
-            remove_leftovers(beside=folder, below=folder, seconds=0)
+            remove_leftovers(below=folder, seconds=0)
         # What is uploaded to an object store lies there meanwhile, also that of other instances.
-        remove_leftovers(beside=Path(tempfile.gettempdir()), below=tables.disk, seconds=3600)
+        remove_leftovers(Path(tempfile.gettempdir()), below=tables.disk, seconds=3600)
     return found
 
 

@@ -90,7 +90,7 @@ class Tables:
                 write_file(empty(model) if several else self.read(table).collect(), path, self.analysts)
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
         self._set_access()
-        remove_leftovers(beside=self.home, below=self.disk)
+        remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""

@@ -34,10 +34,20 @@ def begin(tmp_path):
     """Reads a run off what Dagster tells its first step."""
 
     def begun(
-        *, without=(), again=(), tags=(), first_tags=(), run_id="run-1", service=None, status=None, **settings
+        *,
+        without=(),
+        again=(),
+        tags=(),
+        first_tags=(),
+        run_id="run-1",
+        service=None,
+        status=None,
+        changes=(),
+        **settings,
     ):
         """It lacks the steps `without`, or executes `again` some of run-1, whose tags were `first_tags`."""
         small = instance(**{"scan": {"lookback_days": 3}, **settings})
+        small._changes = tuple(changes)
         recorded = Recorded()
         recorded.tags, recorded.status = dict(first_tags), status or recorded.status
         opened = service or Mock()
@@ -87,6 +97,13 @@ def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_ol
     assert caplog.messages == [run.why_no_writes or f"Owners are written to {run.instance.platform.address}"]
     keeps_its_days = "without" in given or "writes" in given
     assert (run.private_days_of == run.run_id) == keeps_its_days
+
+
+def test_a_run_that_tries_settings_names_them_without_their_values_which_may_name_people(begin):
+    tried = (r"rules.exclude_users=[HQ\ann]", "rules.min_events=2")
+    run = begin(writes={"dry_run": True}, changes=tried)
+    assert run.record.row()["message"].endswith("; tried: rules.exclude_users, rules.min_events")
+    assert r"HQ\\ann" in run.record.row()["options"]
 
 
 def test_both_services_are_tried_before_the_first_step(begin):

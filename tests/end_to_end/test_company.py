@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from ownership.coverage import funnel
+from reports.page_tables import FUNNEL
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY
 
@@ -81,5 +82,5 @@ def test_the_caption_of_the_picture_of_the_decisions_has_their_numbers(stand, fi
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     (caption,) = re.findall(r"!\[Page of owner_decisions: (.+?)\]", text)
     stages = dict(funnel(decisions(stand, first)).select("stage", "hosts").iter_rows())
-    names = ("hosts known", "with logons", "one winner", "one user asset", "to write", "agrees", "conflict")
+    names = (*FUNNEL, "to write", "agrees", "conflict")
     assert [int(number) for number in re.findall(r"\d+", caption)] == [stages[name] for name in names]

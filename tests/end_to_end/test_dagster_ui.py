@@ -246,7 +246,7 @@ def filled(dagster):
 @pytest.mark.usefixtures("scheduled")
 def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
     found = {
-        "owner_decisions": {"funnel": "with logons 313", "hosts_to_write": "168", "conflicts": "5"},
+        "owner_decisions": {"funnel": "with logons 295", "hosts_to_write": "168", "conflicts": "5"},
         "owner_writes": {"result": "168", "report": "demo.html"},
     }
     for table, values in found.items():

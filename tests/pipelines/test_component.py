@@ -125,6 +125,7 @@ def test_a_run_of_the_projects_job_writes_owners_and_an_asset_behind_it_reads_th
             "defs.yaml: password: do not write the secret here; write .env: ",
         ),
         ({"sensor": "{{ env.SENSOR }}"}, r"templates such as \{\{ env.NAME \}\} are not filled in here"),
+        ({"query": "process.args:{{x}}"}, r"In a query write \\\{\\\{ for \{\{ itself"),
     ],
 )
 def test_wrong_attributes_are_told_as_in_an_instance_file(project, changes, words):
@@ -134,6 +135,26 @@ def test_wrong_attributes_are_told_as_in_an_instance_file(project, changes, word
     assert isinstance(caught.value.__cause__, ConfigurationError)
     assert re.search(words, str(caught.value.__cause__))
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_two_files_of_one_name_are_both_named_with_what_to_do(project):
+    file = add(project)
+    other = project / "defs" / "branch" / "defs.yaml"
+    other.parent.mkdir()
+    other.write_text(file.read_text().replace("Head office", "head-office"))
+    with pytest.raises(Exception, match="Error while loading component") as caught:
+        load(project)
+    said = str(caught.value.__cause__)
+    assert isinstance(caught.value.__cause__, ConfigurationError)
+    for part in (str(file), str(other), "'head_office'", "give each instance its own name"):
+        assert part in said
+    other.write_text(file.read_text().replace("Head office", "Branch"))
+    assert load(project).resolve_job_def("branch")
+
+
+def test_a_query_may_hold_double_braces(project):
+    add(project, query=r"process.args:\{\{x\}\} AND event.code:4624")
+    assert load(project).resolve_job_def("head_office")
 
 
 def test_a_tenant_that_looks_like_an_octal_number_is_kept_as_it_is_written(project):

@@ -2,6 +2,7 @@ import csv
 import io
 import os
 import stat
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,15 @@ def test_a_plan_has_plan_in_its_file_name_and_sheet(call, stored, tmp_path):
 @pytest.mark.parametrize("command", ["report", "explain pc-1", "tune", "runs"])
 def test_without_a_run_there_is_nothing_to_tell(call, instance_file, command):
     assert call(*command.split(), "--instance", instance_file)[0] == 1
+
+
+def test_what_a_killed_command_left_beside_its_file_is_deleted_by_the_next(call, stored, tmp_path):
+    for seconds, name in ((7200, ".writing-old"), (0, ".writing-new"), (7200, "own")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "page.html").touch()
+        os.utime(tmp_path / name, (then := time.time() - seconds, then))
+    assert call("report", "--instance", stored, "--out", tmp_path / "page.html")[0] == 0
+    assert {path.name for path in tmp_path.glob("*") if path.is_dir()} == {"home", ".writing-new", "own"}
 
 
 def test_a_place_that_cannot_be_written_is_refused_and_left_as_it_is(call, stored, tmp_path):

@@ -170,7 +170,7 @@ def test_each_host_has_status_reason_and_users_with_their_days():
         "pc-4": ("no owner", "no majority", 2),
         "pc-5": ("no owner", "no user asset", 3),
         "pc-6": ("no owner", "several user assets", 3),
-        "pc-9": ("name without asset", "only one user", 4),
+        "pc-9": ("name without asset", "only one user", 0),
         "pc-10": ("conflict", "only one user", 4),
     }
     assert of_host(html, "pc-2")[1] == {"ann": (7, 2), "bob": (3, 2)}
