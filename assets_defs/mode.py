@@ -29,11 +29,6 @@ class Mode:
     missing_steps: tuple[str, ...]
     plans: bool
 
-    @property
-    def decides_nothing(self) -> bool:
-        """Whether the run only fetches days, or checks tables: it lacks no step then."""
-        return not self.plans and not self.missing_steps
-
 
 def mode_of(
     steps: Collection[str],

@@ -53,7 +53,6 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    locked_journal: Callable[[], AbstractContextManager[Journal]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
@@ -63,6 +62,10 @@ class InstanceRun:
     def may_write(self) -> bool:
         """Whether the run publishes its tables and may write owners."""
         return self.why_no_writes is None
+
+    def locked_journal(self) -> AbstractContextManager[Journal]:
+        """Hold the journal of writes, while nobody else writes for the instance or to its inventory."""
+        return locked_journal(self.tables, self.instance.platform, self.run_id)
 
     def store(self, table: str, frame: pl.DataFrame) -> None:
         """Store what the run made of a table; analysts see it where the run may write."""
@@ -142,7 +145,6 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
-        locked_journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -187,7 +189,7 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     mode = run.mode
     context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
     known: dict[str, Any] = {"window": Window(run.days_named[0], run.days_named[-1])}
-    if not mode.decides_nothing:
+    if mode.plans or mode.missing_steps:  # one that only fetches days, or checks tables, lacks no step
         known = {
             "window": run.window,
             "rules": run.instance.rules,
@@ -239,7 +241,6 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
-        locked_journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,

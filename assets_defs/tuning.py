@@ -71,7 +71,7 @@ def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     tables = tables.visible()
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
-    made = tuning_tables(inputs, tables.logon_counts(kept, run_id=tables.viewed))
+    made = tuning_tables(inputs, tables.logon_counts(kept))
     if model := learnt_model(instance, tables):
         made["confidence_bands"] = confidence_bands(model, inputs.decisions.filter(action="write"))
     else:
@@ -86,15 +86,15 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
     window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules)
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
-    days = tables.logon_days(window_before(window.last, longest), run_id=tables.viewed)
+    days = tables.logon_days(window_before(window.last, longest))
     last_settled = _last_settled(instance, days, window.last)
     # The days held back end with the last settled one, and the longest window ends before them.
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
-    fetched = set(tables.logon_days(looked_at, run_id=tables.viewed)["day"])
+    fetched = set(tables.logon_days(looked_at)["day"])
     return Inputs(
-        counts=tables.logon_counts(window, run_id=tables.viewed),
+        counts=tables.logon_counts(window),
         read_inventory=tables.read,
-        more_counts=tables.logon_counts(looked_at, run_id=tables.viewed),
+        more_counts=tables.logon_counts(looked_at),
         # Owners that other instances of this home wrote were not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,

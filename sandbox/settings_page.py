@@ -1,5 +1,6 @@
 """The keys of an instance file as docs/configuration.md lists them, from the models of the settings."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -15,6 +16,7 @@ from resources.settings import Instance
 from resources.settings.fields import Secret
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+EXAMPLE = Path(__file__).parents[1] / "resources" / "settings" / "example.yaml"
 _FIRST, _NEXT = "## The instance\n", "## Secrets\n"
 
 
@@ -43,6 +45,9 @@ def _section(model: type, heading: str, path: str) -> Iterator[str]:
 
 def fields_of(section: type) -> dict[str, FieldInfo]:
     """The keys of a section, which is a model, or the dataclass of the rules."""
+    if issubclass(section, Instance):  # a model has the keys of its base first
+        in_order = re.findall(r"(?m)^#?(\w+):", EXAMPLE.read_text(encoding="utf-8"))
+        return {name: section.model_fields[name] for name in sorted(section.model_fields, key=in_order.index)}
     if issubclass(section, BaseModel):
         return section.model_fields
     fields: dict[str, FieldInfo] = vars(dataclass(section, frozen=True))["__pydantic_fields__"]

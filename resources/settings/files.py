@@ -15,14 +15,13 @@ from pydantic import BaseModel, ValidationError
 from ownership.rules import Rules
 from resources.errors import ConfigurationError
 from resources.settings.fields import read_text
-from resources.settings.models import Instance, Logs
+from resources.settings.models import Instance, OneQuery
 from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
 
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
-OF_ONE_QUERY = Logs.model_fields.keys() - {"preset", "index"}
 _OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
@@ -107,7 +106,7 @@ def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str]
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "
             "at most, and no word that DuckDB, Dagster or Python keeps for itself, such as main or class"
         )
-    if instance.logs and (single := sorted(instance.model_fields_set & OF_ONE_QUERY)):
+    if instance.logs and (single := sorted(instance.model_fields_set & OneQuery.model_fields.keys())):
         raise ConfigurationError(
             f"{path}: logs: {', '.join(single)} cannot be given beside it, for each of the logs has its own; "
             "move what is there into an entry of logs, or take logs out"

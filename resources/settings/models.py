@@ -196,53 +196,9 @@ def _known_preset(name: str) -> str:
 PresetName = Annotated[Text, AfterValidator(_known_preset)]
 
 
-class Logs(Section):
-    """One query of several, with fields of its own; what is not given is as in an instance without `logs`."""
+class OneQuery(Section):
+    """What one query counts, and by which fields of the documents."""
 
-    model_config = ConfigDict(json_schema_extra={"type": ["object", "string"]})
-    preset: PresetName | None = None
-    """way of shipping that gives what is not given here; a text instead of a mapping is that name alone"""
-    index: Text | None = None
-    """index pattern to search; by default the file's `index`, then the preset's"""
-    query: Query = DEFAULT_QUERY
-    """logon events"""
-    user_field: Text = "user.name"
-    """document field holding the username"""
-    user_domain_field: Text | None = None
-    """document field holding the domain of the username"""
-    hostname_field: Text = "agent.name"
-    """document field holding the hostname"""
-    time_field: Text = "@timestamp"
-    """document field holding the time of the event"""
-    logon_type_field: Text | None = None
-    """document field holding the kind of logon"""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, value: object) -> object:
-        given = {"preset": value} if isinstance(value, str) else value
-        if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
-            return given
-        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
-        return {key: text for key, text in settings.items() if key != "index"} | given
-
-
-class Instance(Section):
-    """One integration instance of type `search_asset_owner` (rules 6.1)."""
-
-    name: str = Field(min_length=1, max_length=MAX_NAME)
-    """label; its slug names job, schedule, schema and folder"""
-    url: Url
-    """base URL of the search service"""
-    username: Text
-    """search-service user"""
-    password: Secret
-    """password of that user"""
-    cookies: dict[CookieName, Secret] = Field({})
-    """extra cookies added to search requests, name: value; such as
-    `{gateway_session: {env: SEARCH_COOKIE}}`"""
-    index: Text = "logs-*"
-    """index pattern to search"""
     query: Query = DEFAULT_QUERY
     """logon events: Lucene query-string syntax, or query DSL when it starts with {; such as
     `event.code:4624 AND winlog.event_data.LogonType:(2 OR 10 OR 11)`"""
@@ -258,6 +214,43 @@ class Instance(Section):
     logon_type_field: Text | None = None
     """document field holding the kind of logon, for `rules.logon_type_weights`; null = off; such as
     `winlog.event_data.LogonType`"""
+
+
+class Logs(OneQuery):
+    """One query of several, with fields of its own; what is not given is as in an instance without `logs`."""
+
+    model_config = ConfigDict(json_schema_extra={"type": ["object", "string"]})
+    preset: PresetName | None = None
+    """way of shipping that gives what is not given here; a text instead of a mapping is that name alone"""
+    index: Text | None = None
+    """index pattern to search; by default the file's `index`, then the preset's"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, value: object) -> object:
+        given = {"preset": value} if isinstance(value, str) else value
+        if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
+            return given
+        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
+        return {key: text for key, text in settings.items() if key != "index"} | given
+
+
+class Instance(OneQuery):
+    """One integration instance of type `search_asset_owner` (rules 6.1)."""
+
+    name: str = Field(min_length=1, max_length=MAX_NAME)
+    """label; its slug names job, schedule, schema and folder"""
+    url: Url
+    """base URL of the search service"""
+    username: Text
+    """search-service user"""
+    password: Secret
+    """password of that user"""
+    cookies: dict[CookieName, Secret] = Field({})
+    """extra cookies added to search requests, name: value; such as
+    `{gateway_session: {env: SEARCH_COOKIE}}`"""
+    index: Text = "logs-*"
+    """index pattern to search"""
     logs: tuple[Logs, ...] = ()
     """several queries that count together, each with fields of its own instead of those above: names of
     presets, or mappings; such as `[winlogbeat, {preset: linux, index: syslog-*}]`"""
@@ -317,7 +310,7 @@ class Instance(Section):
     def _of_logs(self, logs: Logs) -> "Instance":
         preset = presets()[logs.preset].settings["index"] if logs.preset else self.index
         index = logs.index or (self.index if "index" in self.model_fields_set else preset)
-        fields = logs.model_dump(exclude={"preset", "index"})
+        fields = logs.model_dump(include={*OneQuery.model_fields})
         return self.model_copy(update={"logs": (), "index": index, **fields})
 
     def require_secrets(self) -> None:

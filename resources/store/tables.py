@@ -130,12 +130,12 @@ class Tables:
                 write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(row, marker, readers)
 
-    def logon_days(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.DataFrame:
-        """Rows of logon_days for those of the given days that were ever fetched, by day; the run's first."""
+    def logon_days(self, days: Window | Sequence[date], *, run_id: str | None = None) -> pl.DataFrame:
+        """Return rows of logon_days for those of the days that were ever fetched, by day; the run's first."""
         return self._read_days("logon_days", days, run_id).collect().sort("day")
 
-    def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None) -> pl.LazyFrame:
-        """Rows of logon_counts for the given days; the run's first."""
+    def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None = None) -> pl.LazyFrame:
+        """Return rows of logon_counts for the given days; the run's first."""
         return self._read_days("logon_counts", days, run_id)
 
     def publish_days(self, run_id: str) -> None:
@@ -150,7 +150,7 @@ class Tables:
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         """A file for each day: the run's own where it has one, otherwise the published one."""
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
-        folders = dict.fromkeys([self.folder, self._folder(run_id)])
+        folders = dict.fromkeys([self.folder, self._folder(run_id or self.viewed)])
         # Listed, not asked for day by day: in an object store each question is a request.
         files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
         stored = {file.stem: file for file in files if file.stem in wanted}

@@ -22,7 +22,6 @@ from resources.store.retention import CHANGES, store_decisions
 from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
-from resources.writeback.target_lock import locked_journal
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import PEOPLE, RUN, counts, host, user, users
 from tests.pipelines.in_memory import Shelf
@@ -54,9 +53,8 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, hosts=
     record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
     following = replace(
         run,
-        instance=(now := instance(**settings)),
+        instance=instance(**settings),
         run_id=run_id,
-        locked_journal=lambda: locked_journal(run.tables, now.platform, run_id),
         record=record,
         why_no_writes="Dry run" if dry_run else None,
     )
