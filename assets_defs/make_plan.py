@@ -35,7 +35,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    rows = _select_hosts(every, run.options.hosts, decisions)[: run.options.limit]
+    rows = _select_hosts(run, every, run.options.hosts, decisions)[: run.options.limit]
     run.store("owner_writes", rows)
     left = every.height - rows.height
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
@@ -53,12 +53,15 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     return plan, hosts
 
 
-def _select_hosts(rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+def _select_hosts(
+    run: InstanceRun, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
+) -> pl.DataFrame:
     """Return the rows of some hosts; of all hosts where none is named."""
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
-        raise ConfigurationError(f"hosts: {error.args[0]}") from error
+        why = command_line(run.instance, "explain", "HOST")
+        raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error
 
 
 def plan_to_apply(
@@ -78,7 +81,7 @@ def plan_to_apply(
     decided_by = run.tables.decided_by(plan_id)
     made_by = run.tables.appended("runs", decided_by).row(0, named=True)
     options = json.loads(made_by["options"])
-    planned = _select_hosts(planned, hosts, run.tables.of_run("owner_decisions", decided_by))
+    planned = _select_hosts(run, planned, hosts, run.tables.of_run("owner_decisions", decided_by))
     return Plan(
         rows=planned.with_columns(run_id=pl.lit(run.run_id)),
         command="apply",
@@ -131,7 +134,7 @@ def plan_to_undo(
             said += f"; its plan was applied by run {short_run_id(applied_by[-1])}. To undo that: {undo}"
         raise ConfigurationError(said)
     planned = _select_hosts(
-        planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))
+        run, planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))
     )
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     rows = planned.with_columns(target=written_to)

@@ -117,7 +117,7 @@ def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is
     shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
     planned = decided(tmp_path, instance(), shelf)
     write_planned(replace(planned, why_no_writes="Dry run"))
-    with refused(shelf, "hosts: no planned host is called 'nobodys'; the closest: "):
+    with refused(shelf, "hosts: no planned host is called 'nobodys'; the closest: .* explain .* HOST"):
         follow(planned, "apply", RUN, hosts=["h1", "nobodys"])
     with refused(shelf, "more than were allowed", "--host second"):
         follow(planned, "apply", RUN, run_id="none", hosts=["second"], allow=0)
