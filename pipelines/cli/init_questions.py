@@ -10,10 +10,10 @@ import typer
 from pipelines.cli.findings import print_finding
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, attempt, reached
-from resources.inventory.client import AssetInventory
+from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
 from resources.inventory.try_inventory import logged_in
-from resources.search.client import SearchClient
+from resources.search.client import SearchClient, search_transport
 from resources.search.propose import Proposal, propose
 from resources.settings.files import checked_instance
 from resources.settings.presets import presets
@@ -37,8 +37,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     found: list[Proposal] = []
 
     def search_address() -> Iterator[Finding]:
-        client = SearchClient(checked_instance(content, path))
-        yield from reached(client.transport, "POST", client.path)
+        yield from reached(search_transport(checked_instance(content, path)), "POST", "/_search")
 
     def search_log_in() -> Iterator[Finding]:
         with SearchClient(checked_instance(content, path)) as client:
@@ -48,7 +47,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
                 found.append(proposed)
 
     def inventory_address() -> Iterator[Finding]:
-        yield from reached(AssetInventory(checked_instance(content, path)).transport, "GET", PROFILE)
+        yield from reached(inventory_transport(checked_instance(content, path)), "GET", PROFILE)
 
     def inventory_log_in() -> Iterator[Finding]:
         with AssetInventory(checked_instance(content, path)) as inventory:
@@ -71,9 +70,10 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: Trial) -> None:
     """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers."""
     while True:
+        typed = list[str]()
         for key, question in questions.items():
             if key in SECRETS:
-                _ask_for_variable(section, key)
+                typed += _ask_for_variable(section, key)
             else:
                 section[key] = typer.prompt(question, default=section.get(key))
         secrets = [section[key]["env"] for key in SECRETS if key in questions and key in section]
@@ -84,15 +84,17 @@ def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: T
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
-        if not wrong or typer.confirm("Keep these answers?", default=False):
+        if not wrong or typer.confirm("Keep these answers, although they do not work?", default=False):
             return
+        for variable in typed:
+            del os.environ[variable]
         for word, (key, question) in FURTHER.items():
             if word in wrong and (answer := typer.prompt(question, default="", show_default=False)):
                 section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
 
 
-def _ask_for_variable(section: dict[str, Any], key: str) -> None:
-    """Ask which environment variable has a secret; where it is not set, ask for the secret, to try it now."""
+def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
+    """Ask which environment variable has a secret; yield it where it is not set and the secret is typed."""
     default = section.get(key, {}).get("env", "")
     unless = "" if default else " (Enter: none)"
     text = f"Environment variable of its {SECRETS[key]}{unless}"
@@ -103,6 +105,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> None:
     if not os.environ.get(variable):
         text = f"{variable} is not set. The {SECRETS[key]}, to try it now (Enter: do not)"
         os.environ[variable] = typer.prompt(text, default="", show_default=False, hide_input=True)
+        yield variable
 
 
 def _findings(trial: Trial) -> Iterator[Finding]:

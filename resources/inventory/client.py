@@ -63,6 +63,20 @@ class _IncompleteError(ProtocolError):
     """A list that was not read whole; the next attempt may be."""
 
 
+def inventory_transport(instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> Transport:
+    """Return what reaches the inventory, without secrets; ConfigurationError: no readable `ca_file`."""
+    platform = instance.platform
+    return Transport(
+        service="inventory service",
+        section="platform.",
+        url=platform.url,
+        ignore_ssl=platform.ignore_ssl,
+        ca_file=platform.ca_file,
+        connections=instance.writes.concurrency,
+        sleep=sleep,
+    )
+
+
 class AssetInventory(Inventory):
     """The inventory service of one instance; opening it resolves the secrets, the first call logs in.
 
@@ -78,15 +92,7 @@ class AssetInventory(Inventory):
     ) -> None:
         self.instance = instance
         self._platform = platform = instance.platform
-        self.transport = Transport(
-            service="inventory service",
-            section="platform.",
-            url=platform.url,
-            ignore_ssl=platform.ignore_ssl,
-            ca_file=platform.ca_file,
-            connections=instance.writes.concurrency,
-            sleep=sleep,
-        )
+        self.transport = inventory_transport(instance, sleep=sleep)
         self.where = self.transport.where
         self.takes: Collection[str] = taken_fields(instance)
         self.reads_single_hosts = platform.contract.read is not None

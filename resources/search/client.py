@@ -45,6 +45,20 @@ MATCHING = {"matching": {"filter": {"match_all": {}}}}
 """Counts documents as buckets do, where `hits.total` counts one with `_doc_count` once."""
 
 
+def search_transport(instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> Transport:
+    """Return what reaches the search service, without secrets; ConfigurationError: no readable `ca_file`."""
+    return Transport(
+        service="search service",
+        section="",
+        url=instance.url,
+        ignore_ssl=instance.ignore_ssl,
+        ca_file=instance.ca_file,
+        connections=DAYS_AT_ONCE,
+        read_timeout_seconds=300,
+        sleep=sleep,
+    )
+
+
 class SearchClient(EvidenceSource):
     """The search service of one instance.
 
@@ -54,16 +68,7 @@ class SearchClient(EvidenceSource):
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.instance = instance
         self._page_size = MAX_PAGE
-        self.transport = Transport(
-            service="search service",
-            section="",
-            url=instance.url,
-            ignore_ssl=instance.ignore_ssl,
-            ca_file=instance.ca_file,
-            connections=DAYS_AT_ONCE,
-            read_timeout_seconds=300,
-            sleep=sleep,
-        )
+        self.transport = search_transport(instance, sleep=sleep)
         self.path = _path(instance.index)
         query = instance.query
         dsl = query.lstrip().startswith("{")

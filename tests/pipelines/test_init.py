@@ -2,6 +2,7 @@ import io
 import json
 import re
 import sys
+from base64 import b64decode
 from pathlib import Path
 
 import polars as pl
@@ -90,7 +91,8 @@ def test_options_that_cannot_be_used_say_why_and_write_nothing(call, tmp_path, o
 
 def newest_logon(request):
     """The search service of a company whose machines run Winlogbeat."""
-    if "Authorization" not in request.headers:
+    given = request.headers.get("Authorization", "Basic ").removeprefix("Basic ")
+    if not b64decode(given).endswith(b":s3cret"):
         return Reply(b"", 401)
     settings = presets()["winlogbeat"].settings
     fields = {settings[key]: ["x"] for key in settings if key.endswith("_field")}
@@ -116,7 +118,9 @@ def answer(call, monkeypatch):
 
 
 def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_path, monkeypatch):
-    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    monkeypatch.setenv("SEARCH_PASSWORD", "")
+    typed = iter(["mistyped", "s3cret"])
+    monkeypatch.setattr("getpass.getpass", lambda *_: next(typed))
     monkeypatch.setenv("INVENTORY_PASSWORD", "wr0ng")
     monkeypatch.setenv("OTHER", "pa55word")
     robot = Account("robot@corp.example", "pa55word", roles={"0042": "admin"})
@@ -127,7 +131,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     ):
         state.reset([robot], [], [], "0042")
         status, out, _ = answer(
-            *("y", "Head office", "nowhere", "n", search.url, "", ""),
+            *("y", "Head office", "nowhere", "n", search.url, "", "", "n", "", ""),
             *(inventory.url, "robot@corp.example", "", "", "0042", "n", "", "OTHER", "", ""),
             arguments=[tmp_path / "mine.yaml"],
         )
@@ -136,7 +140,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
     assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
-    assert not {"s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
+    assert not {"mistyped", "s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
     assert "Set the variables that it names, then try it:" in out
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.url, instance.platform.url) == (search.url, inventory.url)
