@@ -14,6 +14,7 @@ from pipelines.cli.terminal import is_on_terminal
 from resources.errors import ConfigurationError
 from resources.settings import command_line, instances_folder
 from resources.settings.files import checked_instance
+from resources.settings.names import slug_of
 from resources.settings.presets import presets
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def init(
         typer.Argument(
             metavar="FILE",
             help="File to write, - for standard output; never an existing one.",
-            show_default="instances/instance.yaml in ASSET_OWNERS_HOME",
+            show_default="in ASSET_OWNERS_HOME/instances, by the instance's name",
         ),
     ] = None,
     *,
@@ -71,6 +72,7 @@ def init(
 
     Example: head-office.yaml --logs elastic-agent
     """
+    is_named = path is not None
     if path is None:
         path = instances_folder() / "instance.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +95,11 @@ def init(
         from pipelines.cli.init_questions import ask
 
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
+        asked["name"] = typer.prompt("Name of this instance", default=asked["name"])
+        if not is_named:
+            path = path.with_stem(slug_of(asked["name"]) or "instance")
+        if path.exists():
+            raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
         proposed = ask(asked, path, logs=logs or [])
         answered = {"name", "url", "username", "password", "ca_file"}
         service |= {key: value for key, value in asked.items() if key in answered}

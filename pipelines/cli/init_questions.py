@@ -53,7 +53,6 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
         with AssetInventory(checked_instance(content, path)) as inventory:
             yield from logged_in(inventory)
 
-    content["name"] = typer.prompt("Name of this instance", default=content["name"])
     _ask_until_good(content, {"url": "Address of the search service"}, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, search_log_in)
     if not found and not logs:

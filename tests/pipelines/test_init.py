@@ -140,6 +140,12 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
     assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "instances").mkdir()
+    (tmp_path / "instances" / "branch_2.yaml").touch()
+    for arguments in ([], [tmp_path / "mine.yaml"]):
+        said = answer("y", "Branch 2", arguments=arguments)[2]
+        assert "yaml is there already" in said, "before any other question"
     assert not {"mistyped", "s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
     assert "Set the variables that it names, then try it:" in out
     instance = load_instance(tmp_path / "mine.yaml")
