@@ -28,7 +28,7 @@ WATCH_SECONDS = 10
 RELOAD_SECONDS = 60
 """How long the code may take to load before `serve` looks again."""
 SECONDS_TO_ANSWER = 30
-SECONDS_TO_STOP = 8  # of the ten in which `serve` ends, on a machine that is busy, too
+SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is busy, too
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
 
 
