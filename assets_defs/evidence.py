@@ -175,7 +175,8 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
             late_days=run.instance.scan.late_days,
         )
     )
-    settled = [day for day in days if day not in unsettled]
+    if not (settled := [day for day in days if day not in unsettled]):
+        return unsettled
     grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), run.search().matching_by_day(settled))
     if grown:
         run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
