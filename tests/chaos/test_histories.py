@@ -485,6 +485,12 @@ def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_aga
     history.run(circumstances=CALM, **RUN, **HERE)
 
 
+def test_somebody_sets_an_owner_or_makes_a_host_anew_after_they_were_listed(history):
+    visits = {"h-1": "cyd", "h-2": MADE_ANEW}
+    history.run(circumstances=Circumstances(visits=visits), **RUN, **HERE)
+    history.run(circumstances=Circumstances(9, visits=visits), **RUN, **HERE)
+
+
 def test_people_are_forgotten_between_runs(history):
     for user in USERS:
         history.run(circumstances=Circumstances(9), **RUN, **HERE)
