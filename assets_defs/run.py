@@ -173,8 +173,7 @@ def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
     """Return the record of the run that a context belongs to; people are told how it ends."""
     tell = partial(announce, instance, log=context.log)
     kept = asdict(Retention.of_instance(instance))
-    run_id, recorded = context.run.run_id, context.instance
-    return RunRecord(tables, run_id, recorded, context.log, announce=tell, settings=kept)
+    return RunRecord(tables, context.run.run_id, context.instance, context.log, announce=tell, settings=kept)
 
 
 def settings_fingerprint(instance: Instance) -> str:
