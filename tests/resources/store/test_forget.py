@@ -53,7 +53,7 @@ def row_of(model, person, other):
     for name, kind in polars_schema(model).items():
         value = values_of(held[name], person, other) if name in held else None
         if isinstance(kind, pl.Struct):
-            owner = value if isinstance(value, str) else value[0]
+            owner = value[0] if isinstance(value, list) else value
             value = {"owner": owner, "department": "max", "criticality": "17"}
         elif isinstance(kind, pl.List):
             value = value if isinstance(value, list) else [value]
