@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -181,6 +182,7 @@ def in_order(frame: pl.DataFrame) -> pl.DataFrame:
     return frame[order]
 
 
+@lru_cache(maxsize=100_000)  # of one page, where names are sorted several times
 def natural(text: str) -> tuple[str, str]:
     """A key that sorts texts as people do: without regard to case, and 2 before 10."""
     return re.sub("[0-9]+", lambda digits: digits[0].lstrip("0").zfill(20), text.casefold()), text

@@ -61,8 +61,8 @@ class People:
             asset = (key, self._names.get(key, key), *self._details.get(key, (None, None)))
             texts = (f"{key} (account)", key, None, None) if is_account else asset
             for column, text in zip(columns.values(), texts, strict=True):
-                column.append(text and shown(text))
-        return columns
+                column.append(text)
+        return {name: shown_texts(column) for name, column in columns.items()}
 
 
 def in_page(hosts: pl.DataFrame, *, is_plan: bool) -> pl.DataFrame:
@@ -151,7 +151,7 @@ def users_columns(
         "events": by_host["events"].to_list(),
         "days": by_host["days"].fill_null(0).to_list(),
         "accounts": {
-            "name": [*map(shown, accounts["username"])],
+            "name": shown_texts(accounts["username"].to_list()),
             "person": [
                 people.account(name) if person is None else person
                 for name, person in zip(accounts["username"], persons, strict=True)
@@ -261,7 +261,7 @@ def packed(frame: pl.DataFrame) -> dict[str, Any]:
 def _packed_column(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
     values: list[Any] = column.round(4).to_list() if column.dtype.is_float() else column.to_list()
     if column.dtype == pl.String:
-        values = [text and shown(text) for text in values]
+        values = shown_texts(values)
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     if 2 * len(numbers) > len(values):
         return values
@@ -277,3 +277,11 @@ def compressed(content: Mapping[str, Any]) -> str:
 def shown(text: str) -> str:
     """Return a text as the page may show it: printable, and not too long."""
     return printable(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…")
+
+
+def shown_texts(texts: list[str | None]) -> list[str | None]:
+    """Return texts as `shown`; where all of them are so already, that is seen at once."""
+    given = [text for text in texts if text]
+    if "".join(given).isprintable() and max(map(len, given), default=0) <= MAX_TEXT:
+        return texts
+    return [text and shown(text) for text in texts]

@@ -9,6 +9,7 @@ import pytest
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW
+from tests.reports.test_page import packed
 
 
 @pytest.fixture
@@ -86,6 +87,10 @@ def test_a_sheet_of_conflicts_is_answered_and_read_back(
     assert answer(**loan) == "1 conflict acknowledged, 0 no longer\n"
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    assert call("report", "--instance", catalogued, "--out", tmp_path / "page.html")[0] == 0
+    of_page = packed((tmp_path / "page.html").read_text(encoding="utf-8"))["hosts"]
+    host = of_page["host_id"].index("h2")
+    assert (of_page["status"][host], of_page["why"][host]) == ("set by hand", "known conflict")
     monkeypatch.setenv("SUDO_USER", "somebody else")
     assert answer(**loan) == "0 conflicts acknowledged, 0 no longer\n"
     assert listed() == [found], "who said so first"
