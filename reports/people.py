@@ -42,7 +42,8 @@ def display_names(users: pl.DataFrame) -> dict[str, str]:
 def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[str, list[str]] | None:
     """The user assets and user names of the logons that a text may stand for; None where there are none.
 
-    An id or a whole e-mail address comes first; otherwise any name of a user asset, compared as user names.
+    An id or a whole e-mail address comes first; otherwise any name of a user asset, compared as user names,
+    and then what the page calls a user asset.
     """
     text, username = asked.strip().lower(), pl.select(normalise_username(pl.lit(asked))).item()
     names = {field: users.select("user_id", name=field).explode("name") for field in _FIELDS}
@@ -54,6 +55,8 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     )
     found = (whole, named.filter("decisive").drop_nulls("user_id"), alike)
     ids = next((frame["user_id"].to_list() for frame in found if frame.height), [])
+    if not ids and named.is_empty():
+        ids = [user_id for user_id, name in display_names(users).items() if name.lower() == text]
     usernames = matches.filter("decisive", pl.col("user_id").is_in(ids))["username"].to_list()
     if whole.is_empty():  # also a name that no user asset has, or several have
         usernames += named["username"].to_list()

@@ -21,7 +21,7 @@ LEVELS = (70, 80, 90, 95)
 _MEASURES = {
     "audit": "Of {hosts:,} planned owners that somebody looked at",
     "people": "Of {hosts:,} hosts whose owner somebody set",
-    "future": "Of {hosts:,} primary users who logged on in the week held back",
+    "future": "Of {hosts:,} primary users who logged on in the last week",
 }
 
 _OF_PEOPLE = (
@@ -198,7 +198,7 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f} of 100 right)")
         for row in least_certain_first(owners).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Ask about the least certain by hand, too; only answers to hosts drawn by chance count here"
+    asked = "Ask about the least certain by hand, too; their answers help you, and change none of these numbers"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 

@@ -152,7 +152,8 @@ class _Now(_Hosts):
         """Return why answers of an audit say nothing of the hosts to write; None: they do (rules 9.7)."""
         answered, drawn_from = (to_write & self.answered).sum(), (to_write & self.drawn_from).sum()
         if answered < MIN_COMPARED:
-            return f"an audit answers for {answered:,} of them, and {MIN_COMPARED} are needed"
+            answers = f"an audit answers for {answered:,} of them" if answered else "no audit is answered yet"
+            return f"{answers}, and {MIN_COMPARED} answers are needed"
         if drawn_from < MIN_PART_DRAWN_FROM * to_write.sum():
             others = to_write.sum() - drawn_from
             return f"{others:,} of them were not in the plan that the audit was drawn from"

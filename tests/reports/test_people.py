@@ -18,6 +18,7 @@ PEOPLE = users(
     user("u2", email="bob@corp.example"),
     user("u3", surname="kim"),
     user("u4", surname="kim"),
+    user("u6", email="dee.olu@corp.example"),
     user("u5", surname="odd") | {"user_email": None, "problem": "its field user_email holds a dict"},
 )
 
@@ -36,6 +37,7 @@ MADE = resolution(LOGONS, PEOPLE, hosts())
         ("bob", ["u2"], []),
         ("kim", ["u3", "u4"], ["kim"]),
         ("odd", ["u5"], ["odd"]),
+        ("Dee Olu", ["u6"], []),
     ],
 )
 def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
