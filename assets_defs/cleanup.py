@@ -1,13 +1,14 @@
 """What is deleted because it is old: at the end of a run, and each day of all instances in the home."""
 
 import logging
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.dagster_records import IN_PROGRESS, MAX_AT_ONCE, delete_runs, runs_of
+from assets_defs.dagster_records import FINISHED, IN_PROGRESS, MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.launch import INSTANCE_TAG, today_of
 from assets_defs.run import ScanRun
 from ownership.names import printable
@@ -19,6 +20,9 @@ from resources.store.retention import Retention, delete_inputs, delete_outdated,
 from resources.store.run_state import read_run_state
 from resources.store.table_owner import require_own
 from resources.store.tables import Tables
+
+MAX_PAUSE_DAYS = 60
+"""Between two clean-ups, unless the clock has jumped or the service was off; some call them once a month."""
 
 
 def delete_old(run: ScanRun) -> None:
@@ -42,6 +46,20 @@ def delete_old(run: ScanRun) -> None:
             run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
     if dagster := run.record.recorded:
         _delete_records(dagster, instance.name, retention.runs_days, run.log)
+
+
+def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
+    """Fail if the last clean-up was long ago by this machine's clock, which may have jumped ahead.
+
+    Of that failure the next clean-up knows, and goes on.
+    """
+    for last in dagster.get_run_records(dg.RunsFilter(job_name=job, statuses=FINISHED), limit=1):
+        days = (time.time() - (last.end_time or 0)) // 86400
+        if last.end_time and days > MAX_PAUSE_DAYS:
+            raise AssetOwnersError(
+                f"The last clean-up was {days:.0f} days ago by this machine's clock, so nothing was deleted: "
+                "if the clock is wrong, what is fresh seems old. Check it; tomorrow the next clean-up goes on"
+            )
 
 
 def delete_old_of_all(

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.cleanup import delete_old_of_all
+from assets_defs.cleanup import delete_old_of_all, require_plausible_clock
 from assets_defs.launch import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
 from assets_defs.notices import overdue_notice, tell
 from assets_defs.scan_resources import default_options, resource_keys
@@ -134,6 +134,7 @@ def maintenance_job() -> dg.JobDefinition:
     @dg.op(name="maintenance__delete_old")
     def delete_old(context: dg.OpExecutionContext) -> None:
         with as_dagster_failure():
+            require_plausible_clock(context.instance, context.job_name)
             found = load_instances(instances_folder())
             instances = [instance for instance in found if isinstance(instance, Instance)]
             delete_old_of_all(instances, context.instance, context.log)

@@ -243,7 +243,10 @@ class Transport:
                 f"not count): set {self.section}url to a name that it has, or have it issued anew"
             )
         if verify_code in _OTHER_TIME:
-            return "Check this machine's clock, and renew the certificate of the service or its authority"
+            return (
+                "Check this machine's clock, and renew the certificate of the service or its authority "
+                f"({self.section}ca_file)"
+            )
         return f"Set {self.section}ca_file to the authority that signed its certificate"
 
     def raise_if_transient(self, answer: Answer, path: str) -> None:

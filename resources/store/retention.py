@@ -19,6 +19,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
 from resources.store.files import TEMPORARY, parquet_files
+from resources.store.run_state import latest_time
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
@@ -54,7 +55,8 @@ def store_decisions(
     Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
-        before = latest(tables.all_runs(HISTORY, but=run_id))
+        history = tables.all_runs(HISTORY, but=run_id).filter(pl.col("decided_at") <= latest_time())
+        before = latest(history)
         decisions = with_new_conflicts(decisions, before, tables.read("acknowledged_conflicts").collect())
         last = tables.last_run_that_decided(but=run_id)
         seen = [tables.view(last).read("owner_decisions").filter(action="conflict").collect()] if last else []
@@ -80,7 +82,7 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         return lost
     tables.publish_days(plan_id)
     with tables.changing():
-        before = latest(tables.all_runs(HISTORY))
+        before = latest(tables.all_runs(HISTORY).filter(pl.col("decided_at") <= latest_time()))
         acknowledged = tables.read("acknowledged_conflicts").collect()
         decisions = with_new_conflicts(tables.of_run("owner_decisions", plan_id), before, acknowledged)
         planned = {
@@ -172,8 +174,9 @@ def _carry_over(
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
     """Yield the runs that decided by the settings of the instance file, if that is kept; the last first."""
-    runs = tables.all_runs("runs").sort("started_at", descending=True).select("run_id", "options").collect()
-    for run_id, options in runs.iter_rows():
+    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time())
+    runs = runs.sort("started_at", descending=True).select("run_id", "options")
+    for run_id, options in runs.collect().iter_rows():
         if CHANGES not in json.loads(options or "{}") and tables.holds("owner_decisions", run_id):
             yield run_id
 

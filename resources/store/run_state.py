@@ -5,8 +5,10 @@ Each run stores it as it ends. Metrics read it, and what is deleted of an instan
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import polars as pl
 
 from resources.store.files import replacing
 from resources.store.table_owner import require_own
@@ -15,6 +17,8 @@ from resources.store.tables import Tables
 OVERDUE_AFTER = timedelta(hours=2)
 """How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
 STATE = ".state.json"
+_MAX_AHEAD = timedelta(hours=1)
+"""By how much the clocks of machines may differ; what is dated later was stored by a clock that was wrong."""
 _NO_RUNS: dict[str, Any] = {
     "succeeded": {},
     "last_run": None,
@@ -40,7 +44,9 @@ def store_run_state(
 
 
 def read_run_state(tables: Tables) -> dict[str, Any] | None:
-    """Return what the last runs came to, as `state_after` does, by one request; None: no run stored it yet.
+    """Return what the last runs came to, as `state_after` does, by one request.
+
+    None: no run stored it yet, or one whose clock was ahead, beside which no later run would count.
 
     Raises:
         ConfigurationError: the tables are another instance's.
@@ -54,7 +60,8 @@ def read_run_state(tables: Tables) -> dict[str, Any] | None:
 def computed_run_state(tables: Tables) -> dict[str, Any]:
     """Return the same from the rows of all runs, as for tables that an earlier version stored."""
     state = dict(_NO_RUNS)
-    for row in tables.all_runs("runs").collect().sort("started_at").iter_rows(named=True):
+    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time())
+    for row in runs.collect().sort("started_at").iter_rows(named=True):
         state = state_after(state, row)
     return state
 
@@ -91,6 +98,11 @@ def state_after(state: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, A
     return after
 
 
+def latest_time() -> datetime:
+    """Return the latest time that a stored row may have, unless a wrong clock gave it."""
+    return datetime.now(UTC) + _MAX_AHEAD
+
+
 def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
@@ -101,4 +113,7 @@ def _stored(tables: Tables) -> dict[str, Any] | None:
         state = json.loads(place.fs.cat_file(place.path))
     except (FileNotFoundError, ValueError):  # of an earlier version, or damaged
         return None
-    return state if isinstance(state, dict) else None
+    if not isinstance(state, dict):
+        return None
+    began = (state["last_run"] or {}).get("started_at", 0)
+    return state if max(began, *state["succeeded"].values(), 0) <= latest_time().timestamp() else None

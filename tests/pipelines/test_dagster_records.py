@@ -112,6 +112,24 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
     assert not report.exists()
 
 
+def test_a_clock_that_jumped_ahead_deletes_nothing_at_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    with dagster_instance(tmp_path) as recorded:
+
+        def clean_up():
+            ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
+            return next(errors(ran), None)
+
+        assert clean_up() is None
+        old = recorded_run(recorded, "Gone")
+        made_older(tmp_path, old, days=500)
+        with closing(sqlite3.connect(tmp_path / "dagster" / "history" / "runs.db")) as runs, runs:
+            runs.execute("UPDATE runs SET end_time = end_time - 99 * 86400")
+        assert "99 days ago by this machine's clock" in str(clean_up())
+        assert runs_of(recorded, "Gone") == [old]
+        assert (clean_up(), runs_of(recorded, "Gone")) == (None, [])
+
+
 def made_older(home, run_id, days):
     with closing(sqlite3.connect(home / "dagster" / "history" / "runs.db")) as runs, runs:
         before = datetime.now(UTC) - timedelta(days=days)

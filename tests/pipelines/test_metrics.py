@@ -66,9 +66,14 @@ def test_a_run_stores_how_it_ended_beside_the_tables(tmp_path):
     state: Any = read_run_state(tables)
     assert state["succeeded"] == {"run": at(0.25)}, "runs of an earlier version count, too"
     assert (state["last_run"]["succeeded"], state["settings"]) == (False, {"history_days": 9})
-    store_run_state(tables, row(999_999))
+    store_run_state(tables, row(1))
     later: Any = read_run_state(tables)
     assert later["settings"] == {"history_days": 9}
+    store_run_state(tables, row(999_999))
+    assert read_run_state(tables) is None, "the clock was ahead; an alarm is raised as if it had not run"
+    store_run_state(tables, row(1))
+    again: Any = read_run_state(tables)
+    assert again["succeeded"] == {"run": at(0.25)}
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -40,6 +40,14 @@ def test_a_new_conflict_is_one_that_was_not_published_before_the_run(tables):
 
     runs = [(1, False), (2, False), (3, True), (3, True), (4, False), (5, True)]
     assert [new(run, publish=publish) for run, publish in runs] == [True, True, True, True, False, False]
+
+
+def test_what_was_decided_while_the_clock_was_ahead_hides_no_later_decision(tables):
+    ahead = datetime.now(UTC) + timedelta(days=40)
+    for run_id, at, user in (("before", LATER, "ann"), ("ahead", ahead, "bob"), ("after", LATER, "ann")):
+        store_decisions(tables, decisions(run_id, at, ws1=user), decided_at=at, run_id=run_id, publish=True)
+    history = tables.all_runs("owner_decisions_history").collect()
+    assert sorted(history["run_id"]) == ["ahead", "before"]
 
 
 def decide(tables, day, **winners):
