@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import uuid
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -14,6 +13,7 @@ from upath import UPath
 
 from resources.failures import operator_message
 from resources.http import Transport
+from resources.store.files import try_to_store
 
 State = Literal["ok", "warning", "wrong", "not tried"]
 T = TypeVar("T")
@@ -73,14 +73,8 @@ def is_this_machine(url: str) -> bool:
 
 def store_findings(location: UPath) -> Iterator[Finding]:
     """Store an object where the tables lie, read it and delete it, as a run does with theirs."""
-    what, stored = "ASSET_OWNERS_TABLES", location / f".check-{uuid.uuid4()}"
-
-    def try_all() -> None:
-        location.fs.pipe_file(stored.path, b"asset-owners check")
-        location.fs.cat_file(stored.path)
-        location.fs.rm(stored.path)
-
-    yield from tried(what, try_all, "an object could be stored, read and deleted")
+    done = "an object could be stored, read and deleted"
+    yield from tried("ASSET_OWNERS_TABLES", lambda: try_to_store(location), done)
 
 
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:

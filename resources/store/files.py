@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -53,6 +54,14 @@ def create(path: UPath, content: bytes) -> None:
         if not isinstance(error, TypeError) and "NotImplemented" not in str(error):
             raise
         path.fs.pipe_file(path.path, content)
+
+
+def try_to_store(folder: UPath) -> None:
+    """Store an object, read it and delete it again; an object store says no other way what it allows."""
+    path = folder / f".check-{uuid.uuid4()}"
+    path.fs.pipe_file(path.path, b"asset-owners")
+    path.fs.cat_file(path.path)
+    path.fs.rm(path.path)
 
 
 def allow(path: Path, readers: int | None) -> None:

@@ -5,18 +5,20 @@ from datetime import UTC, date, datetime, timedelta
 
 import duckdb
 import pytest
+from s3fs import S3FileSystem
 from upath import UPath
 
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
-from resources.errors import ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
+from resources.findings import store_findings
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
-from resources.store.forget import Forgetting, forget, known_persons
+from resources.store.forget import Forgetting, forget, known_persons, require_writable
 from resources.store.retention import delete_outdated
 from resources.store.run_state import read_run_state, store_run_state
 from resources.store.tables import Tables
@@ -80,6 +82,18 @@ def test_a_person_is_forgotten_in_the_store_and_in_a_shared_journal(tables, monk
     assert left["new_values"]["owner"].startswith("forgotten-")
     with open_journal(other) as journal:
         assert journal.rows(RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
+
+
+def test_a_store_that_can_only_be_read_is_told_before_anything_is_changed(tables, monkeypatch):
+    async def denied(*_, **__):
+        raise PermissionError("Access Denied")
+
+    require_writable(tables)
+    monkeypatch.setattr(S3FileSystem, "_pipe_file", denied)
+    (finding,) = store_findings(tables.folder)
+    assert (finding.state, "Access Denied" in finding.text) == ("wrong", True)
+    with pytest.raises(AssetOwnersError, match=r"nothing was changed: .*Access Denied"):
+        require_writable(tables)
 
 
 def requests_of(call, caplog):
