@@ -198,7 +198,9 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f} of 100 right)")
         for row in least_certain_first(owners).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Ask about the least certain by hand, too; their answers help you, and change none of these numbers"
+    asked = (
+        "Ask about the least certain by hand, too; their answers help you, and change none of these numbers"
+    )
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 

@@ -21,7 +21,6 @@ from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
-from resources.failures import operator_message
 from resources.store.files import parquet_files, remove_leftovers, replacing, try_to_store
 from resources.store.tables import Tables, read_files, write_file
 from resources.writeback.journal import Journal, Result
@@ -252,14 +251,7 @@ def _journal_rows(journal: Journal, forgetting: Forgetting) -> Iterator[dict[str
 def require_writable(tables: Tables, *beside: Path) -> None:
     """Fail if this process may not change the tables, or one of the folders beside them."""
     if not isinstance(tables.folder, Path):
-        try:
-            try_to_store(tables.folder)
-        except Exception as error:
-            if (message := operator_message(error)) is None:
-                raise
-            raise AssetOwnersError(
-                f"{tables.folder} cannot be written, so nothing was changed: {message}"
-            ) from error
+        try_to_store(tables.folder)
     files = _on_disk(path.parent for _, path in _files(tables))
     for folder in {*files, tables.disk, *beside}:
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
