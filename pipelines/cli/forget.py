@@ -79,8 +79,9 @@ def forget(
     for file in stored.unknown_files(tables):
         print(f"  {file}: not known to this version; delete it if you do not need it")
     print(
-        "  Not covered, check these yourself: reports and exports elsewhere, backups, logs, other machines, "
-        f"the instance file ({instance.file}), and both services: the next run stores again what they hold"
+        "  Not covered, check these yourself: other instances, reports and exports elsewhere, backups, logs, "
+        f"other machines, the instance file ({instance.file}), and both services: the next run stores again "
+        "what they hold"
     )
     print("Done: stand-ins are in their place." if yes else NOTHING_CHANGED)
 
