@@ -42,7 +42,11 @@ from resources.settings.presets import presets
 MAX_LOOKBACK_DAYS = 3660
 # The rules are declared in `ownership`, which does not know Pydantic. YAML reads a kind of logon as a number.
 with_config(
-    extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True, coerce_numbers_to_str=True
+    extra="forbid",
+    hide_input_in_errors=True,
+    use_attribute_docstrings=True,
+    coerce_numbers_to_str=True,
+    json_schema_extra={"description": "How owners are decided (rules 1, 2)."},
 )(Rules)
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
