@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 
 import polars as pl
 
@@ -58,7 +58,7 @@ class Inputs(Resolution):
         """Compare what is decided on each window and by each metric that is tried with what is known."""
         known = owners_known(self.hosts, self.writes)
 
-        @cache
+        @lru_cache(maxsize=3)  # those of one length, and the days held back: each is a large table
         def counted(window: Window) -> tuple[Evidence, pl.DataFrame, pl.LazyFrame]:
             evidence = self.evidence.restrict(window)
             logons = logon_totals(evidence)
