@@ -217,7 +217,7 @@ def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
 def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
     shared = quality.shared_hostnames(
-        run.read("inventory_hosts").collect(), short=run.instance.rules.short_hostnames
+        run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
     follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
     return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")

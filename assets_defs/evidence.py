@@ -251,7 +251,7 @@ def resolution_of(run: ScanRun) -> Resolution:
     return Resolution(
         counts=run.counts(run.window),
         read_inventory=run.read,
-        rules=run.instance.rules,
+        rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
@@ -276,7 +276,7 @@ def learnt_confidence(instance: Instance, tables: Tables) -> pl.Expr:
 def learnt_model(instance: Instance, tables: Tables) -> Model | None:
     """Return what was learnt from answers to audits of the present rules that are not too old."""
     oldest = datetime.now(UTC) - timedelta(days=instance.keep.history_days)
-    rules = instance.rules.of_evidence.as_json()
+    rules = instance.rules.as_rules().of_evidence.as_json()
     return fit(tables.read("audit_sample").filter(pl.col("drawn_at") >= oldest, rules=rules).collect())
 
 

@@ -101,7 +101,7 @@ class Report:
         self._tables = tables
         self._decisions = decisions = tables.read("owner_decisions").collect()
         self._run_id = run_id = decisions["run_id"].item(0) if decisions.height else "none"
-        rules = instance.rules
+        rules = instance.rules.as_rules()
         window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
         self._days = days_of(window) if window else []
         fetched = tables.logon_days(self._days, run_id=run_id)
@@ -154,7 +154,7 @@ class Report:
         return report_page(
             **shown,
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
-            rules=self._instance.rules,
+            rules=self._instance.rules.as_rules(),
             fields=self._instance.field_names,
             commands={name: self._command(name) for name in ("apply", "undo", "conflicts")},
             how_sure=[*claims, *drift],
@@ -164,7 +164,7 @@ class Report:
 
     def sheet(self) -> pl.DataFrame:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
-        rules, fields = self._instance.rules, self._instance.field_names
+        rules, fields = self._instance.rules.as_rules(), self._instance.field_names
         return hosts_sheet(self.hosts_now, self._shown["users"], rules, fields)
 
     def _command(self, name: str) -> str:

@@ -179,7 +179,8 @@ def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
 def settings_fingerprint(instance: Instance) -> str:
     """Return a hash of the settings that decide what a run concludes about the same inventory."""
     fields = instance.decisive_user_field, instance.platform_hostname_field
-    parts = [*fields, instance.rules.as_json(), instance.target, extraction_fingerprint(instance)]
+    rules = instance.rules.model_dump_json()
+    parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -191,7 +192,7 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     if mode.plans or mode.missing_steps:  # one that only fetches days, or checks tables, lacks no step
         known = {
             "window": run.window,
-            "rules": run.instance.rules,
+            "rules": run.instance.rules.as_rules(),
             "options": _chosen(run),
             "settings_fingerprint": settings_fingerprint(run.instance),
         }

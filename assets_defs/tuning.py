@@ -84,7 +84,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
-    window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules)
+    window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules.as_rules())
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
     last_settled = _last_settled(instance, days, window.last)
@@ -98,7 +98,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         # Owners that other instances of this home wrote were not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
-        rules=instance.rules,
+        rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
         confidence=learnt_confidence(instance, tables),

@@ -3,64 +3,35 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import polars as pl
-from annotated_types import Ge, Le, Len
 
 EvidenceMetric = Literal["events", "days"]
 AccountKind = Literal["person", "administrator", "service", "computer", "built_in", "unknown"]
 HostKind = Literal["personal", "shared", "kiosk", "server", "collector", "unknown"]
 
 
-Pattern = Annotated[str, Len(1, 1_000)]
-
-
 @dataclass(frozen=True)
 class Rules:
-    """The settings that a decision depends on, with their defaults and bounds (rules 1.2, 1.4, 1.6 to 1.10).
+    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6 to 1.9)."""
 
-    They are the section `rules` of the instance file, and their descriptions those of its keys.
-    """
-
-    share_threshold_percent: Annotated[int, Ge(50), Le(99)] = 60
-    """the primary user of several needs more than this percentage"""
+    share_threshold_percent: int = 60
     hostname_match: Literal["exact", "short"] = "exact"
-    """compare whole names, or their first label"""
-    exclude_users: tuple[Pattern, ...] = ()
-    """user names that are not people; * and ? are wildcards; such as `['*$', svc_*]`"""
-    exclude_hosts: tuple[Pattern, ...] = ()
-    """host names that get no owner; * and ? are wildcards"""
-    min_events: Annotated[int, Ge(1)] = 1
-    """fewest logon events of a host that count as evidence"""
-    min_active_days: Annotated[int, Ge(1), Le(3660)] = 1
-    """fewest days with a logon of the primary user"""
+    exclude_users: tuple[str, ...] = ()
+    exclude_hosts: tuple[str, ...] = ()
+    min_events: int = 1
+    min_active_days: int = 1
     evidence_metric: EvidenceMetric = "events"
-    """what counts when users are compared: logon events, or days with one"""
-    primary_devices: Annotated[int | None, Ge(1), Le(100)] = None
-    """hosts of a user that count, those with most days with a logon; null = all"""
-    logon_type_weights: Mapping[Pattern, Annotated[int, Ge(1), Le(1_000)]] = field(
-        default_factory=dict, hash=False
-    )
-    """what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1; such as
-    `{2: 10, 7: 5, 11: 10}`"""
+    primary_devices: int | None = None
+    logon_type_weights: Mapping[str, int] = field(default_factory=dict, hash=False)
     skip_account_kinds: tuple[AccountKind, ...] = ()
-    """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
     skip_host_kinds: tuple[HostKind, ...] = ()
-    """kinds of hosts that get no owner; such as `[kiosk, server]`"""
-    domains: tuple[Pattern, ...] = ()
-    """domains and UPN suffixes whose accounts may stand for user assets; empty = all; such as
-    `[CORP, corp.example]`"""
+    domains: tuple[str, ...] = ()
     unite_accounts: bool = False
-    """count accounts of a host that stand for the same user asset as one user"""
-    max_idle_days: Annotated[int | None, Ge(1), Le(3660)] = None
-    """the primary user must have logged on within so many last days of the window; null = off"""
-    min_confidence: Annotated[int | None, Ge(50), Le(99)] = None
-    """of so many of 100 such owners it must be known that they are right; needs an answered audit
-    (`tune --audit`); null = off"""
-    exclude_assets: Mapping[Pattern, tuple[Pattern, ...]] = field(default_factory=dict, hash=False)
-    """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
-    `{group: [kiosks, lab*]}`"""
+    max_idle_days: int | None = None
+    min_confidence: int | None = None
+    exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def short_hostnames(self) -> bool:

@@ -37,7 +37,7 @@ def name_findings(search: SearchClient, inventory: AssetInventory, window: Windo
     resolution = Resolution(
         counts=counts.lazy(),
         read_inventory={"inventory_hosts": hosts[0].lazy(), "inventory_users": users[0].lazy()}.__getitem__,
-        rules=instance.rules,
+        rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
     )

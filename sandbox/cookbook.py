@@ -147,7 +147,7 @@ def _run(
     resolution = ResolvedRun(
         counts=tables.logon_counts(window, run_id=run_id),
         read_inventory=inventory_reader(hosts, users),
-        rules=_INSTANCE.rules,
+        rules=_INSTANCE.rules.as_rules(),
         user_value_field=_INSTANCE.decisive_user_field,
         window=window,
         decided_at=now,

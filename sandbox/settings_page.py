@@ -7,11 +7,9 @@ from typing import Literal, get_args, get_origin
 
 import yaml
 from annotated_types import Ge, Gt, Le
-from pydantic import BaseModel, TypeAdapter
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from ownership.rules import Rules
 from resources.settings import Instance
 from resources.settings.fields import Secret
 
@@ -32,9 +30,9 @@ def refreshed(page: str) -> str:
     return f"{before}{keys}\n{_NEXT}{rest.partition(_NEXT)[2]}"
 
 
-def _section(model: type, heading: str, path: str) -> Iterator[str]:
+def _section(model: type[BaseModel], heading: str, path: str) -> Iterator[str]:
     """The keys of a section, then its sections."""
-    fields = {name: (field, _model_of(field)) for name, field in fields_of(model).items()}
+    fields = {name: (field, _model_of(field)) for name, field in _fields_of(model).items()}
     yield heading
     yield from (_key(name, field) for name, (field, section) in fields.items() if not section)
     yield ""
@@ -43,31 +41,24 @@ def _section(model: type, heading: str, path: str) -> Iterator[str]:
             yield from _section(section, f"## `{path}{name}`: {field.description}\n", f"{path}{name}.")
 
 
-def fields_of(section: type) -> dict[str, FieldInfo]:
-    """The keys of a section, which is a model, or the dataclass of the rules."""
-    if issubclass(section, Instance):  # a model has the keys of its base first
-        in_order = re.findall(r"(?m)^#?(\w+):", EXAMPLE.read_text(encoding="utf-8"))
-        return {name: section.model_fields[name] for name in sorted(section.model_fields, key=in_order.index)}
-    if issubclass(section, BaseModel):
+def _fields_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The keys of a section, of an instance as its example has them: a model has those of its base first."""
+    if not issubclass(section, Instance):
         return section.model_fields
-    fields: dict[str, FieldInfo] = vars(dataclass(section, frozen=True))["__pydantic_fields__"]
-    for name, key in TypeAdapter(section).json_schema()["properties"].items():
-        fields[name].description = key["description"]
-    return fields
+    in_order = re.findall(r"(?m)^#?(\w+):", EXAMPLE.read_text(encoding="utf-8"))
+    return {name: section.model_fields[name] for name in sorted(section.model_fields, key=in_order.index)}
 
 
-def _model_of(field: FieldInfo) -> type | None:
+def _model_of(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a field that is a section: one whose keys are described, but for a secret's."""
     kind = field.annotation
-    if not isinstance(kind, type) or not issubclass(kind, BaseModel | Rules) or kind is Secret:
+    if not isinstance(kind, type) or not issubclass(kind, BaseModel) or kind is Secret:
         return None
-    return kind if all(key.description for key in fields_of(kind).values()) else None
+    return kind if all(key.description for key in kind.model_fields.values()) else None
 
 
 def _key(name: str, field: FieldInfo) -> str:
-    default = (
-        "required" if field.is_required() else f"`{_as_yaml(field.get_default(call_default_factory=True))}`"
-    )
+    default = "required" if field.is_required() else f"`{_as_yaml(field.get_default())}`"
     said, values = " ".join((field.description or "").split()), _values(field)
     text, such_as, example = said.partition("; such as ")
     return f"- `{name}` ({default}): {text}{f' ({values})' if values else ''}{such_as}{example}"

@@ -71,7 +71,7 @@ def conflicts(
 def _acknowledge(path: Path, host: str, note: str | None) -> None:
     """Store that the conflict of a host, by id or name, is known and may stay as it is."""
     instance, tables = stored_tables(path)
-    name = normalise_hostname(pl.lit(host), short=instance.rules.short_hostnames)
+    name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
     found = listed_conflicts(tables).filter((pl.col("host_id") == host) | by_name)
     if found.height != 1:

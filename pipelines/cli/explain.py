@@ -75,7 +75,7 @@ def _json(story: Any) -> str:
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     """Return the explanation of a host, without decisions where it is not known."""
-    rules, decisions = instance.rules, tables.read("owner_decisions").collect()
+    rules, decisions = instance.rules.as_rules(), tables.read("owner_decisions").collect()
     if decisions.is_empty():
         return {"hostname": host, "similar": [], "decisions": []}
     window, decided_by = decided_with(tables, decisions["run_id"].item(0), rules)

@@ -92,7 +92,7 @@ def _forgetting(
     """Find the one person whom words name; fails if there is none, or if there are several."""
     from assets_defs.dagster_records import names_in_records, runs_of
 
-    rules = instance.rules
+    rules = instance.rules.as_rules()
     before = stored.read_unfinished(tables)
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")

@@ -83,7 +83,7 @@ def tune(
         print_error(error)
     if not result.success:
         return 1
-    rules, lines = instance.rules, tables.read("threshold_backtest").collect()
+    rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
     decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
     window, _ = decided_with(tables, decided_by, rules)
     suggestions = tables.read("suggestions").collect()

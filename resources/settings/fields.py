@@ -121,6 +121,7 @@ Query = Annotated[
 Timezone = Annotated[str, AfterValidator(_known_timezone)]
 Cron = Annotated[str, AfterValidator(_cron_expression)]
 CookieName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 
 class Secret(Section):

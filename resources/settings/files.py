@@ -5,14 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from ownership.rules import Rules
 from resources.errors import ConfigurationError
 from resources.settings.fields import read_text
 from resources.settings.models import Instance, OneQuery
@@ -29,8 +27,6 @@ _PLAIN = {
     "missing": "is missing; this key is required",
     "model_type": "must hold keys of its own, each with its value, indented below it",
     "dict_type": "must hold keys of its own, each with its value, indented below it",
-    "mapping_type": "must hold keys of its own, each with its value, indented below it",
-    "dataclass_type": "must hold keys of its own, each with its value, indented below it",
 }
 _OF_PYDANTIC = {
     "be a valid integer.*": "is not a whole number",
@@ -231,7 +227,7 @@ def _complaint(detail: Any) -> str:
     """One line for one wrong key: where, its value, what to do."""
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
-    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
+    if kind == "extra_forbidden":
         near = difflib.get_close_matches(location[-1], _keys_of(location[:-1]), n=1, cutoff=0)
         return f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
@@ -245,11 +241,11 @@ def _complaint(detail: Any) -> str:
 
 
 def _keys_of(location: list[str]) -> list[str]:
-    section: type = Instance
+    model: type[BaseModel] = Instance
     for part in location:
         if part.isdigit():  # a place in a list
             continue
-        kind = signature(section).parameters[part].annotation
-        candidates = (kind, *get_args(kind))
-        section = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel | Rules))
-    return list(signature(section).parameters)
+        field = model.model_fields[part]
+        candidates = (field.annotation, *get_args(field.annotation))
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)

@@ -6,22 +6,14 @@ from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from socket import AI_NUMERICHOST, getaddrinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    model_validator,
-    with_config,
-)
+from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from ownership.matching import FieldNames
-from ownership.rules import Rules
+from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.settings.fields import (
     MAX_TEXT,
     ApiPath,
@@ -35,19 +27,12 @@ from resources.settings.fields import (
     Text,
     Timezone,
     Url,
+    Weight,
 )
 from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.presets import presets
 
 MAX_LOOKBACK_DAYS = 3660
-# The rules are declared in `ownership`, which does not know Pydantic. YAML reads a kind of logon as a number.
-with_config(
-    extra="forbid",
-    hide_input_in_errors=True,
-    use_attribute_docstrings=True,
-    coerce_numbers_to_str=True,
-    json_schema_extra={"description": "How owners are decided (rules 1, 2)."},
-)(Rules)
 DEFAULT_QUERY = "event.code:4624 AND event.outcome:success AND process.name:svchost.exe"
 
 
@@ -159,6 +144,53 @@ class ScanSettings(Section):
     """cron expression in `timezone`; null = no schedule"""
     require_complete_window: bool = False
     """write nothing when days of the window lack events"""
+
+
+class RuleSettings(Section):
+    """How owners are decided (rules 1, 2)."""
+
+    share_threshold_percent: int = Field(Rules.share_threshold_percent, ge=50, le=99, strict=True)
+    """the primary user of several needs more than this percentage"""
+    hostname_match: Literal["exact", "short"] = Rules.hostname_match
+    """compare whole names, or their first label"""
+    exclude_users: tuple[Text, ...] = Rules.exclude_users
+    """user names that are not people; * and ? are wildcards; such as `['*$', svc_*]`"""
+    exclude_hosts: tuple[Text, ...] = Rules.exclude_hosts
+    """host names that get no owner; * and ? are wildcards"""
+    min_events: int = Field(Rules.min_events, ge=1)
+    """fewest logon events of a host that count as evidence"""
+    min_active_days: int = Field(Rules.min_active_days, ge=1, le=3660)
+    """fewest days with a logon of the primary user"""
+    evidence_metric: EvidenceMetric = Rules.evidence_metric
+    """what counts when users are compared: logon events, or days with one"""
+    primary_devices: int | None = Field(Rules.primary_devices, ge=1, le=100)
+    """hosts of a user that count, those with most days with a logon; null = all"""
+    logon_type_weights: dict[IdText, Weight] = Field({})
+    """what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1; such as
+    `{2: 10, 7: 5, 11: 10}`"""
+    skip_account_kinds: tuple[AccountKind, ...] = Rules.skip_account_kinds
+    """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
+    skip_host_kinds: tuple[HostKind, ...] = Rules.skip_host_kinds
+    """kinds of hosts that get no owner; such as `[kiosk, server]`"""
+    domains: tuple[Text, ...] = Rules.domains
+    """domains and UPN suffixes whose accounts may stand for user assets; empty = all; such as
+    `[CORP, corp.example]`"""
+    unite_accounts: bool = Rules.unite_accounts
+    """count accounts of a host that stand for the same user asset as one user"""
+    exclude_assets: dict[Text, tuple[Text, ...]] = Field({})
+    """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
+    `{group: [kiosks, lab*]}`"""
+
+    max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
+    """the primary user must have logged on within so many last days of the window; null = off"""
+
+    min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
+    """of so many of 100 such owners it must be known that they are right; needs an answered audit
+    (`tune --audit`); null = off"""
+
+    def as_rules(self) -> Rules:
+        """The same values as the rules take them."""
+        return Rules(**self.model_dump())
 
 
 class WriteSettings(Section):
@@ -274,7 +306,7 @@ class Instance(OneQuery):
     """the asset-inventory service"""
     scan: ScanSettings = ScanSettings()
     """days, schedule, enrichment"""
-    rules: Rules = Rules()
+    rules: RuleSettings = RuleSettings()
     """how owners are decided"""
     writes: WriteSettings = WriteSettings()
     """limits on what a run may write"""

@@ -79,7 +79,7 @@ class Stored:
         """Store what follows from logons, as a run would, and publish it."""
         assets = hosts() if assets is None else assets
         run: Any = {"run_id": f"after-{hours}", "decided_at": NOW + timedelta(hours=hours)}
-        rules = self.instance.rules
+        rules = self.instance.rules.as_rules()
         resolved = resolution(counts(*logons), people, assets, rules, window=DAYS, **run)
         store_run(self.tables, resolved, hosts=assets, users=people, **run)
         return self

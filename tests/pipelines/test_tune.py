@@ -124,7 +124,7 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
         learnt_confidence(instance, tables)
     decisions = tables.read("owner_decisions").collect()
     asked = draw_sample(decisions, 60, seed=1)
-    sample = as_sample(asked, seed=1, drawn_at=datetime.now(UTC), rules=instance.rules)
+    sample = as_sample(asked, seed=1, drawn_at=datetime.now(UTC), rules=instance.rules.as_rules())
     answered = sample.with_columns(right=pl.col("username").str.starts_with("s"))
     tables.write("audit_sample", answered, run_id=RUN, publish=True)
     is_sure = decisions.filter(learnt_confidence(instance, tables) > 0.8, action="write")

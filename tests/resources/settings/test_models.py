@@ -112,7 +112,7 @@ def test_what_the_file_says_is_kept(write):
     assert contract.enrich_fields.user_department == "user_department"
     assert settings.platform.tenant_id == "42"
     weights = {"2": 10, "Unlock": 5}
-    assert settings.rules == Rules(exclude_users=("*$", "svc?"), logon_type_weights=weights)
+    assert settings.rules.as_rules() == Rules(exclude_users=("*$", "svc?"), logon_type_weights=weights)
     assert (settings.scan.schedule, settings.scan.first_day) == (None, date(2015, 1, 1))
     assert settings.url == "https://search.example/prefix"
     assert json.loads(settings.query)["bool"]["must_not"]["range"] == {"@timestamp": {"lt": "2026-01-31"}}
