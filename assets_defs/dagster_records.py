@@ -70,8 +70,7 @@ def delete_runs(dagster: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
             for file in history.glob(f"{run_id}.db*"):  # of SQLite, from which Dagster takes the rows alone
                 file.unlink()
     storage, checks = dagster.event_log_storage, AssetCheckExecutionsTable
-    if isinstance(
-        storage, SqlEventLogStorage
-    ):  # Dagster itself deletes outcomes of checks with their asset alone
+    # Dagster itself deletes outcomes of checks with their asset alone.
+    if isinstance(storage, SqlEventLogStorage):
         with storage.index_connection() as connection:
             connection.execute(checks.delete().where(checks.c.run_id.in_(run_ids)))
