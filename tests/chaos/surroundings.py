@@ -65,6 +65,7 @@ CALM = Circumstances()
 class Surroundings:
     """Hooks of the inventory service: what happens around one run, from the moment on when its plan stands.
 
+    With `finish_before_lists`, whoever lists the assets finds what the service had put off carried out.
     Afterwards `doubtful` has the hosts whose write got no answer, or none that is true, and `lied` those of
     which the service said yes and set nothing.
     """
@@ -80,6 +81,7 @@ class Surroundings:
         self._lock = threading.Lock()
         self._terminated_at = circumstances.terminated_at
         self.planned = False
+        self.finish_before_lists = False
         self.doubtful: set[str] = set()
         self.lied: set[str] = set()
         self.befell: Counter[str] = Counter()
@@ -102,7 +104,7 @@ class Surroundings:
                 self._lasting = self._lasting or (trouble if trouble in LASTING else None)
                 trouble = trouble or self._lasting
                 self._let_in(request)
-                if path == UPDATE:
+                if path == UPDATE or (path == ASSETS_LIST and self.finish_before_lists):
                     self._carry_out_late()
                     self.befell.update([trouble] if trouble else [])
                     if trouble == "503, done later":

@@ -291,6 +291,7 @@ class Histories(RuleBasedStateMachine):
         home.used.add(inventory)
         run_id = f"run-{next(self.numbers)}"
         surroundings = Surroundings(service.state, circumstances)
+        surroundings.finish_before_lists = again == "meanwhile"  # what is done after that is not promised
         begun, unconcerned = len(service.state.journal()), other.state.journal()
         partial, kind = kind == "partial", "dry" if kind == "partial" else kind
         run = Run(run_id, kind, service.state, instance.target, self.readable, surroundings, begun, undone_id)
@@ -328,7 +329,7 @@ class Histories(RuleBasedStateMachine):
                 end, failure = "failed", error
             if again == "later" and surroundings.planned:
                 life.close()
-                surroundings.finish()  # what the service carries out later still is not promised
+                surroundings.finish()  # nor here
                 with suppress(AssetOwnersError):
                     (act or write_planned)(run_scan)
         service.hooks.faults = service.hooks.after = None
@@ -489,6 +490,12 @@ def test_somebody_sets_an_owner_or_makes_a_host_anew_after_they_were_listed(hist
     visits = {"h-1": "cyd", "h-2": MADE_ANEW}
     history.run(circumstances=Circumstances(visits=visits), **RUN, **HERE)
     history.run(circumstances=Circumstances(9, visits=visits), **RUN, **HERE)
+
+
+def test_a_second_start_settles_what_the_service_carried_out_late(history):
+    late = Circumstances(troubles={(UPDATE, 4): "503, done later"})
+    history.somebody_clears_all_owners()
+    history.run(circumstances=late, again="meanwhile", **RUN, **HERE)
 
 
 def test_people_are_forgotten_between_runs(history):
