@@ -54,7 +54,10 @@ def apply_plan(
     def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
         return _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
-    return execute_plan(run, make_plan)
+    def show(plan: Plan) -> None:
+        _show_plan(run, run.tables.decided_by(plan.of_run))
+
+    return execute_plan(run, make_plan, before_writing=show)
 
 
 def undo_run(
@@ -85,10 +88,15 @@ def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataF
     return plan, hosts
 
 
-def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl.DataFrame]]) -> pl.DataFrame:
+def execute_plan(
+    run: InstanceRun,
+    make_plan: Callable[[Journal], tuple[Plan, pl.DataFrame]],
+    before_writing: Callable[[Plan], None] | None = None,
+) -> pl.DataFrame:
     """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
 
-    The only way to the writer: of a run, also one that is resumed, of apply and of undo.
+    The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
+    called once the plan is about to be written.
     """
     with run.locked_journal() as journal:
         if run.may_write:  # otherwise no table that analysts see is changed
@@ -101,8 +109,8 @@ def execute_plan(run: InstanceRun, make_plan: Callable[[Journal], tuple[Plan, pl
         writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
-        if plan.command == "apply" and plan.to_write:
-            _show_plan(run, run.tables.decided_by(plan.of_run))
+        if plan.to_write and before_writing:
+            before_writing(plan)
         return _write(run, journal, plan, writer)
 
 
