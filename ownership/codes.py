@@ -54,7 +54,7 @@ SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
 OWNER_SOURCE: Mapping[str, str] = {
-    "asset-owners": "The last owner that a run of this instance sent is what the host has.",
+    "asset-owners": "A run of this instance sent the owner, and the host still has it.",
     "inventory": "Somebody else set the owner, or there is none.",
 }
 """Where the owner of a host comes from: `current_owners.source`."""
@@ -114,8 +114,8 @@ ACCOUNT_KIND: Mapping[str, str] = {
 }
 
 SUGGESTED: Mapping[str, str] = {
-    "rules.exclude_users": "User names that do not count.",
-    "rules.skip_account_kinds": "Kinds of accounts that do not count.",
+    "rules.exclude_users": "User names that are excluded.",
+    "rules.skip_account_kinds": "Kinds of accounts that are excluded.",
     "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
 }
 

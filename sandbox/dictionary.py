@@ -19,19 +19,19 @@ _ENDS = ("low", "high")
 _HEAD = """\
 # Data dictionary
 
-The catalogue `warehouse.duckdb` has a schema for each instance. In it are these tables, and
-[views](#views) for common questions. Columns have the same descriptions there:
+The catalogue `warehouse.duckdb` has a schema for each instance, with these tables and
+[views](#views). It shows the same descriptions:
 `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 
 Columns without a type are VARCHAR, or BIGINT where they count something; those that end in `_at` are
 TIMESTAMPTZ. Columns that end in `low` and `high` are DOUBLE, the 95% interval of the number before them. Null
-means that there is no value, or what the description says.
+means that there is no value, or that it is not known, unless the description says something else.
 """
 
 _SHARED = """\
 ## Shared columns
 
-Columns that several tables have. Each table lists which of them it has.
+Columns that several tables have.
 """
 
 _EXPLAINED = {
@@ -45,13 +45,13 @@ _EXPLAINED = {
 _CODES = """\
 ## Codes
 
-The values of columns that hold codes.
+What the values of some columns mean.
 """
 
 _VIEWS = """\
 ## Views
 
-Queries over the tables above, used in the [cookbook](cookbook.md). `SELECT sql FROM duckdb_views()` shows
+Queries over the tables above, used in the [cookbook](cookbook.md); `SELECT sql FROM duckdb_views()` shows
 them.
 """
 
