@@ -54,7 +54,7 @@ SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
 OWNER_SOURCE: Mapping[str, str] = {
-    "asset-owners": "The last owner that a run of this instance sent is what the host has.",
+    "asset-owners": "A run of this instance sent the owner, and the host still has it.",
     "inventory": "Somebody else set the owner, or there is none.",
 }
 """Where the owner of a host comes from: `current_owners.source`."""
@@ -98,9 +98,9 @@ BREAKDOWN: Mapping[str, str] = {
 HOST_KIND: Mapping[str, str] = {
     "personal": "One user's: the only one, or the one with more than the threshold.",
     "shared": "Several users', none of whom has more than the threshold.",
-    "kiosk": "A kiosk, a lab or another machine that anybody uses.",
+    "kiosk": "A kiosk, a lab or another host that anybody uses.",
     "server": "A server or domain controller.",
-    "collector": "What collects the events of other machines.",
+    "collector": "What collects the events of other hosts.",
     "unknown": "No user logs on, and nothing else speaks for a kind.",
 }
 
@@ -114,8 +114,8 @@ ACCOUNT_KIND: Mapping[str, str] = {
 }
 
 SUGGESTED: Mapping[str, str] = {
-    "rules.exclude_users": "User names that do not count.",
-    "rules.skip_account_kinds": "Kinds of accounts that do not count.",
+    "rules.exclude_users": "User names that are excluded.",
+    "rules.skip_account_kinds": "Kinds of accounts that are excluded.",
     "rules.skip_host_kinds": "Kinds of hosts that get no owner.",
 }
 

@@ -30,25 +30,25 @@ NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
 
 # Descriptions of columns that several tables have, which the data dictionary shows once.
 _HOST_ID = "Id of the host asset; null: no asset has the name."
-_HOSTNAME = "First name of the host, as compared (rules 1.4); null: it has none."
+_HOSTNAME = "First name of the host, as compared (rules 1.4)."
 _USER_ID = "Id of the user asset; null: no user asset has the name."
 _USERNAME = "User name, as compared (rules 1.3)."
-_PROBLEM = "Why the asset cannot be read whole; null: it can be."
+_PROBLEM = "Why the asset cannot be read whole."
 _EVENTS = "Logon events of username on the host in the window."
 _TOTAL_EVENTS = "Logon events of all users on the host in the window."
 _WEIGHT = "What the logons of username count for (rules 1.7)."
 _TOTAL_WEIGHT = "What the logons of all users of the host count for."
-_SHARE = "weight / total_weight (0 to 1); null: no logons."
+_SHARE = "weight / total_weight (0 to 1)."
 _FIRST_SEEN = "First day with a logon of username on the host."
 _LAST_SEEN = "Last day with a logon of username on the host."
-_ACTIVE_DAYS = "Days with a logon of username on the host; null: no logons."
-_HOST_DAYS = "Days with a logon, added up over the users of the host."
-_USER_DAYS = "Days with a logon of username, added up over hosts."
+_ACTIVE_DAYS = "Days with a logon of username on the host."
+_HOST_DAYS = "Days with a logon, summed over the users of the host."
+_USER_DAYS = "Days with a logon of username, summed over hosts."
 _IDLE_DAYS = "Days from last_seen to the end of the window."
 _CANDIDATES = "User assets that the name may stand for, sorted."
-_EXISTING_OWNER = "Owners that the host had, joined with commas (%2C in an id); null: none."
-_RESOLVED_OWNER = "Id of the user asset that the logons name; null: none."
-_BY = "User or schedule that started the run; null: not known."
+_EXISTING_OWNER = "Ids of the owners that the host had, joined by commas (%2C in an id)."
+_RESOLVED_OWNER = "Id of the user asset that the logons name."
+_BY = "User or schedule that started the run."
 _LOW = "Lower end of its 95% interval."
 _HIGH = "Upper end of its 95% interval."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
@@ -80,7 +80,7 @@ class LogonCounts(Table):
     document_hostname: Text = column("Host name as the documents spell it.")
     document_username: Name = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events on that day.", ge=1, le=MAX_EVENTS_A_DAY)
-    document_logon_type: Text = column("Kind of logon, from logon_type_field; null: unknown.", nullable=True)
+    document_logon_type: Text = column("Kind of logon, from logon_type_field.", nullable=True)
 
 
 class LogonDays(Table):
@@ -94,7 +94,7 @@ class LogonDays(Table):
     counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
-    fetched_at: Instant = column("When the day was fetched (UTC).")
+    fetched_at: Instant = column("When the day was fetched.")
     settings_fingerprint: Text = _text(
         "Hash of the extraction settings (rules 4.3); null: fetch the day again.", nullable=True
     )
@@ -115,13 +115,13 @@ class InventoryHosts(Table):
     __key__ = ("host_id",)
 
     host_id: Text = _text(_HOST_ID, unique=True)
-    hostnames: Texts = column("Values of platform_hostname_field; null: cannot be read.", nullable=True)
-    owner_ids: UserIds = column("User assets that own the host; null: not known.", nullable=True)
+    hostnames: Texts = column("Values of platform_hostname_field; null: unreadable.", nullable=True)
+    owner_ids: UserIds = column("Ids of the user assets that own the host.", nullable=True)
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
     listed_values: WordList = column("`field: value` of the fields of rules.exclude_assets.", since="1.0.0")
-    listed_at: Instant = column("When the inventory was listed (UTC).")
+    listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")
 
@@ -132,14 +132,14 @@ class InventoryUsers(Table):
     __key__ = ("user_id",)
 
     user_id: UserId = _text(_USER_ID, unique=True)
-    user_value: Names = column("Values of platform_user_value_field; null: cannot be read.", nullable=True)
-    user_email: Names = column("E-mail addresses; null: cannot be read.", nullable=True)
-    directory_user_sam_account_name: Names = column("SAM names; null: cannot be read.", nullable=True)
-    directory_user_surname: Names = column("Surnames; null: cannot be read.", nullable=True)
+    user_value: Names = column("Values of platform_user_value_field; null: unreadable.", nullable=True)
+    user_email: Names = column("E-mail addresses; null: unreadable.", nullable=True)
+    directory_user_sam_account_name: Names = column("SAM account names; null: unreadable.", nullable=True)
+    directory_user_surname: Names = column("Surnames; null: unreadable.", nullable=True)
     user_department: Text = column("Department of the user.", nullable=True)
     criticality: Text = column("Criticality of the user.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
-    listed_at: Instant = column("When the inventory was listed (UTC).")
+    listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason(
         "user_value", "user_email", "directory_user_sam_account_name", "directory_user_surname"
@@ -147,7 +147,7 @@ class InventoryUsers(Table):
 
 
 class HostUserShares(Table):
-    """A user's part in the logons of a host over the look-back window, without excluded users."""
+    """A user's share of the logons of a host in the window; excluded users are not counted."""
 
     __key__ = ("hostname", "username")
     __reads__ = ("logon_counts", "logon_days")
@@ -171,10 +171,10 @@ class HostUserShares(Table):
 
 
 class UsernameMatches(Table):
-    """A user asset that a user name of the logons may stand for, and the first field that says so.
+    """A user name of the logons, and a user asset that it may stand for.
 
-    A user name without a user asset has one row. A user name stands for a user asset if it has one decisive
-    row, and that has no problem.
+    A user name without a user asset has one row. A user name stands for a user asset if it has only one
+    decisive row, and that has no problem.
     """
 
     __key__ = ("username", "user_id")
@@ -182,8 +182,10 @@ class UsernameMatches(Table):
 
     username: Account = _text(_USERNAME)
     user_id: UserId = column(_USER_ID, nullable=True)
-    matched_by: Text = column("Field of the user asset that holds the name.", nullable=True)
-    decisive: pl.Boolean = column("Whether the field is the first with a match, or the asset cannot be read.")
+    matched_by: Text = column("First field of the user asset that holds the name.", nullable=True)
+    decisive: pl.Boolean = column(
+        "Whether no earlier field holds the name in any user asset, or this asset is unreadable."
+    )
     problem: Text = column(_PROBLEM, nullable=True)
 
     complete = RowRule(
@@ -196,7 +198,7 @@ class UsernameMatches(Table):
 class OwnerDecisions(Table):
     """What was decided for a host, and why.
 
-    There is a row for each host asset, and one for each host name of the logons that no host asset has.
+    There is a row for each host asset, and for each host name of the logons that no host asset has.
     """
 
     __key__ = ("hostname", "host_id")
@@ -205,9 +207,11 @@ class OwnerDecisions(Table):
     hostname: Text = column(_HOSTNAME, nullable=True)
     host_id: Text = column(_HOST_ID, nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
-    match: pl.String = column("What user assets say; null: nobody named.", codes=codes.MATCH, nullable=True)
-    action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
-    username: Account = column("Primary user of the host, as compared; null: no logons.", nullable=True)
+    match: pl.String = column(
+        "Whether username has a user asset; null: the logons name nobody.", codes=codes.MATCH, nullable=True
+    )
+    action: pl.String = column("What follows for the host.", codes=codes.ACTION)
+    username: Account = column("Primary user of the host, as compared.", nullable=True)
     events: pl.Int64 = column(_EVENTS, ge=0)
     total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=0)
     share: pl.Float64 = column(_SHARE, gt=0, le=1, nullable=True)
@@ -220,29 +224,31 @@ class OwnerDecisions(Table):
     matched_by: Text = column("Field of the user assets that decided.", nullable=True)
     candidate_ids: UserIds = column(_CANDIDATES)
     existing_owner: OwnerIds = column(_EXISTING_OWNER, nullable=True)
-    decided_at: Instant = column("When the run decided (UTC).")
+    decided_at: Instant = column("When the run decided.")
     run_id: Text = column("Id of the run that decided.")
     problem: Text = column(_PROBLEM, nullable=True)
     hostnames: Texts = column("All names of the host, as compared.")
-    events_needed: pl.Int64 = column(
-        "Events that username lacks for a majority; null: no logons.", ge=0, nullable=True
-    )
+    events_needed: pl.Int64 = column("Events that username lacks for a majority.", ge=0, nullable=True)
     active_days: pl.Int64 = column(_ACTIVE_DAYS, ge=1, nullable=True)
-    excluded_by: Words = column("Setting and value that exclude the host; null: none.", nullable=True)
+    excluded_by: Words = column("Setting and value that exclude the host.", nullable=True)
     weight: pl.Int64 = column(_WEIGHT, ge=0)
     total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
     primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
-    skipped_username: Account = column("User excluded for its kind, with more events.", since="1.0.0")
-    new_conflict: pl.Boolean = column("Whether it is a conflict that is neither published nor acknowledged.")
+    skipped_username: Account = column(
+        "User with more events, excluded for its kind (rules 1.8).", since="1.0.0"
+    )
+    new_conflict: pl.Boolean = column(
+        "Whether it is a conflict that was neither published before nor acknowledged."
+    )
     conflict_since: Instant = column(
-        "When the host passed to username, or a run first found the conflict (UTC).", since="1.0.0"
+        "When the host passed to username, or else a run first found the conflict.", since="1.0.0"
     )
     host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
     user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")
     idle_days: pl.Int64 = column(_IDLE_DAYS, since="1.0.0")
     confidence: pl.Float64 = _fraction(
-        "How likely the owner is right (rules 9.8); null: none is named, or no audit.", since="1.0.0"
+        "How likely the owner is right, learnt from an audit (rules 9.8).", since="1.0.0"
     )
 
     events_within_total = _EVENTS_WITHIN_TOTAL
@@ -271,7 +277,7 @@ class OwnerDecisions(Table):
 class UnmatchedUsers(Table):
     """A user name of the logons that stands for no user asset, for several, or for an unreadable one.
 
-    Those for whom most hosts wait come first.
+    The names for which most hosts wait come first.
     """
 
     __key__ = ("username",)
@@ -281,27 +287,26 @@ class UnmatchedUsers(Table):
     user_assets: pl.Int64 = column("User assets that have the name: 0, several, or 1 unreadable one.", ge=0)
     candidate_ids: UserIds = column(_CANDIDATES)
     hosts: pl.Int64 = column("Hosts with logons of the user.", ge=1)
-    hosts_named: pl.Int64 = column("Of hosts: those whose primary user it is, by the rules.", ge=0)
+    hosts_named: pl.Int64 = column("Hosts for which the rules name this user.", ge=0)
     hosts_waiting: pl.Int64 = column(
-        "Of hosts_named: those that get an owner once one user asset has the name.", ge=0
+        "Those of hosts_named that get an owner once one user asset has the name.", ge=0
     )
-    events: pl.Int64 = column("Logon events of the user in the window, on any host.", ge=1)
+    events: pl.Int64 = column("Logon events of the user, on any host.", ge=1)
     first_seen: pl.Date = column("First day with a logon of the user, on any host.")
     last_seen: pl.Date = column("Last day with a logon of the user, on any host.")
 
 
 class OwnerDecisionsHistory(OwnerDecisions):
-    """A decision that differs from the host's previous one.
+    """A decision that differs from the host's previous one in more than counts.
 
-    It holds until the host's next row; other counts alone make no row. A host that neither inventory nor
-    logons know any more gets a last row with the action gone. Rows are kept for keep.history_days, with the
-    older ones that still held then.
+    It holds until the host's next row. A host that neither inventory nor logons have any more gets a last row
+    with the action gone. Rows are kept for keep.history_days, and older ones that still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")
     __layout__ = Layout.BY_RUN
 
-    action: pl.String = column("What followed for the host asset.", codes=codes.PAST_ACTION)
+    action: pl.String = column("What followed for the host.", codes=codes.PAST_ACTION)
 
 
 class AcknowledgedConflicts(Table):
@@ -318,13 +323,13 @@ class AcknowledgedConflicts(Table):
     existing_owner: OwnerIds = column(_EXISTING_OWNER)
     resolved_owner: UserId = column(_RESOLVED_OWNER)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
-    note: Words = column("Why the conflict may stay, in somebody's words; null: not said.", nullable=True)
-    by: Name = _text("User of the system who acknowledged it.")
-    acknowledged_at: Instant = column("When that was (UTC).")
+    note: Words = column("Why the conflict may stay, in somebody's words.", nullable=True)
+    by: Name = _text("User who acknowledged it.")
+    acknowledged_at: Instant = column("When that was.")
 
 
 class OwnerWrites(Table):
-    """A planned write of a host asset, and its outcome; rows are only ever added.
+    """A planned write of a host, and its outcome; rows are only ever added.
 
     Rows are kept for keep.history_days, or longer if the inventory still shows the owner that they gave.
     """
@@ -340,34 +345,29 @@ class OwnerWrites(Table):
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
     new_values: NewValues = column("The same, as they are to be written; null: not sent.")
     message: Words = column("What the service said.", nullable=True)
-    intended_at: Instant = column("When the write was planned (UTC).")
-    completed_at: Instant = column("When the outcome was known (UTC).", nullable=True)
-    target: Text = column("URL, tenant and fingerprint of the inventory; null: unknown.", nullable=True)
-    undoes: Text = column("Id of the run whose write this undoes; null: none.", nullable=True)
+    intended_at: Instant = column("When the write was planned.")
+    completed_at: Instant = column("When the outcome was known.", nullable=True)
+    target: Text = column("URL, tenant and fingerprint of the inventory.", nullable=True)
+    undoes: Text = column("Id of the run whose write this undoes.", nullable=True)
     by: Name = column(_BY, since="1.0.0")
-    kept: Texts = column("Fields that an undo skipped: somebody had changed them.", since="1.0.0")
+    kept: Texts = column("Fields that an undo skipped, because somebody had changed them.", since="1.0.0")
 
 
 class CurrentOwners(Table):
-    """A host asset and its owner now: as listed, with what runs wrote, undid and saw since.
-
-    It is stored when a run has listed hosts and users, and whenever owner_writes gets rows.
-    """
+    """A host and its owner now: as listed, with what runs wrote, undid and saw since."""
 
     __key__ = ("host_id",)
     __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
 
     host_id: Text = _text(_HOST_ID, unique=True)
     hostname: Text = column("First name of the host, as the inventory spells it.", nullable=True)
-    owner_ids: UserIds = column("User assets that own the host; null: not known.", nullable=True)
+    owner_ids: UserIds = column("Ids of the user assets that own the host.", nullable=True)
     owner_emails: Names = column("Their e-mail addresses, as far as known.")
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
-    since: Instant = column(
-        "When the owner was written, or else the inventory listed or the host read (UTC)."
-    )
-    run_id: Text = column("Id of the run that wrote it; null: none of ours.", nullable=True)
+    since: Instant = column("When the owner was written, or else last read.")
+    run_id: Text = column("Id of the run that wrote it.", nullable=True)
 
 
 class Runs(Table):
@@ -379,42 +379,42 @@ class Runs(Table):
     run_id: Text = _text("Id of the run.")
     kind: pl.String = column("What the run does.", codes=codes.KIND)
     status: pl.String = column("How far the run came.", codes=codes.STATUS)
-    started_at: Instant = column("When its first step began (UTC).")
-    ended_at: Instant = column("When it ended (UTC).", nullable=True)
-    window_from: pl.Date = column("First day of the window, or of the backfill; null: none.", nullable=True)
+    started_at: Instant = column("When its first step began.")
+    ended_at: Instant = column("When it ended.", nullable=True)
+    window_from: pl.Date = column("First day of the window, or of the backfill.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: SettingsJson = column("Settings below rules, as JSON; null: it decided nothing.", since="1.0.0")
+    rules: SettingsJson = column("The settings of the section rules, as JSON.", since="1.0.0")
     options: SettingsJson = _text("Options that differ from the instance file, as JSON.")
-    of_run: Text = column("Id of the run that was applied or undone; null: none.", nullable=True)
-    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
+    of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
+    hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
     to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
     conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
-    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
-    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
+    owned_before: pl.Int64 = column("Hosts with an owner before the run.", ge=0, nullable=True)
+    owned_after: pl.Int64 = column("Hosts with an owner after the run.", ge=0, nullable=True)
     message: Words = column("Why the run failed, or only planned.", nullable=True)
     seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: Text = column("Hash of the settings; null: it decided nothing.", since="1.0.0")
-    checked_at: Instant = column("When the blocking check passed (UTC); null: it did not.", since="1.0.0")
+    settings_fingerprint: Text = column("Hash of the settings.", since="1.0.0")
+    checked_at: Instant = column("When the blocking check passed.", since="1.0.0")
     by: Name = column(_BY, since="1.0.0")
-    in_part: pl.Int64 = column("Of written: hosts that were undone in part.", ge=0, since="1.0.0")
+    in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, since="1.0.0")
 
 
 class Accuracy(Table):
-    """How often the owner decided on was right, in all and in parts, with a 95% interval (rules 9.1, 9.2)."""
+    """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
-    value: Text = _text("Which part; of all: all.")
+    value: Text = _text("Which group.")
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
-    right_hosts: pl.Int64 = column("Of hosts: the owner decided on is the right one.", ge=0)
-    precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1); null: fewer than one host compared.")
+    right_hosts: pl.Int64 = column("Those of hosts whose owner decided on is right.", ge=0)
+    precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1).")
     low: pl.Float64 = _fraction(_LOW)
     high: pl.Float64 = _fraction(_HIGH)
 
@@ -431,30 +431,30 @@ class ThresholdBacktest(Table):
     evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC, since="1.0.0")
     primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, since="1.0.0")
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
-    resolved: pl.Int64 = column("Of hosts_with_evidence: the logons name one user.", ge=0)
-    matched: pl.Int64 = column("Of resolved: the user is one user asset.", ge=0)
-    to_write: pl.Int64 = column("Of matched: the host asset has no owner.", ge=0)
-    agree: pl.Int64 = column("Of matched: the host asset has this owner.", ge=0)
-    conflict: pl.Int64 = column("Of matched: the host asset has another owner.", ge=0)
+    resolved: pl.Int64 = column("Those of hosts_with_evidence whose logons name one user.", ge=0)
+    matched: pl.Int64 = column("Those of resolved whose user has one user asset.", ge=0)
+    to_write: pl.Int64 = column("Those of matched without an owner.", ge=0)
+    agree: pl.Int64 = column("Those of matched with this owner.", ge=0)
+    conflict: pl.Int64 = column("Those of matched with another owner.", ge=0)
     people_hosts: pl.Int64 = column("Hosts compared with owners set by hand.", ge=0)
-    people_precision: pl.Float64 = _fraction("Share of them that agree (0 to 1); null: none.")
+    people_precision: pl.Float64 = _fraction("Share of people_hosts that agree (0 to 1).")
     people_low: pl.Float64 = _fraction(_LOW)
     people_high: pl.Float64 = _fraction(_HIGH)
     future_hosts: pl.Int64 = column("Hosts compared with the days held back.", ge=0)
-    future_precision: pl.Float64 = _fraction("Share of them with the same primary user (0 to 1); null: none.")
+    future_precision: pl.Float64 = _fraction("Share of future_hosts with the same primary user (0 to 1).")
     future_low: pl.Float64 = _fraction(_LOW)
     future_high: pl.Float64 = _fraction(_HIGH)
     wrong_measure: pl.String = column("What wrong rests on.", codes=codes.CLAIMED_BY, nullable=True)
-    wrong: pl.Float64 = column("Owners of to_write expected to be wrong; null: unknown.", ge=0, nullable=True)
+    wrong: pl.Float64 = column("Owners of to_write expected to be wrong.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
     wrong_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
-    no_claim: Text = column("Why wrong is null; null: it is not.", since="1.0.0")
+    no_claim: Text = column("Why wrong is null.", since="1.0.0")
     audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, since="1.0.0")
-    audit_precision: pl.Float64 = _fraction("Share of them that are right; null: none.", since="1.0.0")
+    audit_precision: pl.Float64 = _fraction("Share of audit_hosts that are right.", since="1.0.0")
     audit_low: pl.Float64 = _fraction(_LOW, since="1.0.0")
     audit_high: pl.Float64 = _fraction(_HIGH, since="1.0.0")
-    wrong_to_choose: pl.Float64 = column("As wrong, by the half that chooses.", ge=0, since="1.0.0")
-    wrong_if_best: pl.Float64 = column("As wrong, by the other half.", ge=0, since="1.0.0")
+    wrong_to_choose: pl.Float64 = column("wrong, by the half that chooses (rules 9.6).", ge=0, since="1.0.0")
+    wrong_if_best: pl.Float64 = column("wrong, by the other half.", ge=0, since="1.0.0")
     wrong_if_best_low: pl.Float64 = column(_LOW, ge=0, since="1.0.0")
     wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, since="1.0.0")
 
@@ -469,13 +469,13 @@ class AuditSample(Table):
     hostname: Text = column(_HOSTNAME, nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
     username: Account = _text(_USERNAME)
-    evidence: Words = column("What the logons say of username, in words; names nobody.")
-    right: pl.Boolean = column("Whether this is the host's owner; null: nobody has answered.", nullable=True)
+    evidence: Words = column("What the logons say of username, in words without names.")
+    right: pl.Boolean = column("Whether user_id is the right owner; null: not answered.", nullable=True)
     instead_id: UserId = column(
         "Id of the user asset that was named as the owner instead.", nullable=True, since="1.0.0"
     )
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
-    drawn_at: Instant = column("When it was drawn (UTC).")
+    drawn_at: Instant = column("When it was drawn.")
     run_id: Text = _text("Id of the run whose plan it was drawn from.")
     rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
     active_days: pl.Int64 = column(_ACTIVE_DAYS, since="1.0.0")
@@ -500,18 +500,18 @@ class ConfidenceBands(Table):
 
 
 class HostProfiles(Table):
-    """What kind of machine a host is, by its name and by who logs on. Users are people and administrators."""
+    """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    kind: pl.String = column("What kind of machine.", codes=codes.HOST_KIND)
+    kind: pl.String = column("What kind of host.", codes=codes.HOST_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
-    leader_days: pl.Int64 = column("Days with a logon of the one with most events, the primary user.", ge=0)
+    leader_days: pl.Int64 = column("Days with a logon of the user with most events.", ge=0)
     entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)
 
 
@@ -538,10 +538,10 @@ class Suggestions(Table):
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
     reason: Words = column("Why: what speaks for the kind of the account or of the host.")
-    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found that is not found now.", ge=0)
+    hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
     precision: pl.Float64 = _fraction(
-        "Of hosts_resolved with an owner set by hand: the part that agrees.", since="1.0.0"
+        "Share of hosts_resolved that agree with an owner set by hand.", since="1.0.0"
     )
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
@@ -556,8 +556,8 @@ class OwnershipDrift(Table):
     hostname: Text = column(_HOSTNAME, nullable=True)
     owner: UserId = column("Id of the owner that the inventory holds.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
-    leader: Account = column("User with most events on the host now; null: no logons.", nullable=True)
-    since: pl.Date = column("Day after the owner's last logon; null: none is stored.", nullable=True)
+    leader: Account = column("User with most events on the host now.", nullable=True)
+    since: pl.Date = column("Day after the owner's last stored logon.", nullable=True)
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
 
@@ -570,7 +570,7 @@ class ClosestUsers(Table):
     username: Account = _text(_USERNAME)
     user_id: UserId = _text(_USER_ID)
     score: pl.Float64 = column("How close the names are (0 to 1).", gt=0, le=1)
-    reason: Text = column("In what the names differ, so that it was no match.")
+    reason: Text = column("How the names differ.")
 
 
 TABLES: Mapping[str, type[Table]] = {

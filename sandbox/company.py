@@ -27,7 +27,7 @@ DEMO_RULES: dict[str, Any] = {
     "exclude_hosts": ["kiosk-*"],
     "min_events": 3,
 }
-"""The `rules` section of the demo's instance file (rules 6.2); the truth of a company holds under these."""
+"""The `rules` section of the demo's instance file; the truth of a company holds under these."""
 
 
 @dataclass(frozen=True)

@@ -19,24 +19,24 @@ _ENDS = ("low", "high")
 _HEAD = """\
 # Data dictionary
 
-The catalogue `warehouse.duckdb` has a schema for each instance. In it are these tables, and
-[views](#views) for common questions. Columns have the same descriptions there:
+The catalogue `warehouse.duckdb` has a schema for each instance, with these tables and
+[views](#views). It shows the same descriptions:
 `SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'owner_decisions'`.
 
 Columns without a type are VARCHAR, or BIGINT where they count something; those that end in `_at` are
 TIMESTAMPTZ. Columns that end in `low` and `high` are DOUBLE, the 95% interval of the number before them. Null
-means that there is no value, or what the description says.
+means that there is no value, or that it is not known, unless the description says something else.
 """
 
 _SHARED = """\
 ## Shared columns
 
-Columns that several tables have. Each table lists which of them it has.
+Columns that several tables have.
 """
 
 _EXPLAINED = {
-    "kind of host_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
-    "kind of account_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "kind of host_profiles": "tuning.md#3-what-kind-of-host-what-kind-of-account",
+    "kind of account_profiles": "tuning.md#3-what-kind-of-host-what-kind-of-account",
     "measure": "tuning.md#without-an-audit",
     "wrong_measure": "tuning.md#1-how-many-would-be-wrong",
 }
@@ -45,13 +45,13 @@ _EXPLAINED = {
 _CODES = """\
 ## Codes
 
-The values of columns that hold codes.
+What the values of some columns mean.
 """
 
 _VIEWS = """\
 ## Views
 
-Queries over the tables above, used in the [cookbook](cookbook.md). `SELECT sql FROM duckdb_views()` shows
+Queries over the tables above, used in the [cookbook](cookbook.md); `SELECT sql FROM duckdb_views()` shows
 them.
 """
 

@@ -35,19 +35,19 @@ def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
 
 
 CONFLICTS = View(
-    comment="Host assets whose owner is not whom the logons name: who is recorded, who is named, how "
-    "strongly. The recorded owner stays. The strongest evidence comes first.",
+    comment="Hosts whose owner is not whom the logons name; the recorded owner stays. The strongest evidence "
+    "comes first.",
     meanings=dict(
         [
             *_from("owner_decisions", "hostname host_id existing_owner"),
-            ("existing_owner_email", "E-mail address of that owner; null: none known."),
+            ("existing_owner_email", "E-mail address of that owner."),
             *_from("owner_decisions", "username resolved_owner"),
-            ("resolved_owner_email", "E-mail address of that user asset; null: none known."),
+            ("resolved_owner_email", "E-mail address of that user asset."),
             *_from("owner_decisions", "matched_by events total_events share user_count"),
             *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
-            ("since", "When the host passed to username, or else a run first found it (UTC)."),
+            ("since", "When the host passed to username, or else a run first found it."),
             ("is_new", "Whether it is new: new_conflict of owner_decisions."),
-            ("acknowledged_at", "When somebody acknowledged it (UTC); null: nobody has, or it has changed."),
+            ("acknowledged_at", "When somebody acknowledged it as it is now."),
             ("acknowledged_by", "Who that was."),
             *_from("acknowledged_conflicts", "note"),
         ]
@@ -83,14 +83,14 @@ coalesce(confidence, active_days / (host_days + 1.5) * active_days / (user_days 
 """How sure an owner is, as `ownership.tuning.confidence` sorts, which takes numpy to load (rules 9.9)."""
 
 WRITE_HISTORY = View(
-    comment="What runs wrote, or planned to write, with the values before and after side by side. The last "
-    "comes first, of a plan the least certain.",
+    comment="What runs wrote, or planned to write, with the values before and after. The last write comes "
+    "first; in a plan, the least certain.",
     meanings=dict(
         [
             *_from("owner_writes", "completed_at hostname host_id outcome"),
-            ("owner_before", "Id of the owner that the host had; null: none."),
+            ("owner_before", "Id of the owner that the host had."),
             ("owner", "Id of the owner written; null: not sent; empty: cleared."),
-            ("owner_email", "E-mail address of that user asset, as last listed; null: none known."),
+            ("owner_email", "E-mail address of that user asset, as last listed."),
             ("department_before", "Department that the host had."),
             ("department", "Department written; null: not sent; empty: cleared."),
             ("criticality_before", "Criticality that the host had."),
