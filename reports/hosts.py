@@ -22,7 +22,7 @@ STATUS: Mapping[str, str] = {
     "written": "asset-owners wrote the owner, and the host still has it.",
     "set by hand": "The inventory has an owner whom asset-owners did not write.",
     "no owner": "The inventory has no owner, or the host asset cannot be read.",
-    "name without asset": "The logons have this host name, and no host asset does.",
+    "not in the inventory": "The logons have this host name, and the inventory does not.",
 }
 """How a host stands, in the words of the page and of the sheet, and what that means."""
 NEED_A_PERSON = ("planned", "conflict", "no owner")
@@ -95,7 +95,7 @@ def hosts_by_now(
 def _status() -> pl.Expr:
     is_owned = pl.col("owner_ids").list.len() > 0
     cases = (
-        ("name without asset", pl.col("host_id").is_null()),
+        ("not in the inventory", pl.col("host_id").is_null()),
         ("planned", pl.col("planned_owner").is_not_null()),
         ("conflict", (pl.col("action") == "conflict") & pl.col("known").is_null()),
         ("written", is_owned & (pl.col("source") == "asset-owners")),
@@ -152,7 +152,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         return ids.list.eval(each).list.drop_nulls().list.join(", ").replace("", None)
 
     columns = {
-        "Machine": pl.col("hostname"),
+        "Host": pl.col("hostname"),
         "Status": pl.col("status"),
         "Reason": pl.col("why"),
         "Owner": texts(owners, names, pl.element()),

@@ -31,7 +31,7 @@ function unpacked(columns) {
   return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, values(column)]));
 }
 
-// The users of a machine are the numbers from one of these to the next one.
+// The users of a host are the numbers from one of these to the next one.
 const firstUser = [0];
 for (const count of content.users.users) {
   firstUser.push(firstUser.at(-1) + count);
@@ -44,7 +44,7 @@ const sureOf = (host) => hosts[content.measured][host];
 const hasAsset = (host) => hosts.host_id[host] !== null;
 const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
 
-// On how many machines each person has each role.
+// On how many hosts each person has each role.
 const roles = lazily(() => {
   const counts = { owned: [], primary: [], used: [] };
   const add = (role, person) => (counts[role][person] = (counts[role][person] ?? 0) + 1);
@@ -125,7 +125,7 @@ function dates(head, of) {
 }
 
 const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
-const machine = column("Machine", (host) => hosts.name[host], (host) => [hostLink(host)]);
+const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
 const seen = dates("Last logon", hosts.seen);
@@ -135,7 +135,7 @@ const OF_HOSTS = [
   { name: "status", title: "Status", of: (host) => hosts.status[host] },
   { name: "reason", title: "Reason", of: (host) => hosts.why[host] },
   { name: "department", title: "Department", of: (host) => hosts.department[host] },
-  { name: "kind", title: "Kind of machine", of: (host) => hosts.kind[host] },
+  { name: "kind", title: "Kind of host", of: (host) => hosts.kind[host] },
 ];
 
 function hostsView(title, holds, columns) {
@@ -144,9 +144,9 @@ function hostsView(title, holds, columns) {
 }
 
 const VIEWS = {
-  machines: hostsView("Machines", hasAsset, { machine, owner, status, sure, seen }),
+  hosts: hostsView("Hosts", hasAsset, { name: hostName, owner, status, sure, seen }),
   conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
-    machine,
+    name: hostName,
     owner: persons("Owner in the inventory", ownersOf),
     primary,
     sure,
@@ -169,7 +169,7 @@ const VIEWS = {
     },
   },
   users: {
-    title: "Users without one user asset",
+    title: "Users not identified",
     rows: numbers(unmatched.user.length),
     facets: [],
     find: (words) => rowsWith(peopleFound(words), unmatched.user),
@@ -183,7 +183,7 @@ const VIEWS = {
       perhaps: persons("Did you mean", (row) => unmatched.perhaps[row]),
     },
   },
-  names: hostsView("Names without asset", (host) => !hasAsset(host), { machine, primary, sure, seen }),
+  names: hostsView("Hosts not in the inventory", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
@@ -191,7 +191,7 @@ const VIEWS = {
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
     open: (row) => ({ host: writes.host_id[row], person: null }),
     columns: {
-      machine: column("Machine", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
+      name: column("Host", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
       outcome: column("Outcome", (row) => [writes.outcome[row], ...one(writes.message[row])].join(": ")),
       before: persons("Owner before", (row) => writes.before[row]),
       after: persons(owner.head, (row) => writes.after[row]),
@@ -258,7 +258,7 @@ function peopleFound(words) {
 
 const rowsWith = (known, keys) => new Set(numbers(keys.length).filter((row) => known.has(keys[row])));
 
-// The address says all: view, q, the facets, stage, sure, sort; and which machine or person is open.
+// The address says all: view, q, the facets, stage, sure, sort; and which host or person is open.
 
 const asked = () => new URLSearchParams(location.hash.slice(1));
 
@@ -320,7 +320,7 @@ function sorted(view, rows, sort) {
 let list = {};
 
 function drawList(query) {
-  const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "machines";
+  const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "hosts";
   const view = VIEWS[name];
   const { rows, facets } = narrowed(view, query);
   list = { name, view, rows: sorted(view, rows, query.get("sort")) };

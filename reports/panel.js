@@ -1,4 +1,4 @@
-// What opens beside the list: a machine, with the days of its users and what was written, or a person.
+// What opens beside the list: a host, with the days of its users and what was written, or a person.
 
 const MANY = 12;
 const STRIP = 30;
@@ -68,11 +68,11 @@ function writeItem(row) {
   return [time(writes.at[row]), ` ${writes.outcome[row]}: `, ...before, ...after, " ", quiet(by)];
 }
 
-function machinePanel(host) {
+function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all machines of a name
+  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all hosts of a name
   const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
-  const name = quoted(hosts.name[host]); // of which the command refuses one that several machines have
+  const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
   const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
   return [
@@ -87,7 +87,7 @@ function machinePanel(host) {
       ["Conflict since", date(hosts.conflict_since[host])],
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.department[host]],
-      ["Kind of machine", hosts.kind[host]],
+      ["Kind of host", hosts.kind[host]],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
@@ -98,7 +98,7 @@ function machinePanel(host) {
 }
 
 function personPanel(person) {
-  const machines = (title, holds) => {
+  const listed = (title, holds) => {
     const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
     return section(`${title}: ${whole(found.length)}`, items(found));
   };
@@ -115,19 +115,19 @@ function personPanel(person) {
       ["Id", people.key[person]],
       ["Accounts", names.join(", ")],
     ]),
-    ...machines("Owns", (host) => hosts.owners[host]?.includes(person)),
-    ...machines("Primary user of", (host) => hosts.primary[host] === person),
+    ...listed("Owns", (host) => hosts.owners[host]?.includes(person)),
+    ...listed("Primary user of", (host) => hosts.primary[host] === person),
     ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
-    link("All these machines in the list", { view: null, q: names[0] ?? people.key[person] }),
+    link("All these hosts in the list", { view: null, q: names[0] ?? people.key[person] }),
   ];
 }
 
-// The machine or person that the address names: what the panel shows, and its key.
+// The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
   const host = query.has("host") ? known(hostsByKey(), query.get("host")) : undefined;
   const person = query.has("person") ? known(peopleByKey(), query.get("person")) : undefined;
   if (host !== undefined) {
-    return { name: hosts.name[host], key: hostKey(host), body: machinePanel(host) };
+    return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }
   const { name, key } = people;
   return person === undefined ? null : { name: name[person], key: key[person], body: personPanel(person) };
