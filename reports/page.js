@@ -88,13 +88,21 @@ function personLinks(persons) {
   return links.flatMap((each, number) => (number ? [", ", each] : [each]));
 }
 
-function pill(status) {
+function pill(status, isQuiet = false) {
   const shape = drawn("use", { href: `#icon-${status.replaceAll(" ", "-")}` });
   const icon = { class: "icon", viewBox: "0 0 12 12", "aria-hidden": "true" };
-  return element("span", { title: content.statuses[status] }, drawn("svg", icon, shape), status);
+  const about = { title: content.statuses[status], className: isQuiet ? "quiet" : "" };
+  return element("span", about, drawn("svg", icon, shape), status);
 }
 
-const state = (host) => [pill(hosts.status[host]), " ", element("small", {}, hosts.why[host])];
+const isKnown = (host) => hosts.acknowledged_at[host] !== null;
+const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, hosts.why[host])];
+
+// Who acknowledged a conflict, when and why.
+function acknowledged(host) {
+  const note = one(hosts.note[host]).map((why) => `: ${why}`);
+  return isKnown(host) ? `${date(hosts.acknowledged_at[host])} by ${hosts.acknowledged_by[host]}${note}` : "";
+}
 
 function howSure(host) {
   const [confidence, share] = [hosts.confidence[host], hosts.share[host]];
@@ -151,6 +159,7 @@ const VIEWS = {
     primary,
     sure,
     since: dates("Since", hosts.conflict_since),
+    acknowledged: column("Acknowledged", acknowledged),
     seen,
   }),
   people: {
@@ -201,6 +210,8 @@ const VIEWS = {
     },
   },
 };
+
+VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
 
 // Search: a text in a name, an address or an id; or else a whole name in another spelling of it.
 

@@ -78,6 +78,7 @@ function hostPanel(host) {
   return [
     element("p", {}, ...state(host)),
     element("p", {}, bdi(hosts.sentence[host])),
+    ...section("Acknowledged", isKnown(host) ? [bdi(acknowledged(host))] : []),
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
     ...strips("Who logs on", usersOf(host), userNames),
     ...facts([
@@ -93,7 +94,7 @@ function hostPanel(host) {
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     ...(hosts.status[host] === "written" ? command("Undo this one", undo) : []),
-    ...(hosts.status[host] === "conflict" ? command("If it may stay as it is", acknowledge) : []),
+    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("If it may stay as it is", acknowledge) : []),
   ];
 }
 

@@ -255,13 +255,22 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
 
 def test_a_conflict_that_somebody_acknowledged_is_known_until_the_evidence_changes():
     row = {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority"}
-    acknowledged = table(AcknowledgedConflicts, row | {"by": "kim", "acknowledged_at": NOW})
+    said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
+    acknowledged = table(AcknowledgedConflicts, row | said)
     html = report(acknowledged=acknowledged)
     row, _ = of_host(html, "pc-2")
-    assert (row["status"], row["why"]) == ("set by hand", "known conflict")
-    assert "1 conflict " in texts_of(html)
-    changed = acknowledged.with_columns(evidence=pl.lit("single_user"))
-    assert of_host(report(acknowledged=changed), "pc-2")[0]["status"] == "conflict"
+    expected = {
+        "status": "conflict",
+        "why": "acknowledged",
+        "acknowledged_by": "kim",
+        "acknowledged_at": "2026-03-30",
+        "note": "a loan",
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert "2 conflicts (1 acknowledged)" in texts_of(html)
+    other = acknowledged.with_columns(evidence=pl.lit("single_user"))
+    changed, _ = of_host(report(acknowledged=other), "pc-2")
+    assert (changed["why"], changed["note"]) == ("clear majority", None)
 
 
 def test_of_very_many_users_the_first_have_a_strip():
