@@ -137,6 +137,8 @@ const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
 const seen = dates("Last logon", hosts.seen);
+const department = column("Department", (host) => hosts.department[host]);
+const departments = hosts.department.some(Boolean) ? { department } : {};
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
 
 const OF_HOSTS = [
@@ -152,10 +154,10 @@ function hostsView(title, holds, columns) {
 }
 
 const VIEWS = {
-  hosts: hostsView("Hosts", hasAsset, { name: hostName, owner, status, sure, seen }),
+  hosts: hostsView("Hosts", hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
   conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
     name: hostName,
-    owner: persons("Owner in the inventory", ownersOf),
+    recorded: persons("Owner in the inventory", ownersOf),
     primary,
     sure,
     since: dates("Since", hosts.conflict_since),
@@ -192,7 +194,6 @@ const VIEWS = {
       perhaps: persons("Did you mean", (row) => unmatched.perhaps[row]),
     },
   },
-  names: hostsView("Hosts not in the inventory", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
@@ -209,6 +210,7 @@ const VIEWS = {
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
     },
   },
+  names: hostsView("Hosts not in the inventory", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
 };
 
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
@@ -380,7 +382,7 @@ function drawHeads(view, sort) {
     const [once, again] = isNumber ? [`-${name}`, name] : [name, `-${name}`];
     const order = { [name]: "ascending", [`-${name}`]: "descending" }[sort] ?? null;
     const arrow = { ascending: " ↑", descending: " ↓" }[order] ?? "";
-    const made = element("th", { scope: "col" }, link(head + arrow, { sort: sort === once ? again : once }));
+    const made = element("th", { scope: "col", className: name }, link(head + arrow, { sort: sort === once ? again : once }));
     made.ariaSort = order;
     return made;
   });
@@ -389,11 +391,18 @@ function drawHeads(view, sort) {
 
 function drawRows(limit) {
   const columns = Object.entries(list.view.columns);
-  const cells = (row) => columns.map(([name, { cell }]) => element("td", { className: name }, ...cell(row)));
+  const cells = (row) => columns.map(([name, column]) => drawCell(row, name, column));
   const rows = list.rows.slice(0, limit).map((row) => element("tr", { row }, ...cells(row)));
   at("#rows tbody").replaceChildren(...rows);
   at("#more").hidden = list.rows.length <= limit;
-  at("#more").textContent = `Show more: these are ${whole(rows.length)} of ${whole(list.rows.length)}`;
+  at("#more").textContent = `These are ${whole(rows.length)} of ${whole(list.rows.length)}: show more`;
+}
+
+// On a phone each value that is there has its head beside it.
+function drawCell(row, name, { head, text, cell }) {
+  const drawn = element("td", { className: name }, ...cell(row));
+  one(text(row) || null).forEach(() => (drawn.dataset.head = head));
+  return drawn;
 }
 
 // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.

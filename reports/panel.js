@@ -207,7 +207,10 @@ at(".skip").addEventListener("click", (event) => {
 });
 document.addEventListener("click", copyCommand);
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => drawRows(PRINTED_ROWS));
+addEventListener("beforeprint", () => {
+  drawRows(PRINTED_ROWS);
+  document.querySelectorAll("details").forEach((each) => (each.open = true));
+});
 addEventListener("afterprint", () => drawRows(PAGE_ROWS));
 document.querySelectorAll("time").forEach((each) => each.replaceWith(time(each.dateTime)));
 at("#list").hidden = !allHosts.length;

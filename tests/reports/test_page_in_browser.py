@@ -152,9 +152,9 @@ def test_lists_are_sorted_and_downloaded_for_a_spreadsheet(opened):
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
-    assert head == ["Host", "Owner", "Status", "Share", "Last logon"]
+    assert head == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
     assert [row[0] for row in rows] == ["'=cmd()", "pc-2", "pc-10", "pc;'=1+1"]
-    assert rows[0][1:] == ["ann@corp.example", "written: only one user", "1", "2026-03-02"]
+    assert rows[0][1:] == ["ann@corp.example", "written: only one user", "1", "2026-03-02", "Sales"]
 
 
 def test_a_host_opens_beside_the_list_by_click_and_key(opened):
@@ -232,6 +232,9 @@ def test_times_are_in_the_reader_s_zone(opened):
 
 
 def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):
+    page = opened(report(), "view=conflicts", **PHONE)
+    sure = page.locator("#rows td.sure").first
+    assert sure.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Share"'
     page = opened(report(), **PHONE)
     assert page.get_by_label("Search").bounding_box()["y"] < 400
     page.locator("#rows tbody tr").first.tap()
@@ -241,6 +244,18 @@ def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):
     panel.get_by_role("link", name="Close").tap()
     expect(panel).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollWidth") == 375
+
+
+def test_a_print_is_a_summary_and_a_line_for_each_host(opened):
+    number = 300
+    logons = counts(*((f"pc-{each}", "ann", 2) for each in range(number)))
+    page = opened(report(logons, assets=hosts(*(host(f"h{each}", f"pc-{each}") for each in range(number)))))
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) <= 4
+    page.emulate_media(media="print")
+    expect(page.get_by_role("columnheader", name="Department")).to_be_visible()
+    row = page.locator("#rows tbody tr").first
+    assert row.bounding_box()["height"] < 13
+    expect(page.get_by_role("button", name="Download")).to_be_hidden()
 
 
 def test_hostile_names_run_nothing(opened):
