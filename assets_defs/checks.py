@@ -21,6 +21,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
+from reports.conflicts import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
 from resources.settings import Instance, Platform, command_line, named
@@ -302,7 +303,8 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """There is no conflict that the decisions published before did not have."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
-    return _none(new, f"{conflicts.height} conflicts, {new.height} of them new", conflicts=conflicts.height)
+    found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
+    return _none(new, found, conflicts=conflicts.height)
 
 
 @check("owner_checks", "owner_decisions")

@@ -13,6 +13,7 @@ from assets_defs.report import where_reported
 from assets_defs.run import InstanceRun, ScanRun, listed
 from assets_defs.specs import table_asset
 from ownership.names import printable
+from reports.conflicts import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 
@@ -59,9 +60,10 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
     found = shown_decisions(run, frame, run.run_id)
+    counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     run.log.info(
-        f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {conflicts.height:,} "
-        f"conflicts, {found['hosts_owned_percent']}% have an owner"
+        f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {counted}, "
+        f"{found['hosts_owned_percent']}% have an owner"
     )
     _log_conflicts(run, conflicts)
     return found | {

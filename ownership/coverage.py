@@ -14,14 +14,14 @@ _NAMED = _WITH_LOGONS & pl.col("evidence").is_in(NAMING)
 _MATCHED = _NAMED & pl.col("match").eq_missing("matched")
 
 STAGES: Mapping[str, pl.Expr] = {
-    "host assets": _ASSET,
+    "in the inventory": _ASSET,
     "with logons": _WITH_LOGONS,
     "one primary user": _NAMED,
-    "one user asset": _MATCHED,
+    "user identified": _MATCHED,
     "to write": _MATCHED & (pl.col("action") == "write"),
     "agrees": _MATCHED & (pl.col("action") == "agree"),
     "conflict": _MATCHED & (pl.col("action") == "conflict"),
-    "names without asset": ~_ASSET,
+    "not in the inventory": ~_ASSET,
 }
 """Which decisions reach each stage from logons to owners: four stages, each a part of the previous one, the
 branches, which add up to the last stage, and the host names of logons that no host asset has."""

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from ownership.history import ACKNOWLEDGED
+from ownership.history import ACKNOWLEDGED, open_conflicts
 from ownership.joined_ids import split_ids
+from reports.run_results import conflicts_in_words
 from reports.sentences import names_of, person
 from reports.sheets import (
     HOSTS,
@@ -19,6 +20,14 @@ from reports.sheets import (
 
 _ANSWER = ("acknowledge", "note")
 _READ = (*HOSTS, "owner", "named_by_logons", *_ANSWER)
+
+
+def count_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> str:
+    """Say how many of the decisions are conflicts, as `conflicts_in_words` does."""
+    found = decisions.filter(action="conflict")
+    left = open_conflicts(found, acknowledged)
+    known, new = found.height - left.height, left.filter("new_conflict").height
+    return conflicts_in_words(found.height, acknowledged=known, new=new)
 
 
 def conflicts_sheet(conflicts: pl.DataFrame, acknowledged: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:

@@ -18,11 +18,11 @@ from reports.sentences import names_of, ownership_sentence
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
-    "conflict": "The inventory has one owner, the logons speak for another. Nobody has acknowledged it.",
+    "conflict": "The inventory has one owner, who stays; the logons speak for another.",
     "written": "asset-owners wrote the owner, and the host still has it.",
     "set by hand": "The inventory has an owner whom asset-owners did not write.",
     "no owner": "The inventory has no owner, or the host asset cannot be read.",
-    "name without asset": "The logons have this host name, and no host asset does.",
+    "not in the inventory": "The logons have this host name, and the inventory does not.",
 }
 """How a host stands, in the words of the page and of the sheet, and what that means."""
 NEED_A_PERSON = ("planned", "conflict", "no owner")
@@ -58,9 +58,10 @@ def hosts_by_now(
     """Return the decisions with each host's owners now and how it stands.
 
     Adds owner_ids, source, since, wrote_in (the run), planned_owner, department_now (as a plan would leave
-    it), outcome (of the last write since the decision), status (of `STATUS`) and why (its reason, in a few
-    words). `owners` are rows of `current_owners`, `writes` of `owner_writes`, `acknowledged` of
-    `acknowledged_conflicts`. Hosts whose primary user is clear come first, so that kiosks and servers do not.
+    it), outcome (of the last write since the decision), of a conflict acknowledged_by, acknowledged_at and
+    note, status (of `STATUS`) and why (its reason, in a few words). `owners` are rows of `current_owners`,
+    `writes` of `owner_writes`, `acknowledged` of `acknowledged_conflicts`. Hosts whose primary user is clear
+    come first, so that kiosks and servers do not.
     """
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
@@ -75,7 +76,7 @@ def hosts_by_now(
     now = owners.select(
         "host_id", "owner_ids", "source", "since", wrote_in="run_id", department_now="department"
     )
-    known = acknowledged.select(*ACKNOWLEDGED, known=pl.lit(value=True))
+    known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     planned, new = pl.col("outcome").eq_missing("planned"), pl.col("new_values").struct
     return (
         in_order(decisions)
@@ -88,16 +89,16 @@ def hosts_by_now(
             department_now=pl.coalesce(pl.when(planned).then(new.field("department")), "department_now"),
         )
         .with_columns(status=_status(), why=_why())
-        .drop("new_values", "known")
+        .drop("new_values")
     )
 
 
 def _status() -> pl.Expr:
     is_owned = pl.col("owner_ids").list.len() > 0
     cases = (
-        ("name without asset", pl.col("host_id").is_null()),
+        ("not in the inventory", pl.col("host_id").is_null()),
         ("planned", pl.col("planned_owner").is_not_null()),
-        ("conflict", (pl.col("action") == "conflict") & pl.col("known").is_null()),
+        ("conflict", pl.col("action") == "conflict"),
         ("written", is_owned & (pl.col("source") == "asset-owners")),
         ("set by hand", is_owned),
     )
@@ -111,7 +112,7 @@ def _why() -> pl.Expr:
     stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
     unmatched = pl.when(pl.col("match") != "matched").then("match")
     codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, return_dtype=pl.String)
-    return pl.when(pl.col("known")).then(pl.lit("known conflict")).otherwise(codes)
+    return pl.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged")).otherwise(codes)
 
 
 def in_words(
@@ -152,7 +153,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         return ids.list.eval(each).list.drop_nulls().list.join(", ").replace("", None)
 
     columns = {
-        "Machine": pl.col("hostname"),
+        "Host": pl.col("hostname"),
         "Status": pl.col("status"),
         "Reason": pl.col("why"),
         "Owner": texts(owners, names, pl.element()),
@@ -166,6 +167,9 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "In words": pl.col("sentence"),
         "What would change it": pl.col("remedy"),
         "Conflict since": pl.col("conflict_since").dt.date(),
+        "Acknowledged by": pl.col("acknowledged_by"),
+        "Acknowledged on": pl.col("acknowledged_at").dt.date(),
+        "Note": pl.col("note"),
         "Host id": pl.col("host_id"),
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),

@@ -31,7 +31,7 @@ function unpacked(columns) {
   return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, values(column)]));
 }
 
-// The users of a machine are the numbers from one of these to the next one.
+// The users of a host are the numbers from one of these to the next one.
 const firstUser = [0];
 for (const count of content.users.users) {
   firstUser.push(firstUser.at(-1) + count);
@@ -44,7 +44,7 @@ const sureOf = (host) => hosts[content.measured][host];
 const hasAsset = (host) => hosts.host_id[host] !== null;
 const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
 
-// On how many machines each person has each role.
+// On how many hosts each person has each role.
 const roles = lazily(() => {
   const counts = { owned: [], primary: [], used: [] };
   const add = (role, person) => (counts[role][person] = (counts[role][person] ?? 0) + 1);
@@ -88,13 +88,21 @@ function personLinks(persons) {
   return links.flatMap((each, number) => (number ? [", ", each] : [each]));
 }
 
-function pill(status) {
+function pill(status, isQuiet = false) {
   const shape = drawn("use", { href: `#icon-${status.replaceAll(" ", "-")}` });
   const icon = { class: "icon", viewBox: "0 0 12 12", "aria-hidden": "true" };
-  return element("span", { title: content.statuses[status] }, drawn("svg", icon, shape), status);
+  const about = { title: content.statuses[status], className: isQuiet ? "quiet" : "" };
+  return element("span", about, drawn("svg", icon, shape), status);
 }
 
-const state = (host) => [pill(hosts.status[host]), " ", element("small", {}, hosts.why[host])];
+const isKnown = (host) => hosts.acknowledged_at[host] !== null;
+const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, hosts.why[host])];
+
+// Who acknowledged a conflict, when and why.
+function acknowledged(host) {
+  const note = one(hosts.note[host]).map((why) => `: ${why}`);
+  return isKnown(host) ? `${date(hosts.acknowledged_at[host])} by ${hosts.acknowledged_by[host]}${note}` : "";
+}
 
 function howSure(host) {
   const [confidence, share] = [hosts.confidence[host], hosts.share[host]];
@@ -125,17 +133,19 @@ function dates(head, of) {
 }
 
 const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
-const machine = column("Machine", (host) => hosts.name[host], (host) => [hostLink(host)]);
+const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
 const seen = dates("Last logon", hosts.seen);
+const department = column("Department", (host) => hosts.department[host]);
+const departments = hosts.department.some(Boolean) ? { department } : {};
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
 
 const OF_HOSTS = [
   { name: "status", title: "Status", of: (host) => hosts.status[host] },
   { name: "reason", title: "Reason", of: (host) => hosts.why[host] },
   { name: "department", title: "Department", of: (host) => hosts.department[host] },
-  { name: "kind", title: "Kind of machine", of: (host) => hosts.kind[host] },
+  { name: "kind", title: "Kind of host", of: (host) => hosts.kind[host] },
 ];
 
 function hostsView(title, holds, columns) {
@@ -144,13 +154,14 @@ function hostsView(title, holds, columns) {
 }
 
 const VIEWS = {
-  machines: hostsView("Machines", hasAsset, { machine, owner, status, sure, seen }),
+  hosts: hostsView("Hosts", hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
   conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
-    machine,
-    owner: persons("Owner in the inventory", ownersOf),
+    name: hostName,
+    recorded: persons("Owner in the inventory", ownersOf),
     primary,
     sure,
     since: dates("Since", hosts.conflict_since),
+    acknowledged: column("Acknowledged", acknowledged),
     seen,
   }),
   people: {
@@ -169,7 +180,7 @@ const VIEWS = {
     },
   },
   users: {
-    title: "Users without one user asset",
+    title: "Users not identified",
     rows: numbers(unmatched.user.length),
     facets: [],
     find: (words) => rowsWith(peopleFound(words), unmatched.user),
@@ -183,7 +194,6 @@ const VIEWS = {
       perhaps: persons("Did you mean", (row) => unmatched.perhaps[row]),
     },
   },
-  names: hostsView("Names without asset", (host) => !hasAsset(host), { machine, primary, sure, seen }),
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
@@ -191,7 +201,7 @@ const VIEWS = {
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
     open: (row) => ({ host: writes.host_id[row], person: null }),
     columns: {
-      machine: column("Machine", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
+      name: column("Host", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
       outcome: column("Outcome", (row) => [writes.outcome[row], ...one(writes.message[row])].join(": ")),
       before: persons("Owner before", (row) => writes.before[row]),
       after: persons(owner.head, (row) => writes.after[row]),
@@ -200,7 +210,10 @@ const VIEWS = {
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
     },
   },
+  names: hostsView("Hosts not in the inventory", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
 };
+
+VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
 
 // Search: a text in a name, an address or an id; or else a whole name in another spelling of it.
 
@@ -258,7 +271,7 @@ function peopleFound(words) {
 
 const rowsWith = (known, keys) => new Set(numbers(keys.length).filter((row) => known.has(keys[row])));
 
-// The address says all: view, q, the facets, stage, sure, sort; and which machine or person is open.
+// The address says all: view, q, the facets, stage, sure, sort; and which host or person is open.
 
 const asked = () => new URLSearchParams(location.hash.slice(1));
 
@@ -320,7 +333,7 @@ function sorted(view, rows, sort) {
 let list = {};
 
 function drawList(query) {
-  const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "machines";
+  const name = Object.hasOwn(VIEWS, query.get("view")) ? query.get("view") : "hosts";
   const view = VIEWS[name];
   const { rows, facets } = narrowed(view, query);
   list = { name, view, rows: sorted(view, rows, query.get("sort")) };
@@ -369,7 +382,7 @@ function drawHeads(view, sort) {
     const [once, again] = isNumber ? [`-${name}`, name] : [name, `-${name}`];
     const order = { [name]: "ascending", [`-${name}`]: "descending" }[sort] ?? null;
     const arrow = { ascending: " ↑", descending: " ↓" }[order] ?? "";
-    const made = element("th", { scope: "col" }, link(head + arrow, { sort: sort === once ? again : once }));
+    const made = element("th", { scope: "col", className: name }, link(head + arrow, { sort: sort === once ? again : once }));
     made.ariaSort = order;
     return made;
   });
@@ -378,11 +391,18 @@ function drawHeads(view, sort) {
 
 function drawRows(limit) {
   const columns = Object.entries(list.view.columns);
-  const cells = (row) => columns.map(([name, { cell }]) => element("td", { className: name }, ...cell(row)));
+  const cells = (row) => columns.map(([name, column]) => drawCell(row, name, column));
   const rows = list.rows.slice(0, limit).map((row) => element("tr", { row }, ...cells(row)));
   at("#rows tbody").replaceChildren(...rows);
   at("#more").hidden = list.rows.length <= limit;
-  at("#more").textContent = `Show more: these are ${whole(rows.length)} of ${whole(list.rows.length)}`;
+  at("#more").textContent = `These are ${whole(rows.length)} of ${whole(list.rows.length)}: show more`;
+}
+
+// On a phone each value that is there has its head beside it.
+function drawCell(row, name, { head, text, cell }) {
+  const drawn = element("td", { className: name }, ...cell(row));
+  one(text(row) || null).forEach(() => (drawn.dataset.head = head));
+  return drawn;
 }
 
 // The rows found, for a spreadsheet: see `as_csv` in reports/exports.py.

@@ -111,6 +111,7 @@ def report_page(
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
             hosts=assets.height,
             statuses={status: statuses.get(status, 0) for status in STATUS},
+            acknowledged=hosts_now["acknowledged_at"].count(),
             unmatched=unmatched.height,
             all_in_page=rows.height == hosts_now.height,
             owned=(owned_percent(decisions), owned_percent(after)),

@@ -1,4 +1,4 @@
-// What opens beside the list: a machine, with the days of its users and what was written, or a person.
+// What opens beside the list: a host, with the days of its users and what was written, or a person.
 
 const MANY = 12;
 const STRIP = 30;
@@ -68,16 +68,17 @@ function writeItem(row) {
   return [time(writes.at[row]), ` ${writes.outcome[row]}: `, ...before, ...after, " ", quiet(by)];
 }
 
-function machinePanel(host) {
+function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all machines of a name
+  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all hosts of a name
   const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
-  const name = quoted(hosts.name[host]); // of which the command refuses one that several machines have
+  const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
   const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
   return [
     element("p", {}, ...state(host)),
     element("p", {}, bdi(hosts.sentence[host])),
+    ...section("Acknowledged", isKnown(host) ? [bdi(acknowledged(host))] : []),
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
     ...strips("Who logs on", usersOf(host), userNames),
     ...facts([
@@ -87,18 +88,18 @@ function machinePanel(host) {
       ["Conflict since", date(hosts.conflict_since[host])],
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.department[host]],
-      ["Kind of machine", hosts.kind[host]],
+      ["Kind of host", hosts.kind[host]],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     ...(hosts.status[host] === "written" ? command("Undo this one", undo) : []),
-    ...(hosts.status[host] === "conflict" ? command("If it may stay as it is", acknowledge) : []),
+    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("If it may stay as it is", acknowledge) : []),
   ];
 }
 
 function personPanel(person) {
-  const machines = (title, holds) => {
+  const listed = (title, holds) => {
     const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
     return section(`${title}: ${whole(found.length)}`, items(found));
   };
@@ -115,19 +116,19 @@ function personPanel(person) {
       ["Id", people.key[person]],
       ["Accounts", names.join(", ")],
     ]),
-    ...machines("Owns", (host) => hosts.owners[host]?.includes(person)),
-    ...machines("Primary user of", (host) => hosts.primary[host] === person),
+    ...listed("Owns", (host) => hosts.owners[host]?.includes(person)),
+    ...listed("Primary user of", (host) => hosts.primary[host] === person),
     ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
-    link("All these machines in the list", { view: null, q: names[0] ?? people.key[person] }),
+    link("All these hosts in the list", { view: null, q: names[0] ?? people.key[person] }),
   ];
 }
 
-// The machine or person that the address names: what the panel shows, and its key.
+// The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
   const host = query.has("host") ? known(hostsByKey(), query.get("host")) : undefined;
   const person = query.has("person") ? known(peopleByKey(), query.get("person")) : undefined;
   if (host !== undefined) {
-    return { name: hosts.name[host], key: hostKey(host), body: machinePanel(host) };
+    return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }
   const { name, key } = people;
   return person === undefined ? null : { name: name[person], key: key[person], body: personPanel(person) };
@@ -206,7 +207,10 @@ at(".skip").addEventListener("click", (event) => {
 });
 document.addEventListener("click", copyCommand);
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => drawRows(PRINTED_ROWS));
+addEventListener("beforeprint", () => {
+  drawRows(PRINTED_ROWS);
+  document.querySelectorAll("details").forEach((each) => (each.open = true));
+});
 addEventListener("afterprint", () => drawRows(PAGE_ROWS));
 document.querySelectorAll("time").forEach((each) => each.replaceWith(time(each.dateTime)));
 at("#list").hidden = !allHosts.length;

@@ -13,8 +13,15 @@ def result_in_words(row: Mapping[str, Any]) -> str:
         return "running, or ended without recording a result"
     words = list(counts_in_words(row))
     if number := row["conflicts"]:
-        words.append(f"{number:,} conflict{'s' * (number != 1)} ({row['new_conflicts'] or 0:,} new)")
+        words.append(conflicts_in_words(number, new=row["new_conflicts"] or 0))
     return ", ".join(words)
+
+
+def conflicts_in_words(conflicts: int, *, acknowledged: int = 0, new: int = 0) -> str:
+    """Say how many conflicts there are, and how many of them somebody acknowledged and how many are new."""
+    counted = {"acknowledged": acknowledged, "new": new}
+    parts = [f"{number:,} {word}" for word, number in counted.items() if number]
+    return f"{conflicts:,} conflict{'s' * (conflicts != 1)}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:

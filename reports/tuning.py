@@ -25,7 +25,7 @@ _MEASURES = {
 }
 
 _OF_PEOPLE = (
-    "The number of wrong ones rests on the owners that people set: if they set them for their own machines "
+    "The number of wrong ones rests on the owners that people set: if they set them for their own hosts "
     "only, far more are wrong. An audit tells."
 )
 _OF_BEST = "Half of the hosts compared chose it; the other half says how many are wrong."
@@ -190,7 +190,7 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
                 f"rules.min_confidence: {percent}",
                 f"{expected.owners:,} owner{'s' * (expected.owners != 1)}",
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{left:,} machine{'s' * (left != 1)} left",
+                f"{left:,} host{'s' * (left != 1)} left",
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]

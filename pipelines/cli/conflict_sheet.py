@@ -8,7 +8,7 @@ from pipelines.cli.conflicts import listed_conflicts, store_answers
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.stored import stored_tables
-from reports.conflicts import conflicts_sheet, read_conflict_answers
+from reports.conflicts import conflicts_sheet, count_conflicts, read_conflict_answers
 from resources.settings import command_line
 from resources.store.tables import Tables
 
@@ -26,7 +26,7 @@ def hand_out(path: Path, out: Path) -> None:
     require_new("--out", out)
     table = _sheet(tables)
     write_sheet("--out", out, table, title="Conflicts", answer="acknowledge")
-    number = f"{table.height:,} conflict{'s' * (table.height != 1)}"
+    number = count_conflicts(listed_conflicts(tables), tables.read("acknowledged_conflicts").collect())
     read = command_line(instance, "conflicts", "--answers", str(out))
     print(
         f"{out} is written: {number}. Let somebody who knows write yes where one may stay, then:\n    {read}"

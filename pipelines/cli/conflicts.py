@@ -24,6 +24,11 @@ SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owne
        CAST(since AS DATE) AS since, acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
 FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
+COUNTED = """\
+; SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
+         count_if(is_new AND acknowledged_at IS NULL) AS new
+FROM conflicts
+"""
 
 
 def conflicts(
@@ -50,7 +55,7 @@ def conflicts(
     """
     chosen = [option is not None for option in (acknowledge, out, answers)]
     if not any(chosen) and note is None:
-        return sql(LISTED, instance=path, form=form, run_id=run_id)
+        return sql(LISTED + COUNTED * (form == "table"), instance=path, form=form, run_id=run_id)
     if sum(chosen) != 1 or run_id or (note is not None and acknowledge is None):
         raise ConfigurationError(
             "--acknowledge HOST, --out and --answers are about the last run, each by itself and without "

@@ -15,6 +15,7 @@ from ownership.plan import exceeded_limit
 from pipelines.cli.diff import compare, print_differences
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
+from reports.conflicts import count_conflicts
 from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import decisions_in_words, writes_in_words
 from resources.settings import Instance, command_line
@@ -113,9 +114,9 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
     yield f"{printable(instance.name)}: {days}, run {run_id}"
     yield from decisions_in_words(report["decisions"])
-    if number := report["conflicts"]:
-        new = tables.of_run("owner_decisions", run_id)["new_conflict"].sum()
-        yield f"{number:,} conflict{'s' * (number != 1)}, {new:,} of them new"
+    if report["conflicts"]:
+        acknowledged = tables.read("acknowledged_conflicts").collect()
+        yield count_conflicts(tables.of_run("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     if "plan" not in report:
         yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))

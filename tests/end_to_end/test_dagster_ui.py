@@ -171,13 +171,13 @@ def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scheduled")
-def test_the_report_shows_coverage_conflicts_and_a_machine(dagster, page, picture, tmp_path):
+def test_the_report_shows_coverage_conflicts_and_a_host(dagster, page, picture, tmp_path):
     file = tmp_path / "report.html"
     instance = dagster.stand.home / "instances" / "demo.yaml"
     made = dagster.stand.call("report", "--instance", instance, "--out", file)
     assert made.exit_code == 0, made.output
     page.goto(f"{file.as_uri()}#sort=status&host=lt-1190")
-    shows(page, "Owners of machines: Demo", "From logons to owners", "lt-1190 belongs to")
+    shows(page, "Owners of hosts: Demo", "From logons to owners", "lt-1190 belongs to")
     expect(page.locator("#views")).to_contain_text("Conflicts 5")
     expect(page.locator("#views")).to_contain_text("Writes of this run 168")
     expect(page.locator("#cards")).to_contain_text("20.2% → 72.6%")

@@ -26,14 +26,14 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
     assets = hosts(*(host(name, name, owners=owners.get(name, ())) for name in names), host("nameless"))
     decisions = decide(logons, people, assets, Rules(exclude_hosts=("kiosk",)))
     assert funnel(decisions).rows() == [
-        ("host assets", 9, "no_hostname 1, no_logons 1"),
+        ("in the inventory", 9, "no_hostname 1, no_logons 1"),
         ("with logons", 7, "excluded_host 1, no_majority 1"),
         ("one primary user", 5, "ambiguous_user 1, no_user_asset 1"),
-        ("one user asset", 3, None),
+        ("user identified", 3, None),
         ("to write", 1, None),
         ("agrees", 1, None),
         ("conflict", 1, None),
-        ("names without asset", 1, None),
+        ("not in the inventory", 1, None),
     ]
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
@@ -51,7 +51,7 @@ def test_of_a_host_that_cannot_be_read_it_is_not_known_whether_it_is_owned():
     assert owned_percent(found) == pytest.approx(100 * 2 / 3)
     assert owned_percent(found, written=1) == 100
     assert funnel(found).rows()[:2] == [
-        ("host assets", 4, "no_logons 2, unreadable_asset 1"),
+        ("in the inventory", 4, "no_logons 2, unreadable_asset 1"),
         ("with logons", 1, "unreadable_asset 1"),
     ]
 

@@ -34,6 +34,8 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
         assert call(*again)[0] == 0
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    counted = call("conflicts", "--instance", catalogued)[1].splitlines()[-2]
+    assert counted.replace("│", " ").split() == ["1", "1", "0"]
     assert " by olga: a loan\n" in call("explain", "--instance", catalogued, "pc-2")[1]
 
     tables = Tables(tmp_path / "home", "head_office")
@@ -81,6 +83,7 @@ def test_a_sheet_of_conflicts_is_answered_and_read_back(
 
     status, printed, _ = call("conflicts", "--instance", catalogued, "--out", sheet)
     assert (status, f"--answers {sheet}" in printed) == (0, True)
+    assert "1 conflict (1 new)." in printed
     assert call("conflicts", "--instance", catalogued, "--out", sheet)[0] == 2, "it may hold answers"
     assert "maybe' is not an answer" in answer(acknowledge="maybe")
     loan = {"acknowledge": "Yes", "note": "a loan"}
@@ -90,7 +93,7 @@ def test_a_sheet_of_conflicts_is_answered_and_read_back(
     assert call("report", "--instance", catalogued, "--out", tmp_path / "page.html")[0] == 0
     of_page = packed((tmp_path / "page.html").read_text(encoding="utf-8"))["hosts"]
     host = of_page["host_id"].index("h2")
-    assert (of_page["status"][host], of_page["why"][host]) == ("set by hand", "known conflict")
+    assert (of_page["status"][host], of_page["why"][host]) == ("conflict", "acknowledged")
     monkeypatch.setenv("SUDO_USER", "somebody else")
     assert answer(**loan) == "0 conflicts acknowledged, 0 no longer\n"
     assert listed() == [found], "who said so first"

@@ -12,15 +12,16 @@ from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts
 from reports.hosts import hosts_by_now, hosts_sheet, natural
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan
+from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, table
 
 LOGONS = counts(
     ("pc-1", "ann", 9), ("pc-2", "ann", 7), ("pc-2", "bob", 3), ("kiosk", "ann", 1), ("kiosk", "bob", 1)
 )
 ASSETS = hosts(host("h1", "kiosk"), host("h2", "pc-1"), host("h3", "pc-2", owners=("u2", "u9")))
+NOBODY = empty(AcknowledgedConflicts)
 
 
-def by_now(assets, *outcomes):
+def by_now(assets, *outcomes, acknowledged=NOBODY):
     """The hosts after a run, and after writes of the owners that it planned with these outcomes."""
     decided = decide(LOGONS, PEOPLE, assets)
     decisions = with_conflict_since(decided, decided.clear())
@@ -30,29 +31,32 @@ def by_now(assets, *outcomes):
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
-    return hosts_by_now(decisions, owners, writes, empty(AcknowledgedConflicts))
+    return hosts_by_now(decisions, owners, writes, acknowledged)
 
 
 def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_would_change_it():
-    sheet = hosts_sheet(by_now(ASSETS, "written"), PEOPLE, Rules(), FieldNames())
+    conflict = {"host_id": "h3", "existing_owner": "u2,u9", "resolved_owner": "u1", "evidence": "majority"}
+    said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
+    acknowledged = table(AcknowledgedConflicts, conflict | said)
+    sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), PEOPLE, Rules(), FieldNames())
     day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
     majority = "ann@corp.example (u1): 7 of 10 logons on 1 day"
     assert sheet.drop("In words").rows() == [
         (
             *("pc-1", "written", "only one user", ann, ann, *nobody, 1.0, None, day, "Sales"),
             "To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
-            *(None, "h2", "u1", None),
+            *(None, *[None] * 3, "h2", "u1", None),
         ),
         (
-            *("pc-2", "conflict", "clear majority", "bob@corp.example, u9", "bob@corp.example", *nobody),
+            *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, None),
             "Clear asset_owner of host h3: the next run would write u1.",
-            *(NOW.date(), "h3", "u2, u9", None),
+            *(NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
             *("kiosk", "no owner", "no majority", *nobody, *nobody, 0.5, None, day, None),
             "ann would be named as the owner with 1 more logon.",
-            *(None, "h1", None, None),
+            *(None, *[None] * 3, "h1", None, None),
         ),
     ]
     assert sheet["In words"][1] == (

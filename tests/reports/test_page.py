@@ -170,7 +170,7 @@ def test_each_host_has_status_reason_and_users_with_their_days():
         "pc-4": ("no owner", "no majority", 2),
         "pc-5": ("no owner", "no user asset", 3),
         "pc-6": ("no owner", "several user assets", 3),
-        "pc-9": ("name without asset", "only one user", 0),
+        "pc-9": ("not in the inventory", "only one user", 0),
         "pc-10": ("conflict", "only one user", 4),
     }
     assert of_host(html, "pc-2")[1] == {"ann": (7, 2), "bob": (3, 2)}
@@ -204,10 +204,10 @@ def texts_of(html):
 def test_the_pictures_count_host_assets():
     texts = texts_of(report(weeks=[(WINDOW.first, 20.5), (WINDOW.last, 33.3)]))
     for said in (
-        "33.3% → 50.0% of 6 host assets have an owner",
-        "host assets 6 with logons 6 one primary user 5 one user asset 3",
-        "2 conflicts 1 written by asset-owners 3 without an owner 2 users without one user asset",
-        "1 name without asset",
+        "33.3% → 50.0% of 6 hosts have an owner",
+        "in the inventory 6 with logons 6 one primary user 5 user identified 3",
+        "2 conflicts 1 written by asset-owners 3 without an owner 2 users not identified",
+        "1 host not in the inventory",
         "2026-03-10 (3), 2026-03-11 (not fetched)",
         "2026-03-01: 20.5%",
         "At more than 60%, 3 owners would be written.",
@@ -232,7 +232,7 @@ def test_a_page_of_too_many_hosts_holds_those_that_need_a_person(monkeypatch):
     monkeypatch.setattr(page_tables, "MAX_ROWS", 5)
     html = report()
     assert [row["name"] for row in rows_of(html, "hosts")] == ["pc-2", "pc-5", "pc-6", "pc-10", "pc-4"]
-    assert "So many machines are too much for a page" in html
+    assert "So many hosts are too much for a page" in html
 
 
 def test_a_plan_says_so_and_shows_first_what_is_least_certain():
@@ -245,9 +245,9 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
     assert [row["name"] for row in rows_of(learnt, "hosts")[:3]] == ["pc-1", "pc-2", "pc-10"]
     texts = texts_of(html)
     for said in (
-        "PLAN: owners of machines, Demo",
+        "PLAN: owners of hosts, Demo",
         "Nothing of this is written. To apply it: asset-owners apply --instance demo run-1",
-        "0.0% → 50.0% of 6 host assets would have an owner",
+        "0.0% → 50.0% of 6 hosts would have an owner",
         "3 owners planned",
     ):
         assert said in texts or said in html
@@ -255,13 +255,22 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
 
 def test_a_conflict_that_somebody_acknowledged_is_known_until_the_evidence_changes():
     row = {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority"}
-    acknowledged = table(AcknowledgedConflicts, row | {"by": "kim", "acknowledged_at": NOW})
+    said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
+    acknowledged = table(AcknowledgedConflicts, row | said)
     html = report(acknowledged=acknowledged)
     row, _ = of_host(html, "pc-2")
-    assert (row["status"], row["why"]) == ("set by hand", "known conflict")
-    assert "1 conflict " in texts_of(html)
-    changed = acknowledged.with_columns(evidence=pl.lit("single_user"))
-    assert of_host(report(acknowledged=changed), "pc-2")[0]["status"] == "conflict"
+    expected = {
+        "status": "conflict",
+        "why": "acknowledged",
+        "acknowledged_by": "kim",
+        "acknowledged_at": "2026-03-30",
+        "note": "a loan",
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert "2 conflicts (1 acknowledged)" in texts_of(html)
+    other = acknowledged.with_columns(evidence=pl.lit("single_user"))
+    changed, _ = of_host(report(acknowledged=other), "pc-2")
+    assert (changed["why"], changed["note"]) == ("clear majority", None)
 
 
 def test_of_very_many_users_the_first_have_a_strip():

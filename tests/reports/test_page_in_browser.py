@@ -75,7 +75,7 @@ def opened(browser, tmp_path):
     assert complaints == []
 
 
-def lists(page, *names, first="machine"):
+def lists(page, *names, first="name"):
     """The list shows these rows, by the texts of a column."""
     expect(page.locator(f"#rows tbody td.{first}")).to_have_text(names)
 
@@ -117,7 +117,7 @@ def test_what_is_filtered_is_in_the_address_that_can_be_sent(opened):
         ("nobody", []),
     ],
 )
-def test_a_text_in_any_spelling_finds_machines(opened, words, names):
+def test_a_text_in_any_spelling_finds_hosts(opened, words, names):
     page = opened(report())
     search(page, words)
     lists(page, *names)
@@ -143,21 +143,21 @@ def test_lists_are_sorted_and_downloaded_for_a_spreadsheet(opened):
     share = page.get_by_role("columnheader", name="Share")
     share.get_by_role("link").click()
     expect(share).to_have_attribute("aria-sort", "descending")
-    assert page.locator("#rows tbody td.machine").all_inner_texts()[-1] == "pc-10"
-    page.get_by_role("columnheader", name="Machine").get_by_role("link").click()
+    assert page.locator("#rows tbody td.name").all_inner_texts()[-1] == "pc-10"
+    page.get_by_role("columnheader", name="Host").get_by_role("link").click()
     lists(page, "=cmd()", "pc-2", "pc-10", "pc;=1+1")  # 2 comes before 10
     with page.expect_download() as download:
         page.get_by_role("button", name="Download").click()
-    assert download.value.suggested_filename == "machines.csv"
+    assert download.value.suggested_filename == "hosts.csv"
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
-    assert head == ["Machine", "Owner", "Status", "Share", "Last logon"]
+    assert head == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
     assert [row[0] for row in rows] == ["'=cmd()", "pc-2", "pc-10", "pc;'=1+1"]
-    assert rows[0][1:] == ["ann@corp.example", "written: only one user", "1", "2026-03-02"]
+    assert rows[0][1:] == ["ann@corp.example", "written: only one user", "1", "2026-03-02", "Sales"]
 
 
-def test_a_machine_opens_beside_the_list_by_click_and_key(opened):
+def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     page = opened(report())
     panel = page.get_by_role("complementary")
     page.locator("#rows tbody tr", has_text="pc-1").first.get_by_text("written").click()
@@ -179,7 +179,7 @@ def test_a_machine_opens_beside_the_list_by_click_and_key(opened):
     expect(panel).to_be_hidden()
 
 
-def test_a_person_opens_with_machines_and_accounts(opened):
+def test_a_person_opens_with_hosts_and_accounts(opened):
     page = opened(report())
     page.get_by_role("link", name="People").click()
     search(page, "bob")
@@ -208,9 +208,9 @@ def test_other_lists_are_a_click_away(opened):
     page.get_by_role("link", name="Conflicts 2").click()
     lists(page, "pc-2", "pc-10")
     expect(page.locator("#rows td.primary")).to_have_text(["ann@corp.example"] * 2)
-    page.get_by_role("link", name="Users without one user asset 2").last.click()
+    page.get_by_role("link", name="Users not identified 2").last.click()
     lists(page, "kim", "ext.moore", first="user")
-    page.get_by_role("link", name="Names without asset 1").click()
+    page.get_by_role("link", name="Hosts not in the inventory 1").click()
     lists(page, "pc-9")
     page.get_by_role("link", name="Writes of this run 1").click()
     expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
@@ -232,6 +232,9 @@ def test_times_are_in_the_reader_s_zone(opened):
 
 
 def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):
+    page = opened(report(), "view=conflicts", **PHONE)
+    sure = page.locator("#rows td.sure").first
+    assert sure.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Share"'
     page = opened(report(), **PHONE)
     assert page.get_by_label("Search").bounding_box()["y"] < 400
     page.locator("#rows tbody tr").first.tap()
@@ -243,11 +246,23 @@ def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):
     assert page.evaluate("document.documentElement.scrollWidth") == 375
 
 
+def test_a_print_is_a_summary_and_a_line_for_each_host(opened):
+    number = 300
+    logons = counts(*((f"pc-{each}", "ann", 2) for each in range(number)))
+    page = opened(report(logons, assets=hosts(*(host(f"h{each}", f"pc-{each}") for each in range(number)))))
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) <= 4
+    page.emulate_media(media="print")
+    expect(page.get_by_role("columnheader", name="Department")).to_be_visible()
+    row = page.locator("#rows tbody tr").first
+    assert row.bounding_box()["height"] < 13
+    expect(page.get_by_role("button", name="Download")).to_be_hidden()
+
+
 def test_hostile_names_run_nothing(opened):
     html = hostile_report(*HOSTILE)
     assert all(name.isprintable() for name in packed(html)["hosts"]["name"])
     page = opened(html)
-    for view in ("machines", "people", "users", "writes"):
+    for view in ("hosts", "people", "users", "writes"):
         page.locator(f"#views a[href='#view={view}']").click()
         for head in page.locator("#rows th a").all():
             head.click()

@@ -1,5 +1,5 @@
 from ownership.codes import ACTION, EVIDENCE
-from reports.run_results import decisions_in_words, writes_in_words
+from reports.run_results import conflicts_in_words, decisions_in_words, writes_in_words
 
 
 def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
@@ -16,3 +16,8 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     assert words[2].startswith("          ")
     assert words[2].endswith(EVIDENCE["no_logons"])
     assert [line.split()[0] for line in writes_in_words({"written": 2})] == ["2"]
+
+
+def test_conflicts_are_counted_alike_everywhere():
+    assert conflicts_in_words(1) == "1 conflict"
+    assert conflicts_in_words(1234, acknowledged=1200, new=1) == "1,234 conflicts (1,200 acknowledged, 1 new)"

@@ -82,7 +82,7 @@ def test_of_no_owners_none_is_wrong(wrong):
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
     words = settings_in_words(LINE | audited | {"wrong_measure": measure}, None, None, Aim(), tried=1)
-    assert ("their own machines only" in " ".join(words)) == said
+    assert ("their own hosts only" in " ".join(words)) == said
 
 
 def test_a_suggestion_comes_with_its_effect_and_the_line_for_the_instance_file():
