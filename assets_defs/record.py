@@ -52,8 +52,8 @@ RESULT_TAG = "asset_owners/result"
 class RunRecord:
     """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
 
-    `announce` is called with the row when the run has ended. `settings` say how long the instance keeps what
-    (`resources.store.retention.Retention`).
+    `announce` is called with the row when the run has ended, unless Dagster executes it again. `settings` say
+    how long the instance keeps what (`resources.store.retention.Retention`).
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class RunRecord:
         try:
             if transient:
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
-            self._end("failed", message)
+            self._end("failed", message, transient=transient)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
             self._log.warning(f"How this run ended could not be stored in the table runs: {error}")
 
-    def _end(self, status: str, message: str | None) -> None:
+    def _end(self, status: str, message: str | None, *, transient: bool = False) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
         steps = self._steps()
         with self._tables.changing():
@@ -186,8 +186,18 @@ class RunRecord:
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
             _tag_undone(self._tables, row["of_run"], self.recorded)
-        if row["status"] != status_before:
+        if row["status"] != status_before and not (transient and self._is_retried()):
             self._announce(row)
+
+    def _is_retried(self) -> bool:
+        """Return whether Dagster's daemon executes the run again, once it has failed (see `fail`)."""
+        if not self.recorded or not self.recorded.run_retries_enabled:
+            return False
+        run = self.recorded.get_run_by_id(self._run_id)
+        if not run or run.remote_job_origin is None:  # of the command line
+            return False
+        again = dg.RunsFilter(tags={"dagster/root_run_id": run.root_run_id or run.run_id})
+        return self.recorded.get_runs_count(again) < MAX_RETRIES
 
     def recount(self, run_id: str) -> None:
         """Count again what came of an earlier run that was cut off, once its pending writes are settled."""

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from assets_defs.cleanup import delete_old_of_all, require_plausible_clock
+from assets_defs.dagster_records import FINISHED
 from assets_defs.launch import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
 from assets_defs.notices import overdue_notice, tell
 from assets_defs.scan_resources import default_options, resource_keys
@@ -232,7 +233,7 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         name=named(instance, "overdue"),
         minimum_interval_seconds=900,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells `notify` when no run has succeeded since the schedule's last tick.",
+        description="Tells `notify` when no run has succeeded, or said that it failed, since the last tick.",
     )
     def overdue(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         tick = last_tick(context.instance, instance.slug)
@@ -241,14 +242,29 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         if context.cursor == tick.isoformat():
             return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
         tables = tables_of(instance)
-        succeeded = (read_run_state(tables) or computed_run_state(tables))["succeeded"]
+        state = read_run_state(tables) or computed_run_state(tables)
         context.update_cursor(tick.isoformat())
-        if max(succeeded.get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
+        if max(state["succeeded"].get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
+        if _failure_was_told(instance, state["last_run"], tick) and not _has_run_to_come(context, instance):
+            return dg.SkipReason(f"A run has failed since the tick at {tick}: `notify` was told then.")
         tell(instance, overdue_notice(instance, tick), context.log)
         return dg.SkipReason(f"No run has succeeded since {tick}: the addresses of `notify` were told.")
 
     return [overdue]
+
+
+def _failure_was_told(instance: Instance, last_run: Mapping[str, Any] | None, tick: datetime) -> bool:
+    """Return whether the last run began after the tick and failed, unless somebody only tried something."""
+    is_scheduled = last_run and (last_run["kind"] == "run" or instance.writes.dry_run)
+    return bool(is_scheduled and last_run["started_at"] >= tick.timestamp())
+
+
+def _has_run_to_come(context: dg.SensorEvaluationContext, instance: Instance) -> bool:
+    """Return whether a run of the instance waits or is at work, such as the next try after a failure."""
+    to_come = [status for status in dg.DagsterRunStatus if status not in FINISHED]
+    filters = dg.RunsFilter(tags={INSTANCE_TAG: instance.name}, statuses=to_come)
+    return context.instance.get_runs_count(filters) > 0
 
 
 def last_tick(dagster: dg.DagsterInstance, schedule: str) -> datetime | None:

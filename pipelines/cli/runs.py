@@ -9,11 +9,12 @@ import polars as pl
 
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, number
-from pipelines.cli.stored import own_tables
+from pipelines.cli.stored import note, own_tables
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
 from resources.settings import command_line, load_instance
+from resources.store.run_state import latest_time
 from resources.store.tables import short_run_id
 
 LONGEST = 100
@@ -26,7 +27,7 @@ def runs(
     limit: Annotated[int, number("How many runs to show.", most=1_000_000)] = 20,
     as_json: Json = False,
 ) -> None:
-    """Print the last runs of an instance.
+    """Print the last runs of an instance; those that a clock dated in the future stand last.
 
     Example: --instance NAME
     """
@@ -36,9 +37,13 @@ def runs(
     undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at").group_by("of_run")
     undos = undone.agg(pl.last("run_id"), pl.sum("written", "in_part"))
     undone_by = {undo["of_run"]: undo for undo in undos.iter_rows(named=True)}
-    listed = all_runs.sort("started_at", descending=True).head(limit)
+    ahead = pl.col("started_at") > latest_time()
+    listed = all_runs.sort(~ahead, "started_at", descending=True).head(limit)
     if listed.is_empty():
         raise AssetOwnersError(f"{instance.name} has no runs yet; begin with {command_line(instance, 'run')}")
+    if wrong := all_runs.filter(ahead).height:
+        are = "run is" if wrong == 1 else "runs are"
+        note(f"{wrong} {are} dated in the future by a clock that was ahead, and listed after all others.")
     if as_json:
         rows = [
             row

@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from assets_defs.cleanup import delete_old
 from assets_defs.dagster_records import runs_of
@@ -162,6 +163,34 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
         (run,) = recorded.get_runs()
     assert not result.success
     assert run.tags.get("dagster/will_retry", "false") == again
+
+
+@pytest.mark.parametrize(
+    ("transient", "launched", "announced"),
+    [
+        (True, True, ["run-3"]),
+        (False, True, ["run-1", "run-2", "run-3"]),
+        (True, False, ["run-1", "run-2", "run-3"]),
+    ],
+)
+def test_a_failure_is_announced_unless_dagster_executes_the_run_again(job, transient, launched, announced):
+    """It does so twice, unless the failure is no service's, or the run is one of the command line."""
+    location = RegisteredCodeLocationOrigin("location")  # ty: ignore  (a field implements its abstract property)
+    origin = RemoteRepositoryOrigin(location, "repository")
+    told = []
+    with dg.DagsterInstance.ephemeral(settings={"run_retries": {"enabled": True}}) as recorded:
+        for run_id in ("run-1", "run-2", "run-3"):
+            first = None if run_id == "run-1" else "run-1"
+            tags = {"dagster/root_run_id": first} if first else {}
+            place = RemoteJobOrigin(origin, "job") if launched else None
+            run = dg.DagsterRun(
+                "job", run_id, tags=tags, root_run_id=first, parent_run_id=first, remote_job_origin=place
+            )
+            recorded.add_run(run)
+            record = RunRecord(job.tables, run_id, recorded, LOG, announce=told.append)
+            record.begin("run")
+            record.fail("no answer", transient=transient)
+    assert [row["run_id"] for row in told] == announced
 
 
 @pytest.mark.parametrize(

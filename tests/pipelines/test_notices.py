@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
+from assets_defs.launch import INSTANCE_TAG
 from pipelines import jobs
 from resources.errors import ServiceError
 from tests.ownership.builders import host
@@ -109,7 +110,7 @@ def overdue(tmp_path, monkeypatch):
     (sensor,) = jobs.sensors(scan.instance)
     with dg.instance_for_test() as recorded:
         context = dg.build_sensor_context(instance=recorded)
-        yield SimpleNamespace(scan=scan, schedule=schedule, tick=lambda: sensor(context))
+        yield SimpleNamespace(scan=scan, schedule=schedule, recorded=recorded, tick=lambda: sensor(context))
 
 
 def test_that_no_run_has_succeeded_since_the_last_tick_is_told_once(overdue, chat):
@@ -127,6 +128,16 @@ def test_a_success_since_the_last_tick_and_a_schedule_that_is_off_are_told_nobod
     assert overdue.scan(options={"dry_run": True}).success
     overdue.tick()
     assert notices(chat) == []
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_failure_that_was_told_is_not_told_again_unless_another_try_waits(overdue, chat, is_retried):
+    overdue.scan.inventory = Refusing()
+    assert not overdue.scan().success
+    if is_retried:
+        overdue.recorded.add_run(dg.DagsterRun("job", tags={INSTANCE_TAG: "Head office"}))
+    overdue.tick()
+    assert len(notices(chat)) == (2 if is_retried else 1)
 
 
 def test_only_what_is_told_and_scheduled_has_a_sensor():
