@@ -275,7 +275,7 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     without_asset, assets = decisions.filter(action="no_host"), decisions.drop_nulls("host_id")
     other = quality.hosts_named_alike(without_asset["hostname"], assets["hostnames"].explode())
     number = other["hostname"].n_unique()
-    follows = "if they are the same machines, set rules.hostname_match: short"
+    follows = "if they are the same hosts, set rules.hostname_match: short"
     return _none(other, f"{number} host names differ from an asset's in the domain part only; {follows}")
 
 

@@ -19,7 +19,7 @@ Kind = Literal["run", "dry_run", "backfill"]
 class Mode:
     """What a scan is, and what follows for it.
 
-    `why_no_writes` says why it sends nothing to the inventory and publishes no table; None: it may do both.
+    `why_no_writes` says why it writes nothing to the inventory and publishes no table; None: it may do both.
     `missing_steps` are those that its plan rests on and it does not execute. Without the sink it only fills
     tables (`plans`).
     """

@@ -31,7 +31,7 @@ def tell(instance: Instance, text: str, log: logging.Logger) -> None:
 def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
     """Return what to tell of a run that failed, wrote owners, or found new conflicts; None: nothing.
 
-    Of a run that only plans nothing is told but a failure, and that where all runs of the instance plan only.
+    A run that does not write is reported only if it failed, and only if no run of the instance writes.
     """
     is_expected_to_plan = instance.writes.dry_run and row["kind"] == "dry_run"
     if not instance.notify or (plans_only(row) and not is_expected_to_plan):

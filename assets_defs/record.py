@@ -98,7 +98,7 @@ class RunRecord:
         why = f" ({events[-1].user_message or events[-1].message})" if events else ""
         status = f"counts as {run.status.value}" if run else "was deleted"
         raise RunEndedError(
-            f"This run {status} in Dagster{why}; it sends nothing more, and the next run writes the rest",
+            f"This run {status} in Dagster{why}; it writes nothing more, and the next run writes the rest",
             canceled=bool(run) and run.status in CANCELED,
         )
 

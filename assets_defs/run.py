@@ -46,7 +46,7 @@ MISSING_STEPS = "missing_steps"
 class InstanceRun:
     """A run of one instance; `writer` makes what writes its plan.
 
-    `why_no_writes` says why the run sends nothing to the inventory and publishes no table (None: it may).
+    `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
     """
 
     instance: Instance

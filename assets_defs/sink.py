@@ -93,7 +93,7 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     address = f"/locations/{location}/jobs/{job}/playground/setup?config={config}"
     return {
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
-        "to_apply_here": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
+        "open_in_launchpad": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
     }
 
 

@@ -29,7 +29,7 @@ from resources.settings import Instance, named
 from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
-TABLES_OF_TUNING = (
+TUNING_TABLES = (
     *("accuracy", "threshold_backtest", "audit_sample", "confidence_bands", "host_profiles"),
     *("account_profiles", "suggestions", "ownership_drift", "closest_users"),
 )
@@ -40,7 +40,7 @@ def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
     group = named(instance, "tuning")
     return [
         dg.AssetSpec(**asset_arguments(instance, table, kind="polars", group=group))
-        for table in TABLES_OF_TUNING
+        for table in TUNING_TABLES
     ]
 
 
@@ -53,7 +53,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():
             tables.prepare()
-            made = tuned(instance, tables)
+            made = tuning_frames(instance, tables)
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
             made["audit_sample"] = tables.read("audit_sample").collect()
@@ -66,7 +66,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
     return try_settings
 
 
-def tuned(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
+def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     """Return the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
     tables = tables.visible()
     inputs = stored_inputs(instance, tables)

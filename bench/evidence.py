@@ -75,23 +75,23 @@ def host_name(number: pl.Expr) -> pl.Expr:
     return pl.format("desktop-{}", number.cast(pl.String).str.zfill(7))
 
 
-def drawn(seed: int, part: int, below: int) -> pl.Expr:
+def random_number(seed: int, part: int, below: int) -> pl.Expr:
     """A number at random for each row: the same for the same seed and part."""
     return (pl.col("row").hash(100 * seed + part) % below).cast(pl.Int64)
 
 
 def draw(seed: int, size: int, hosts: int, users: int) -> pl.LazyFrame:
     """Draw so many logons: row, host, user, all of them numbers."""
-    host, kind = pl.col("host"), drawn(seed, 2, 100)
+    host, kind = pl.col("host"), random_number(seed, 2, 100)
     user = (
         pl.when((kind < 55) | (host % 4 == 0))
         .then(host)
         .when(kind < 90)
-        .then(host * 3 + 1 + drawn(seed, 3, COLLEAGUES))
-        .otherwise(drawn(seed, 4, users))
+        .then(host * 3 + 1 + random_number(seed, 3, COLLEAGUES))
+        .otherwise(random_number(seed, 4, users))
     )
     rows = pl.LazyFrame({"row": pl.int_range(size, eager=True)})
-    return rows.with_columns(host=drawn(seed, 1, hosts)).with_columns(user=user % users)
+    return rows.with_columns(host=random_number(seed, 1, hosts)).with_columns(user=user % users)
 
 
 def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
@@ -100,7 +100,7 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
 
     def spelled(name: pl.Expr, number: pl.Expr, part: int) -> pl.Expr:
         """A tenth of the names come in capitals every other time."""
-        capitals = (number % 10 == 0) & (drawn(seed, part, 2) == 0)
+        capitals = (number % 10 == 0) & (random_number(seed, part, 2) == 0)
         return pl.when(capitals).then(name.str.to_uppercase()).otherwise(name)
 
     host, user = pl.col("host"), pl.col("user")
@@ -110,7 +110,7 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
         .select(
             document_hostname=spelled(host_name(host), host, 5),
             document_username=spelled(user_name(user), user, 6),
-            events=pl.when(main).then(2 + drawn(seed, 7, 7)).otherwise(1 + drawn(seed, 7, 3)),
+            events=pl.when(main).then(2 + random_number(seed, 7, 7)).otherwise(1 + random_number(seed, 7, 3)),
         )
         .group_by("document_hostname", "document_username")
         .agg(pl.sum("events"))

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import polars as pl
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
-from bench.evidence import draw, drawn, host_name, user_name
+from bench.evidence import draw, host_name, random_number, user_name
 from sandbox.engine import Engine
 from sandbox.engine_files import EngineError
 from sandbox.logons import MAPPING
@@ -57,7 +57,7 @@ def _documents(day: date, hours: int, matching: int, hosts: int, users: int) -> 
     seed = day.toordinal()
     start = round(datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000)
     events = draw(seed, round(matching * (1 + OTHERS)), hosts, users).with_columns(
-        at=start + drawn(seed, 5, 3_600_000 * hours),
+        at=start + random_number(seed, 5, 3_600_000 * hours),
         code=pl.when(pl.col("row") < matching).then(4624).otherwise(4634),
     )
     line = pl.concat_str(

@@ -98,9 +98,9 @@ BREAKDOWN: Mapping[str, str] = {
 HOST_KIND: Mapping[str, str] = {
     "personal": "One user's: the only one, or the one with more than the threshold.",
     "shared": "Several users', none of whom has more than the threshold.",
-    "kiosk": "A kiosk, a lab or another machine that anybody uses.",
+    "kiosk": "A kiosk, a lab or another host that anybody uses.",
     "server": "A server or domain controller.",
-    "collector": "What collects the events of other machines.",
+    "collector": "What collects the events of other hosts.",
     "unknown": "No user logs on, and nothing else speaks for a kind.",
 }
 

@@ -5,7 +5,7 @@ from datetime import datetime
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.evidence import Evidence, led_since, primary_users
+from ownership.evidence import Evidence, primary_since, primary_users
 from ownership.joined_ids import join_ids
 from ownership.matching import candidates
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
@@ -41,9 +41,9 @@ def owner_decisions(
         )
         .collect(engine="streaming")
     )
-    conflicts = led_since(evidence, decided.filter(action="conflict")["subject"])
+    conflicts = primary_since(evidence, decided.filter(action="conflict")["subject"])
     # At noon it is the same day in nearly every time zone.
-    since = pl.col("led_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=12)
+    since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=12)
     return (
         decided.lazy()
         .join(conflicts, on="subject", how="left")

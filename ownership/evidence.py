@@ -158,10 +158,11 @@ def primary_users(
     )
 
 
-def led_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
-    """Find the day on which each of these subjects passed to its primary user, who leads on each day since.
+def primary_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
+    """Return the day since which each of these subjects has had its primary user, on every day with logons.
 
-    Columns subject and led_since; a subject has no row on whose last day, or on none, somebody else led.
+    Columns subject and primary_since. A subject has no row if somebody else had most logons on its last day,
+    or nobody else ever had.
     """
     days = evidence.days.filter(pl.col("subject").is_in(subjects.implode()))
     weight = f"weight_by_{evidence.rules.evidence_metric}"
@@ -177,11 +178,11 @@ def led_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
         days.join(primary, on="subject")
         .sort("subject", "day", "weight_by_events", is_primary, descending=[False, False, True, True])
         .group_by("subject", "day", maintain_order=True)
-        .agg(leads=is_primary.first())
+        .agg(is_first=is_primary.first())
         .group_by("subject", maintain_order=True)
         .agg(
-            others=pl.col("leads").not_().any(),
-            led_since=pl.col("day").filter(pl.col("leads").reverse().cum_min().reverse()).first(),
+            others=pl.col("is_first").not_().any(),
+            primary_since=pl.col("day").filter(pl.col("is_first").reverse().cum_min().reverse()).first(),
         )
         .filter("others")
         .drop("others")

@@ -60,7 +60,7 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     assets = matches.filter("decisive").group_by("username").agg(user_assets=pl.len().cast(pl.Int64))
     name, hosts, user_assets = pl.col("username"), pl.col("hosts"), pl.col("user_assets")
     a_day, of_person = pl.col("host_days") / pl.col("active_days"), (user_assets > 0) | pl.col("surname")
-    roams = (pl.col("hosts_led") >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
+    roams = (pl.col("hosts_with_majority") >= MANY_HOSTS) & (a_day >= HOSTS_A_DAY)
     roaming = pl.format("it logs on to {} hosts, {} on an average active day.", hosts, a_day.round(1))
     with_adm = ~of_person & pl.col("administrator_of")
     assets_text = pl.format("The name is that of {}.", _counted(user_assets, "user asset"))
@@ -75,19 +75,19 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
     text = name.cast(pl.String)
     of_machine = normalise_username(text).str.ends_with("$") | _is_built_in(text)
     people = evidence.days.select(name).unique().filter(~of_machine)
-    led = (
+    majorities = (
         evidence.days.join(people, on="username", how="semi")
         .group_by("subject", "username")
         .agg(pl.sum("events"))
         .group_by("subject")
         .agg(weight=pl.max("events"), total_weight=pl.sum("events"))
-        .select("subject", led=exceeds_threshold(evidence.rules.share_threshold_percent))
+        .select("subject", has_majority=exceeds_threshold(evidence.rules.share_threshold_percent))
     )
     return (
-        evidence.days.join(led, on="subject", how="left")
+        evidence.days.join(majorities, on="subject", how="left")
         .group_by(name)
         .agg(
-            hosts_led=pl.col("subject").filter("led").n_unique(),
+            hosts_with_majority=pl.col("subject").filter("has_majority").n_unique(),
             hosts=pl.col("subject").n_unique().cast(pl.Int64),
             active_days=pl.col("day").n_unique().cast(pl.Int64),
             host_days=pl.len().cast(pl.Int64),
@@ -218,11 +218,11 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         .join(hosts.select("subject", "short"), on="subject")
     )
     users, computers = pl.col("users"), pl.col("other_computers")
-    share_led = exceeds_threshold(evidence.rules.share_threshold_percent)
+    has_majority = exceeds_threshold(evidence.rules.share_threshold_percent)
     alike = pl.col("entropy") >= EVEN
     often = pl.col("user_days") >= OFTEN * users * pl.col("active_days")
-    led_for_days = share_led & pl.col("led_by_person") & (pl.col("leader_days") >= OWN_DAYS)
-    nobodys = ~led_for_days.fill_null(value=False)
+    has_lasting_user = has_majority & pl.col("primary_is_person") & (pl.col("leader_days") >= OWN_DAYS)
+    nobodys = ~has_lasting_user.fill_null(value=False)
     server_name = _fits(short, kind_names.SERVER) & ~_fits(short, kind_names.WORKSTATION)
     only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
     by_name = "The name is one that {} are given, and nobody is its primary user for days."
@@ -240,9 +240,9 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ("server", only_services, "Services log on, and at most administrators besides."),
         ("kiosk", nobodys & _fits(short, kind_names.KIOSK), by_name.format("kiosks and labs")),
         ("kiosk", (users >= MANY_USERS) & alike, pl.format("{} log on, all of them alike.", many)),
-        ("shared", (users > 1) & ~share_led, pl.format("None of {} has more than the threshold.", many)),
+        ("shared", (users > 1) & ~has_majority, pl.format("None of {} has more than the threshold.", many)),
         ("personal", users == 1, "One user logs on."),
-        ("personal", (users > 1) & share_led, "One of several users has more than the threshold."),
+        ("personal", (users > 1) & has_majority, "One of several users has more than the threshold."),
     ]
     return (
         hosts.join(_who_logs_on(logons), on="subject")
@@ -269,7 +269,7 @@ def _who_logs_on(logons: pl.LazyFrame) -> pl.LazyFrame:
             total_weight=events.sum(),
             users=users,
             leader_days=days.first(),
-            led_by_person=kind.filter(_IS_USER).first() != "administrator",
+            primary_is_person=kind.filter(_IS_USER).first() != "administrator",
             user_days=days.sum(),
             # Shannon's, divided by its maximum: 0 for one user, 1 where all have as many events.
             entropy=pl.when(users > 1).then(-(part * part.log()).sum() / users.log()).otherwise(0.0),

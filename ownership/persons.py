@@ -38,7 +38,7 @@ class Person:
     """One person, and the stored values that stand for them and for nobody else.
 
     Attributes:
-        user_id: Id of the user asset; None: an account that is no user asset's.
+        user_id: Id of the user asset; None: the account has none.
         names: Account names, spellings and e-mail addresses as they are stored, each with its account.
         shared: Names of the person that also stand for other people.
     """
@@ -87,7 +87,7 @@ class Persons:
             keys |= self._whose(own, short)
         elif (
             "@" in text
-        ):  # an address that nobody has is nobody's, whoever else has its first part as account
+        ):  # an address that nobody has is nobody's, even if its first part is somebody's account
             spelled = (account for _, whole, account in self._spelled if whole == own)
             keys |= set[_Key]().union(*(accounts.get(account, set()) for account in spelled))
         else:

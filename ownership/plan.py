@@ -238,7 +238,7 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
 
     A run gives an owner where it plans to write one, or finds it there already. Columns: host_id,
     hostname and change (`add`, `drop` or `change`); owner and what it rests on of the second run, and with
-    `_before` of the first. Hosts to which neither run was to write an owner are no part of it.
+    `_before` of the first. Hosts for which neither run gives an owner are not part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
     columns = ("evidence", "match", "action", "share", "events", "active_days")

@@ -210,7 +210,7 @@ class OwnerDecisions(Table):
     match: pl.String = column(
         "Whether username has a user asset; null: the logons name nobody.", codes=codes.MATCH, nullable=True
     )
-    action: pl.String = column("What follows for the host asset.", codes=codes.ACTION)
+    action: pl.String = column("What follows for the host.", codes=codes.ACTION)
     username: Account = column("Primary user of the host, as compared.", nullable=True)
     events: pl.Int64 = column(_EVENTS, ge=0)
     total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=0)
@@ -306,7 +306,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
     __key__ = ("hostname", "host_id", "decided_at")
     __layout__ = Layout.BY_RUN
 
-    action: pl.String = column("What followed for the host asset.", codes=codes.PAST_ACTION)
+    action: pl.String = column("What followed for the host.", codes=codes.PAST_ACTION)
 
 
 class AcknowledgedConflicts(Table):
@@ -329,7 +329,7 @@ class AcknowledgedConflicts(Table):
 
 
 class OwnerWrites(Table):
-    """A planned write of a host asset, and its outcome; rows are only ever added.
+    """A planned write of a host, and its outcome; rows are only ever added.
 
     Rows are kept for keep.history_days, or longer if the inventory still shows the owner that they gave.
     """
@@ -354,7 +354,7 @@ class OwnerWrites(Table):
 
 
 class CurrentOwners(Table):
-    """A host asset and its owner now: as listed, with what runs wrote, undid and saw since."""
+    """A host and its owner now: as listed, with what runs wrote, undid and saw since."""
 
     __key__ = ("host_id",)
     __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
@@ -386,15 +386,15 @@ class Runs(Table):
     rules: SettingsJson = column("The settings of the section rules, as JSON.", since="1.0.0")
     options: SettingsJson = _text("Options that differ from the instance file, as JSON.")
     of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
-    hosts: pl.Int64 = column("Host assets.", ge=0, nullable=True)
+    hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
     to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
     conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
-    owned_before: pl.Int64 = column("Host assets with an owner before the run.", ge=0, nullable=True)
-    owned_after: pl.Int64 = column("Host assets with an owner after the run.", ge=0, nullable=True)
+    owned_before: pl.Int64 = column("Hosts with an owner before the run.", ge=0, nullable=True)
+    owned_after: pl.Int64 = column("Hosts with an owner after the run.", ge=0, nullable=True)
     message: Words = column("Why the run failed, or only planned.", nullable=True)
     seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
     settings_fingerprint: Text = column("Hash of the settings.", since="1.0.0")
@@ -500,14 +500,14 @@ class ConfidenceBands(Table):
 
 
 class HostProfiles(Table):
-    """What kind of machine a host is, by its name and by who logs on. Users are people and administrators."""
+    """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    kind: pl.String = column("What kind of machine.", codes=codes.HOST_KIND)
+    kind: pl.String = column("What kind of host.", codes=codes.HOST_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
     users: pl.Int64 = column("Users with logons in the window.", ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)

@@ -74,7 +74,7 @@ def _slug_now(file: Path) -> str | None:
 @dg.scaffold_with(InstanceScaffolder)
 @dataclass
 class AssetOwnersComponent(dg.Component):
-    """Fills in the owners of host assets from Windows logon events, for one instance.
+    """Fills in the owners of hosts from Windows logon events, for one instance.
 
     Its attributes are those of an instance file. It brings the instance's assets, which begin with the
     slug of its `name`, their checks, the jobs that scan, apply, undo and tune, and schedules. Put assets of

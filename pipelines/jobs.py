@@ -34,7 +34,7 @@ TUNING_CRON = "0 12 * * 0"
 """Sundays at noon: long after the night's run, when nobody waits for the machine."""
 
 MAINTENANCE, MAINTENANCE_CRON = "maintenance__daily", "0 13 * * *"
-"""The job that is no instance's, and when it runs (UTC)."""
+"""The job that belongs to no instance, and when it runs (UTC)."""
 
 
 def run_executor() -> dg.ExecutorDefinition:
@@ -63,7 +63,7 @@ def scan_job(instance: Instance) -> Any:
         selection=dg.AssetSelection.groups(instance.slug),
         executor_def=run_executor(),
         description=f"""\
-Finds the owner of each host asset in the logon events of {literal(instance.name)}, and writes the owners of
+Finds the owner of each host in the logon events of {literal(instance.name)}, and writes the owners of
 hosts that have none. A host that has an owner keeps it.{plan_only}
 
 **First steps**
@@ -75,7 +75,7 @@ hosts that have none. A host that has an owner keeps it.{plan_only}
 4. *Automation* in the menu switches the schedule on.
 
 A run over several days is a backfill: it fetches, decides and plans, and writes only with `force`. A run of
-some of the assets only plans, too. The first line of a run's log says whether it writes.
+some of the assets does not write. The first line of a run's log says whether it writes.
 
 The job `{named(instance, "apply")}` applies a stored plan, `{named(instance, "undo")}` undoes a run.
 

@@ -69,7 +69,7 @@ def damaged_tables() -> str | None:
     if not damaged:
         return None
     return (
-        f"Damaged tables: {', '.join(damaged)}. Put them back from a backup, or move them away (of a day "
+        f"Damaged tables: {', '.join(damaged)}. Restore them from a backup, or move them away (of a day "
         "both files, in logon_counts and in logon_days) and run again"
     )
 
@@ -78,7 +78,7 @@ def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
     """Say what happened to an SQLite file: `what` it is, and `where` it lies as far as is known."""
     return (
         f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}. Wait if it is locked, free space on "
-        "its disk, let this user write it and its folder; if it is damaged, put it back from a backup, or "
+        "its disk, let this user write it and its folder; if it is damaged, restore it from a backup, or "
         "move it away with those that begin with its name"
     )
 

@@ -24,7 +24,7 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
     """Hold the lock of a file, which says who holds it; a process that dies frees it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        wait_until(lambda: _taken(descriptor), lambda: path.read_text("utf-8", "replace"), what)
+        wait_until(lambda: _try_lock(descriptor), lambda: path.read_text("utf-8", "replace"), what)
         run = f", run {run_id}" if run_id else ""
         holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
         os.ftruncate(descriptor, 0)
@@ -51,7 +51,7 @@ def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what
         time.sleep(SECONDS_BETWEEN_TRIES)
 
 
-def _taken(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -59,7 +59,7 @@ def _spellings(secret: str) -> frozenset[str]:
 def _any_writing(letter: str) -> str:
     """A regular expression for all ways of writing a letter."""
     code = ord(letter)
-    octets = letter.encode("utf-8", "surrogateescape")  # which keeps what is no UTF-8 in the environment
+    octets = letter.encode("utf-8", "surrogateescape")  # keeps what is not UTF-8 in the environment
     ways = {
         letter,
         "".join(f"%{octet:02x}" for octet in octets),

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from assets_defs.tuning import tuned
+from assets_defs.tuning import tuning_frames
 from ownership.declaration import polars_schema
 from ownership.plan import plan_writes
 from ownership.tables import LogonCounts, LogonDays
@@ -96,7 +96,7 @@ def fill(home: Path) -> None:
     for day in RUNS:
         for host_id, values in _run(tables, company, list(assets.values()), day).items():
             assets[host_id] = {**assets[host_id], **values}
-    for table, frame in tuned(_INSTANCE, tables).items():
+    for table, frame in tuning_frames(_INSTANCE, tables).items():
         tables.write(table, frame, run_id="tuning", publish=True)
 
 

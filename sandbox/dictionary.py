@@ -35,8 +35,8 @@ Columns that several tables have.
 """
 
 _EXPLAINED = {
-    "kind of host_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
-    "kind of account_profiles": "tuning.md#3-what-kind-of-machine-what-kind-of-account",
+    "kind of host_profiles": "tuning.md#3-what-kind-of-host-what-kind-of-account",
+    "kind of account_profiles": "tuning.md#3-what-kind-of-host-what-kind-of-account",
     "measure": "tuning.md#without-an-audit",
     "wrong_measure": "tuning.md#1-how-many-would-be-wrong",
 }

@@ -146,7 +146,7 @@ def _working_days(first: date, last: date) -> tuple[list[date], list[float]]:
 
 
 def document(logon: Logon, record_id: int) -> dict[str, Any]:
-    """One event as winlogbeat ships it (ECS fields beside `winlog`); a field the event lacks is left out."""
+    """One event as winlogbeat ships it (ECS fields beside `winlog`), without fields that it lacks."""
     kind = KINDS[logon.kind]
     users = [logon.user] if isinstance(logon.user, str) else logon.user or []
     number = zlib.crc32("".join(users).encode())

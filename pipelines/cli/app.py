@@ -115,7 +115,7 @@ def _exit(status: int | None, **_: Any) -> None:
 app = typer.Typer(
     cls=_Commands,
     result_callback=_exit,
-    help="Fills in the owners of host assets from Windows logon events.",
+    help="Fills in the owners of hosts from Windows logon events.",
     epilog="ASSET_OWNERS_HOME (default ./var) holds the tables, the catalogue and Dagster's own home.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

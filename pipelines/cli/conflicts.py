@@ -44,7 +44,7 @@ def conflicts(
 
     It shows since when, and who has acknowledged it. An acknowledged conflict is no longer a warning, until
     the evidence (its code) or one of its owners changes. In a sheet, yes in the column acknowledge does it
-    for a host, and no takes it back.
+    for a host, and no undoes it.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """

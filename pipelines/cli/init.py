@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
-_ASK = "Answer some questions, each tried at once? Otherwise the file is to fill in."
+_ASK = "Answer some questions, each of which is tried right away? Otherwise the file is to fill in."
 _FILL_IN = "Fill in names, addresses and where the secrets lie"
 
 
@@ -68,7 +68,7 @@ def init(
     ] = None,
     ignore_ssl: Annotated[bool, flag("--ignore-ssl", "Skip certificate checks.")] = False,
 ) -> None:
-    """Write an instance file to fill in; on a terminal it asks, and tries each answer at once.
+    """Write an instance file to fill in; on a terminal it asks, and tries each answer.
 
     Example: head-office.yaml --logs elastic-agent
     """

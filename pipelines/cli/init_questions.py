@@ -1,4 +1,4 @@
-"""What `asset-owners init` asks on a terminal; each answer is tried at once, as `check` does it."""
+"""What `asset-owners init` asks on a terminal; each answer is tried right away, as `check` does it."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -34,8 +34,8 @@ _TIMES = {
     "plans_only_since": "When the first of the consecutive runs began that only planned (Unix time).",
 }
 _OF_LAST_RUN = {
-    "hosts": ("hosts", "Host assets."),
-    "owned_after": ("hosts_owned", "Host assets with an owner after the run."),
+    "hosts": ("hosts", "Hosts in the inventory."),
+    "owned_after": ("hosts_owned", "Hosts with an owner after the run."),
     "conflicts": ("conflicts", "Hosts that have another owner than their primary user."),
     "new_conflicts": ("new_conflicts", "Conflicts that the previous decisions did not have."),
     "written": ("hosts_written", "Hosts that the run wrote."),
@@ -68,7 +68,7 @@ class Metrics(Collector):
         writes = _gauge("writes_enabled", "Whether its runs may write: 1; 0: writes.dry_run is on.")
         due = _gauge(
             "schedule_due_timestamp_seconds",
-            "When a run of the schedule was due that should have succeeded by now (Unix time).",
+            "When the last scheduled run was due that should have succeeded since (Unix time).",
         )
         succeeded = _gauge(
             "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"

@@ -55,4 +55,4 @@ def report(
         out.parent.mkdir(exist_ok=True, mode=0o700)
     write_file("--out", out, content)
     what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()
-    print(f"{out} is written: {what} of {printable(instance.name)}, {assets:,} host assets")
+    print(f"{out} is written: {what} of {printable(instance.name)}, {assets:,} hosts")

@@ -206,7 +206,7 @@ def _must_ask(instance: "Instance", last: "date", *, force: bool) -> bool:
     if instance.writes.dry_run or not is_on_terminal():
         return False
     if not force and last < today_of(instance) - timedelta(days=instance.scan.late_days):
-        return False  # it only plans
+        return False  # it does not write
     runs = own_tables(instance).all_runs("runs")
     return runs.filter(pl.col("written") > 0).head(1).collect().is_empty()
 

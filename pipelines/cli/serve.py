@@ -24,9 +24,9 @@ from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
 WATCH_SECONDS = 10
-"""How often `serve` looks whether the code server answers."""
+"""How often `serve` asks whether the code server answers."""
 RELOAD_SECONDS = 60
-"""How long the code may take to load before `serve` looks again."""
+"""How long the code may take to load before `serve` asks again."""
 SECONDS_TO_ANSWER = 30
 SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is busy, too
 """After which services that were asked to stop are killed; the next run settles what theirs leave open."""
@@ -149,7 +149,7 @@ class _Services(dict[str, subprocess.Popen[bytes]]):
             time.sleep(0.5)
 
     def __exit__(self, *error: object) -> None:
-        # Their groups: a run that writes hears of it at once. SIGINT makes what still starts print a trace.
+        # Their groups, so that a run that writes is told, too. SIGINT makes a starting program print a trace.
         for process in self.values():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)

@@ -22,7 +22,7 @@ from upath import UPath
 
 from ownership.names import printable_lines
 from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
-from pipelines.cli.stored import note, own_tables, viewed
+from pipelines.cli.stored import as_of_run, note, own_tables
 from reports.exports import as_csv, without_formulas
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
@@ -137,7 +137,7 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
             "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
         )
     if len(slugs) == 1:
-        return slugs[0], viewed(Tables(home(), slugs[0], location=location), run_id)
+        return slugs[0], as_of_run(Tables(home(), slugs[0], location=location), run_id)
     if run_id is not None:
         raise ConfigurationError("--run: several instances have tables; name its own with --instance")
     return None, None

@@ -33,7 +33,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
             "What it wrote: "
             + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         )
-    return instance, viewed(_with_unsettled_writes(tables), run)
+    return instance, as_of_run(_with_unsettled_writes(tables), run)
 
 
 def _with_unsettled_writes(tables: Tables) -> Tables:
@@ -44,7 +44,7 @@ def _with_unsettled_writes(tables: Tables) -> Tables:
         return tables
 
 
-def viewed(tables: Tables, run: str | None) -> Tables:
+def as_of_run(tables: Tables, run: str | None) -> Tables:
     """Return the tables as of a run; a note on standard error names those that are no longer kept.
 
     `run` is an id or its first characters; None: the last run that published, else the last dry run.

@@ -56,7 +56,7 @@ def why_lacking(search: "SearchClient", first: date, last: date, *, user: bool) 
             f"the role of {search.instance.username} hides it"
         )
     return (
-        f"it is missing, or has another type, in {_named(indexes, _sibling_of(field))}. All indexes of "
+        f"it is missing, or has another type, in {_index_names(indexes, _sibling_of(field))}. All indexes of "
         f"{search.instance.index} need the field: name one that they have, or narrow index to those that "
         "have it"
     )
@@ -72,7 +72,7 @@ def lacking_keyword(search: "SearchClient", field: str) -> str:
         return ""
     if not any(_lacking(index) for index in indexes):
         return f". They all have {keyword!r}"
-    return f". {keyword!r} is missing in {_named(indexes, None)}"
+    return f". {keyword!r} is missing in {_index_names(indexes, None)}"
 
 
 def _by_index(search: "SearchClient", field: str, filters: list[dict[str, Any]]) -> list[Bucket]:
@@ -94,7 +94,7 @@ def _lacking(index: Bucket) -> int:
     return index.absent.doc_count if index.absent else 0
 
 
-def _named(indexes: list[Bucket], sibling: str | None) -> str:
+def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
     some = [index for index in indexes if _lacking(index)]
     named = []

@@ -32,7 +32,7 @@ class SeveralLogs(EvidenceSource):
         self._open = ExitStack()
         for number, (logs, one) in enumerate(zip(instance.logs, instance.sources, strict=True)):
             name = f"logs[{number}]" + (f" ({logs.preset})" if logs.preset else "")
-            with _named(name):
+            with _name_in_errors(name):
                 self.clients[name] = self._open.enter_context(SearchClient(one, sleep=sleep))
 
     def __exit__(self, *_: object) -> None:
@@ -53,19 +53,19 @@ class SeveralLogs(EvidenceSource):
             for name, part in zip(self.clients, parts, strict=True):
                 matching, counted = seen[name]
                 seen[name] = matching + part.matching, counted + part.counts.height
-            yield _added(parts)
+            yield _sum_of_parts(parts)
         for name, (matching, counted) in seen.items():
             if matching and not counted:
                 self._require_fields(name, max(days))
 
     def _logons(self, name: str, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        with _named(name):
+        with _name_in_errors(name):
             yield from self.clients[name].logons(days)
 
     def _require_fields(self, name: str, last: date) -> None:
         """Refuse logs of which no document carries one of the two fields (rules 3.4)."""
         client, first = self.clients[name], last - self._lookback
-        with _named(name):
+        with _name_in_errors(name):
             matching, *lacking = client.totals(first, last)
             for setting, without in zip((client.user_setting, client.host_setting), lacking, strict=True):
                 if without == matching:
@@ -81,11 +81,11 @@ class SeveralLogs(EvidenceSource):
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:
         """As `EvidenceSource` says, of each of the logs."""
-        return _said(self._ask_each(lambda client: client.why_lacking(first, last, user=user)))
+        return _joined_texts(self._ask_each(lambda client: client.why_lacking(first, last, user=user)))
 
     def why_nothing(self, first: date, last: date) -> str:
         """As `EvidenceSource` says, of each of the logs."""
-        return _said(self._ask_each(lambda client: client.why_nothing(first, last)))
+        return _joined_texts(self._ask_each(lambda client: client.why_nothing(first, last)))
 
     def unmatched_parts(self) -> list[str]:
         """As `EvidenceSource` says, of all logs."""
@@ -104,16 +104,16 @@ class SeveralLogs(EvidenceSource):
         """Return what each of the logs answers, by name."""
         answers = {}
         for name, client in self.clients.items():
-            with _named(name):
+            with _name_in_errors(name):
                 answers[name] = ask(client)
         return answers
 
 
-def _said(texts: dict[str, str]) -> str:
+def _joined_texts(texts: dict[str, str]) -> str:
     return "; ".join(f"{name}: {text}" for name, text in texts.items() if text)
 
 
-def _added(parts: Sequence[DayOfLogons]) -> DayOfLogons:
+def _sum_of_parts(parts: Sequence[DayOfLogons]) -> DayOfLogons:
     counts = pl.concat([part.counts for part in parts], how="diagonal")
     pairs = counts.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))
     totals = {name: sum(getattr(part, name) for part in parts) for name in _TOTALS}
@@ -123,7 +123,7 @@ def _added(parts: Sequence[DayOfLogons]) -> DayOfLogons:
 
 
 @contextmanager
-def _named(name: str) -> Generator[None]:
+def _name_in_errors(name: str) -> Generator[None]:
     """Name in each error which of the logs it is about."""
     try:
         yield

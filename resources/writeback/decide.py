@@ -96,7 +96,7 @@ def other_name_message(host_id: str) -> str:
     """Say that a host is not the one that was planned."""
     return (
         f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
-        "machine; nothing was sent"
+        "host; nothing was sent"
     )
 
 

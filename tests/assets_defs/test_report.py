@@ -35,7 +35,8 @@ def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_pat
     planned = job(options={"dry_run": True})
     assert (page.exists(), job.inventory.written) == (False, {})
     assert shown(planned, "owner_writes").endswith(f"--run {planned.run_id[:8]}")
-    launchpad = unquote(shown(planned, "owner_writes", "to_apply_here")).partition("?config=")[2].strip(")")
+    link = unquote(shown(planned, "owner_writes", "open_in_launchpad"))
+    launchpad = link.partition("?config=")[2].strip(")")
     assert dg.validate_run_config(
         job.definitions().resolve_job_def("windows_logons__apply"), yaml.safe_load(launchpad)
     )

@@ -186,7 +186,7 @@ def test_no_step_begins_of_a_run_that_dagster_has_ended_and_a_canceled_one_stays
     with pytest.raises(error, match=f"counts as {status.value}"):
         begin(status=status)
     assert run.record.row()["status"] == "failed"
-    assert "sends nothing more" in run.record.row()["message"]
+    assert "writes nothing more" in run.record.row()["message"]
 
 
 def test_a_name_in_a_failure_makes_no_line_of_its_own():

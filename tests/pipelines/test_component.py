@@ -36,13 +36,13 @@ directory_type = "project"
 root_module = "corp"
 """
 PAGE = Path(__file__).parents[2] / "docs" / "own_project.md"
-(MACHINES_OF_NOBODY,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+(HOSTS_WITHOUT_OWNER,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 THEIRS = f"""\
-{MACHINES_OF_NOBODY}
+{HOSTS_WITHOUT_OWNER}
 
 @dg.definitions
 def defs():
-    return dg.Definitions(assets=[machines_of_nobody], executor=dg.multiprocess_executor)
+    return dg.Definitions(assets=[hosts_without_owner], executor=dg.multiprocess_executor)
 """
 DEFINITIONS = """\
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_an_instance_is_added_to_a_project_that_has_an_executor_and_assets_of_it
     loaded = load(project)
     graph = loaded.resolve_asset_graph()
     decisions = dg.AssetKey(["head_office", "owner_decisions"])
-    assert dg.AssetKey("machines_of_nobody") in graph.get(decisions).child_keys
+    assert dg.AssetKey("hosts_without_owner") in graph.get(decisions).child_keys
     assert {"head_office", "head_office__apply", "head_office__undo"} <= {
         job.name for job in loaded.resolve_all_job_defs()
     }
@@ -111,9 +111,9 @@ def test_a_run_of_the_projects_job_writes_owners_and_an_asset_behind_it_reads_th
     merged = dg.Definitions.merge(ours, names["defs"]())
     assert merged.resolve_job_def("head_office").execute_in_process(instance=records()).success
     assert list(job.inventory.written) == ["h1"]
-    read = dg.materialize([names["machines_of_nobody"]], instance=records())
+    read = dg.materialize([names["hosts_without_owner"]], instance=records())
     (event,) = read.get_asset_materialization_events()
-    assert event.materialization.metadata["machines"].value == 1
+    assert event.materialization.metadata["hosts"].value == 1
 
 
 @pytest.mark.parametrize(

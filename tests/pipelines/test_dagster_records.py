@@ -203,7 +203,7 @@ def test_a_run_that_dagster_ends_while_it_writes_sends_nothing_more_and_stays_as
         *job.tables.all_runs("runs").collect()["message"],
         *errors(ended),
     }
-    assert all(says in message and "sends nothing more" in message for message in messages)
+    assert all(says in message and "writes nothing more" in message for message in messages)
 
 
 def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):

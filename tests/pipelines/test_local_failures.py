@@ -52,7 +52,7 @@ def test_a_torn_table_is_named_by_each_command_that_reads_it(call, catalogued, t
         ("explain", "--instance", catalogued, "--json", "pc-2"),
         ("report", "--instance", catalogued),
     ):
-        assert f"Damaged tables: {torn}. Put them back from a backup" in error_of(call(*command)), command
+        assert f"Damaged tables: {torn}. Restore them from a backup" in error_of(call(*command)), command
     assert f"Damaged tables: {torn}. " in error_of(call("sql", "FROM conflicts"))
     day = tear(tables / "logon_days" / f"{days_of(WINDOW)[0]}.parquet")
     error = error_of(call("sql", "FROM logon_days"))

@@ -21,7 +21,7 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
     status, printed, _ = call("report", "--instance", stored)
     assert status == 0
     file = tmp_path / "home" / "reports" / "head_office.html"
-    assert printed == f"{file} is written: the report of Head office, 4 host assets\n"
+    assert printed == f"{file} is written: the report of Head office, 4 hosts\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
