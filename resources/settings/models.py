@@ -136,8 +136,8 @@ class ScanSettings(Section):
     timezone: Timezone = "UTC"
     """time zone of the days"""
     first_day: date = Field(date(2020, 1, 1), ge=date(1970, 1, 1), le=date(2999, 12, 31))
-    """earliest day that is fetched, in 1970 or later; if it is set, the UI offers the days since then, otherwise
-    those of the window"""
+    """earliest day that is fetched, in 1970 or later; if it is set, the UI offers the days since then,
+    otherwise those of the window"""
     late_days: int = Field(3, ge=0, le=60)
     """days after its end during which every run fetches a day again; later only if it has more events"""
     schedule: Cron | None = "0 5 * * *"
