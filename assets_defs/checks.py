@@ -225,7 +225,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
-    """No name is the e-mail name of one user asset and the account name of another; it would match neither."""
+    """No name is one user asset's e-mail name and another's account name; it would match neither."""
     pairs = quality.ambiguous_accounts(run.read("inventory_users").collect())
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
