@@ -200,7 +200,7 @@ def hosts_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_users")
 def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
-    """Each user asset can be read whole; one that cannot owns nothing, and its names are ambiguous."""
+    """Each user asset can be read whole; one that cannot becomes no owner, and its names are ambiguous."""
     return _readable(run, "user", "get no host, nor does anybody of their names")
 
 
@@ -226,7 +226,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
-    """No name is the e-mail name of one user asset and the account name of another: it names neither."""
+    """No name is one user asset's e-mail name and another's account name; it would match neither."""
     pairs = quality.ambiguous_accounts(run.read("inventory_users").collect())
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
@@ -237,7 +237,7 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_hosts")
 def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
-    """Each field of rules.exclude_assets has a value on some host asset; another one excludes nothing."""
+    """Each field of rules.exclude_assets has a value on some host asset; one without excludes nothing."""
     fields = quality.fields_without_values(
         run.read("inventory_hosts").collect(), run.instance.rules.exclude_assets
     )
@@ -248,7 +248,7 @@ def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
-    """Each owner of a host is a user asset; one that was deleted keeps the host from getting another."""
+    """Each owner of a host is a user asset; a deleted one keeps the host from getting another."""
     missing = quality.missing_owners(
         run.read("inventory_hosts").collect(), run.read("inventory_users").collect()
     )
@@ -260,7 +260,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "host_user_shares")
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
-    """On no host does one user name come from several domains; where it does, it counts as one user."""
+    """No user name of a host comes from several domains; one that does counts as one user."""
     doubtful = quality.users_of_unlike_domains(run.read("host_user_shares").collect())
     number = doubtful.height
     return _none(
@@ -271,7 +271,7 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
-    """No host name of the logons differs from that of a host asset in the domain part only."""
+    """No host name in the logons differs from that of a host asset in the domain part only."""
     decisions = run.read("owner_decisions").collect()
     without_asset, assets = decisions.filter(action="no_host"), decisions.drop_nulls("host_id")
     other = quality.hosts_named_alike(without_asset["hostname"], assets["hostnames"].explode())
@@ -300,7 +300,7 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
-    """There is no conflict that the decisions published before did not have."""
+    """No conflict is new: the decisions published before had it, too."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
@@ -329,7 +329,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
 @check(BLOCKING, "owner_decisions")
 def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
-    """No name stands for several hosts, as a collector's does: it would get the owner of other hosts.
+    """No host name is that of a collector, which stands for several hosts and would get the owner of one.
 
     Looked at on the last day with events, by the other fields that name a computer. When most events come
     from collectors, the decisions are about collectors, and nothing is written until hostname_field is fixed.

@@ -47,7 +47,7 @@ class ScanOptions:
 
 OPTIONS = {
     "lookback_days": "Look-back window: calendar days that end with the last day of the run, or today.",
-    "enrich": "Enrich host information by asset owner: copy the owner's department and criticality.",
+    "enrich": "Copy the owner's department and criticality to the host.",
     "dry_run": "Plan only: decide and store what would be written, write nothing.",
     "refetch": "Fetch every day named; off: only those missing or not settled.",
     "force": "Write although the run names several days, or a last day long past (scan.late_days).",

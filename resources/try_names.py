@@ -70,7 +70,7 @@ def _hosts(documented: pl.Series, listed: pl.Series, some: str, *, short: bool) 
     without_domain = alike["hostname"].n_unique()
     text = (
         f"of {of_all:,} host names with logons, the inventory has {exact:,} as they are (exact), and "
-        f"{without_domain:,} without domain parts (short){some}"
+        f"{without_domain:,} where domain parts are ignored (short){some}"
     )
     if without_domain > exact and not short:
         return Finding("warning", MATCH, f"{text}; set rules.hostname_match: short")

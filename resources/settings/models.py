@@ -82,7 +82,7 @@ class Contract(Section):
     fields_in: str = Field("", max_length=MAX_TEXT)
     """dotted path inside an item to its fields; empty = beside its id; such as `attributes`"""
     page_size: int = Field(1000, ge=1)
-    """items asked for in a page; the service may give fewer"""
+    """items to ask for in a page; the service may give fewer"""
     enrich_fields: EnrichFields = EnrichFields()
     """user asset's field: host asset's field; such as
     `{user_department: user_department, criticality: null}`"""
@@ -132,12 +132,12 @@ class ScanSettings(Section):
     lookback_days: int = Field(30, ge=1, le=MAX_LOOKBACK_DAYS)
     """look-back window in calendar days, the running one included"""
     enrich: bool = True
-    """enrich host information by asset owner"""
+    """copy the owner's department and criticality to the host"""
     timezone: Timezone = "UTC"
     """time zone of the days"""
     first_day: date = Field(date(2020, 1, 1), ge=date(1970, 1, 1), le=date(2999, 12, 31))
-    """earliest day that is ever looked at, in 1970 or later; where it is given, the UI offers the days since
-    then, otherwise those of the window"""
+    """earliest day that is fetched, in 1970 or later; if it is set, the UI offers the days since then,
+    otherwise those of the window"""
     late_days: int = Field(3, ge=0, le=60)
     """days after its end during which every run fetches a day again; later only if it has more events"""
     schedule: Cron | None = "0 5 * * *"
@@ -164,9 +164,9 @@ class RuleSettings(Section):
     evidence_metric: EvidenceMetric = Rules.evidence_metric
     """what counts when users are compared: logon events, or days with one"""
     primary_devices: int | None = Field(Rules.primary_devices, ge=1, le=100)
-    """hosts of a user that count, those with most days with a logon; null = all"""
+    """how many hosts a user may own: those with most days with a logon; null = any number"""
     logon_type_weights: dict[IdText, Weight] = Field({})
-    """what a logon counts for (1 to 1000) by its value in `logon_type_field`; others count 1; such as
+    """weight of a logon (1 to 1000) by its value in `logon_type_field`; others weigh 1; such as
     `{2: 10, 7: 5, 11: 10}`"""
     skip_account_kinds: tuple[AccountKind, ...] = Rules.skip_account_kinds
     """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
@@ -182,11 +182,10 @@ class RuleSettings(Section):
     `{group: [kiosks, lab*]}`"""
 
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
-    """the primary user must have logged on within so many last days of the window; null = off"""
+    """days at the end of the window in which the primary user must have logged on; null = off"""
 
     min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
-    """of so many of 100 such owners it must be known that they are right; needs an answered audit
-    (`tune --audit`); null = off"""
+    """least confidence of an owner, in percent; needs an answered audit (`tune --audit`); null = off"""
 
     def as_rules(self) -> Rules:
         """The same values as the rules take them."""
