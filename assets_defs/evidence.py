@@ -28,9 +28,9 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import (
     MASKED_LIMIT,
     MASKED_NAME,
+    MASKED_NAMES,
     DayOfLogons,
     extraction_fingerprint,
-    masked_names,
 )
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
@@ -330,7 +330,7 @@ def _require_plain_names(run: ScanRun) -> None:
     setting = source.user_setting if found["username"].any() else source.host_setting
     first, last = found["day"][0], found["day"][-1]
     raise ConfigurationError(
-        f"{setting}: {masked_names(run.instance.username)}. So it is on {found.height} of {run.window.days} "
+        f"{setting}: {MASKED_NAMES}. So it is on {found.height} of {run.window.days} "
         f"days; once it is mended, materialize logon_counts from {first} to {last}"
     )
 

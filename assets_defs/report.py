@@ -197,13 +197,16 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
 
     Nothing where there are none to write.
     """
-    if tables.read("owner_decisions").filter(action="write").collect().is_empty():
+    to_write = tables.read("owner_decisions").filter(action="write").collect()
+    if to_write.is_empty():
         return []
     stored = stored_inputs(instance, tables)
     line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
     if not line["to_write"]:
         return []
     said = [backtest_sentence(line, done=done), reason(line)]
+    if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
+        said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     if done or line["wrong_measure"] == "audit":
         return said
     ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")

@@ -27,6 +27,9 @@ STATUS: Mapping[str, str] = {
 """How a host stands, in the words of the page and of the sheet, and what that means."""
 NEED_A_PERSON = ("planned", "conflict", "no owner")
 
+LEFT_FOR_LATER = "left for later"
+"""Why a host has no owner yet that a run of some hosts did not choose."""
+
 _REASONS: Mapping[str, str] = {
     "unreadable_asset": "cannot be read",
     "no_hostname": "no host name",
@@ -45,7 +48,7 @@ _REASONS: Mapping[str, str] = {
     "failed": "write failed",
     "intended": "write pending",
     "not_written": "not written",
-    "left_out": "left for later",
+    "left_out": LEFT_FOR_LATER,
     "undone": "undone",
 }
 """Why, in three words at most: by code of evidence or match, or by the outcome of the last write."""

@@ -319,13 +319,13 @@ function sorted(view, rows, sort) {
     return rows;
   }
   const column = view.columns[name];
-  const keys = new Map(rows.map((row) => [row, column.text(row) ?? ""]));
+  const texts = rows.map((row) => column.text(row) ?? "");
+  // To compare names takes longer than all else: each is compared once, however many rows have it.
+  const order = [...new Set(texts)].sort(column.isNumber ? (left, right) => left - right : byName);
   const sign = sort.startsWith("-") ? -1 : 1;
-  const compare = column.isNumber ? (left, right) => left - right : byName;
-  return [...rows].sort((first, second) => {
-    const [left, right] = [keys.get(first), keys.get(second)];
-    return (left === "") - (right === "") || sign * compare(left, right); // what says nothing comes last
-  });
+  const places = new Map(order.map((text, place) => [text, text === "" ? Infinity : sign * place])); // "" comes last
+  const keys = new Map(rows.map((row, number) => [row, places.get(texts[number])]));
+  return [...rows].sort((first, second) => keys.get(first) - keys.get(second));
 }
 
 // Drawing

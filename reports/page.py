@@ -22,7 +22,7 @@ from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
 from reports.exports import FORMULA
-from reports.hosts import STATUS, in_words
+from reports.hosts import LEFT_FOR_LATER, STATUS, in_words
 from reports.page_tables import People, compressed, shown
 from reports.people import display_names
 
@@ -111,6 +111,7 @@ def report_page(
             lacking_days=days.filter(pl.col("state") != "ok").to_dicts(),
             hosts=assets.height,
             statuses={status: statuses.get(status, 0) for status in STATUS},
+            later=hosts_now.filter(why=LEFT_FOR_LATER).height,
             acknowledged=hosts_now["acknowledged_at"].count(),
             unmatched=unmatched.height,
             all_in_page=rows.height == hosts_now.height,

@@ -71,12 +71,14 @@ def plan_in_words(
     is_undo: bool,
     apply: str,
     see_all: str,
+    in_all: int = 0,
     how: str = "To apply it:",
     sure: Sequence[str] = (),
 ) -> str:
     """Put `planned_hosts` into words: the first hosts, a summary, how `sure` owners are, and commands.
 
-    `how` comes before the command that applies it.
+    `how` comes before the command that applies it. `in_all` is how many hosts it would be of without a choice
+    of some.
     """
     if not hosts:
         return f"Plan: nothing to {'undo' if is_undo else 'write'}."
@@ -84,9 +86,11 @@ def plan_in_words(
     lines = [heading, *in_columns([list(_host(host)) for host in hosts[:SHOWN_HOSTS]])]
     if len(hosts) > SHOWN_HOSTS:
         lines.append(f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}")
-    what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (len(hosts) != 1))
+    in_all = max(in_all, len(hosts))
+    what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (in_all != 1))
+    number = f"{len(hosts):,}" + (f" of {in_all:,}" if in_all > len(hosts) else "")
     lines += [
-        f"Plan: {len(hosts):,} {what}{changes_in_words(hosts)}. Nothing was written.",
+        f"Plan: {number} {what}{changes_in_words(hosts)}. Nothing was written.",
         *sure,
         how,
         f"    {apply}",

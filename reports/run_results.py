@@ -55,8 +55,11 @@ def plans_only(row: Mapping[str, Any]) -> bool:
     return row["kind"].startswith("dry_run") or row["kind"] == "backfill"
 
 
-def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`."""
+def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = None) -> Iterator[str]:
+    """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`.
+
+    `in_run` is how many of the owners a run of some hosts writes; None: it is of all hosts.
+    """
     actions, reasons = Counter[str](), Counter[str]()
     for codes, count in decisions.items():
         evidence, match, action = codes.split("/")
@@ -64,8 +67,10 @@ def decisions_in_words(decisions: Mapping[str, int]) -> Iterator[str]:
         if action == "none":
             reasons[EVIDENCE[evidence] if match == "null" else MATCH[match]] += count
     for action, count in actions.most_common():
-        why = bool(reasons) and action == "none"
-        yield f"{count:>8,}  {ACTION[action]}{' The reasons:' * why}"
+        why, sentence = bool(reasons) and action == "none", ACTION[action]
+        if action == "write" and in_run is not None:
+            sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
+        yield f"{count:>8,}  {sentence}{' The reasons:' * why}"
         if why:
             yield from (f"          {number:>8,}  {reason}" for reason, number in reasons.most_common())
 

@@ -36,7 +36,7 @@ class ResultFormat:
     """How the result of a command is shown: `again` settles and writes the rest.
 
     `detailed_exitcode`: status 3 tells of a plan with something to write. `fail_on`: an outcome with which
-    the status is 1.
+    the status is 1. `in_all` is how many hosts it would be of without a choice of some; None: of all.
     """
 
     again: Sequence[str]
@@ -45,6 +45,7 @@ class ResultFormat:
     _: KW_ONLY
     detailed_exitcode: bool = False
     fail_on: str | None = None
+    in_all: int | None = None
 
     def status(self, report: Mapping[str, Any]) -> int:
         """Return the exit status for the object that is printed (rules 8.1)."""
@@ -72,6 +73,8 @@ def print_result(
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
     report |= {"writes": outcomes, **facts}
+    if form.in_all is not None:
+        report["in_all"] = form.in_all
     if about:
         skipped = writes.filter(SKIPPED).select("host_id", "outcome", "message")
         report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
@@ -113,7 +116,8 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     window, run_id = report["window"], report["run_id"]
     days = f"{window['from']} to {window['to']} ({window['days']} days)"
     yield f"{printable(instance.name)}: {days}, run {run_id}"
-    yield from decisions_in_words(report["decisions"])
+    in_run = sum(report["writes"].values()) if "in_all" in report else None
+    yield from decisions_in_words(report["decisions"], in_run=in_run)
     if report["conflicts"]:
         acknowledged = tables.read("acknowledged_conflicts").collect()
         yield count_conflicts(tables.of_run("owner_decisions", run_id), acknowledged)
@@ -125,7 +129,8 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the outcomes, and which hosts were skipped and why."""
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
-    yield f"{printable(instance.name)}: run {run_id}"
+    some = f", {writes.height:,} of {report['in_all']:,} hosts" if "in_all" in report else ""
+    yield f"{printable(instance.name)}: run {run_id}{some}"
     yield from writes_in_words(report["writes"])
     for row in skipped.head(SHOWN).iter_rows(named=True):
         reason = row["message"] or OUTCOME[row["outcome"]]
@@ -147,6 +152,7 @@ def _describe_plan(
         sure=how_sure(instance, tables.view(run_id)) if hosts and is_new else [],
         is_undo=apply[0] == "undo",
         how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
+        in_all=report.get("in_all", 0),
         apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),
     )

@@ -4,6 +4,7 @@ Dagster's UI shows the run, too. `apply` and `undo` follow an earlier one: its p
 wrote is undone.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,11 +22,17 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.terminal import is_on_terminal
 
+SHOWN = 3
+"""Hosts that are named where a person is asked."""
+
 if TYPE_CHECKING:
     from datetime import date
 
+    import polars as pl
+
     from ownership.windows import Window
     from resources.settings import Instance
+    from resources.store.tables import Tables
 
 
 def run(
@@ -112,6 +119,7 @@ def run(
         as_json,
         detailed_exitcode=detailed_exitcode,
         fail_on=fail_on,
+        in_all=decisions.filter(action="write").height if hosts or limit else None,
     )
     status = print_result(instance, tables, result, form, **found)
     if status or not asks or tables.run_writes(run_id).is_empty():
@@ -144,6 +152,7 @@ def follow_up(
         int | None, number("Maximum number of hosts to write; overrides max_writes and max_write_percent.")
     ] = None,
     dry_run: DryRun = False,
+    yes: Annotated[bool, flag("--yes", "Do not ask. On a terminal, an undo of several hosts does.")] = False,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
     ] = None,
@@ -169,16 +178,66 @@ def follow_up(
     about = tables.run_id(run_id)
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
+    chosen = read_host_names(hosts)
+    asks = job == "undo" and not (dry_run or yes or as_json) and is_on_terminal()
+    if asks and not _is_undo_confirmed(instance, tables, about, chosen):
+        return 0
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     again = [job, short_run_id(about), *_host_arguments(hosts), *allowed]
-    form = ResultFormat(again, dry_run, as_json, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    form = ResultFormat(
+        again,
+        dry_run,
+        as_json,
+        detailed_exitcode=detailed_exitcode,
+        fail_on=fail_on,
+        in_all=_followed(tables, job, about).height if hosts else None,
+    )
     config = {
         "allow_writes": allow_writes,
         "dry_run": dry_run,
         "reason": reason,
-        "hosts": read_host_names(hosts),
+        "hosts": chosen,
     }
     return _follow(instance, job, about, form, **config)
+
+
+def _followed(tables: "Tables", job: str, about: str) -> "pl.DataFrame":
+    """Return the rows of owner_writes that a job applies or undoes, if it is of all hosts."""
+    import polars as pl
+
+    from ownership.codes import SUCCESSES
+
+    rows = tables.run_writes(about)
+    return rows.filter(pl.col("outcome").is_in(SUCCESSES)) if job == "undo" else rows
+
+
+def _is_undo_confirmed(instance: "Instance", tables: "Tables", about: str, hosts: list[str]) -> bool:
+    """Return whether a person confirms what is to be undone; of a single host nobody is asked."""
+    from ownership.names import printable
+    from ownership.plan import select_hosts
+    from resources.store.tables import short_run_id
+
+    rows = _followed(tables, "undo", about)
+    if hosts:
+        decisions = tables.of_run("owner_decisions", tables.decided_by(about))
+        with suppress(LookupError):  # the job says which one is not known
+            rows = select_hosts(rows, hosts, decisions)
+    if rows.height < 2:
+        return True
+    names = ", ".join(printable(name or "no name") for name in rows["hostname"].head(SHOWN))
+    more = " …" if rows.height > SHOWN else ""
+    return _is_confirmed(
+        f"{rows.height:,} hosts that run {short_run_id(about)} wrote ({names}{more}) will be undone in "
+        f"{instance.platform.address}. Undo them?"
+    )
+
+
+def _is_confirmed(question: str) -> bool:
+    """Ask a person; say so where nothing is written."""
+    confirmed = typer.confirm(question)
+    if not confirmed:
+        print("Nothing was written.")
+    return confirmed
 
 
 def _follow(instance: "Instance", job: str, about: str, form: Any, **config: Any) -> int:
@@ -229,8 +288,7 @@ def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_
         )
     number = tables.run_writes(run_id).height
     owners = f"{number:,} owner{'s' * (number != 1)}"
-    if not typer.confirm(f"{owners} will be written to {instance.platform.address}. Write them?"):
-        print("Nothing was written.")
+    if not _is_confirmed(f"{owners} will be written to {instance.platform.address}. Write them?"):
         return 0
     return _follow(instance, "apply", run_id, ResultFormat(["apply", short_run_id(run_id)], fail_on=fail_on))
 

@@ -98,8 +98,8 @@ class InventorySession:
 
     def _refused_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
-            f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in of {self._email} in "
-            "between; check that the account may use the API, and that no other program logs in with it"
+            f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in in between; "
+            "check that the account may use the API, and that no other program logs in with it"
             + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
         )
 
@@ -120,7 +120,7 @@ class InventorySession:
             if not self._needs_code(session):
                 return session
             if self._codes is None:
-                raise self._give_up(f"asks {self._email} for a verification code; set platform.mfa_secret")
+                raise self._give_up("asks for a verification code; set platform.mfa_secret")
             code = self._codes.next()
             refusal = self._call(session, "POST", MFA, secrets=(code,), data={"code": code}).refusal
             if refusal is None:
@@ -133,12 +133,14 @@ class InventorySession:
     def _needs_code(self, session: requests.Session) -> bool:
         """Send the password; return whether the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
-        login = self._call(session, "POST", LOGIN, secrets=(self._password,), data=form)
+        # Messages are stored, and the account may be a person's.
+        hidden = {"secrets": (self._password,), "personal": (self._email,)}
+        login = self._call(session, "POST", LOGIN, **hidden, data=form)
         if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
             return True
         if login.refusal:
             raise self._give_up(
-                f"refused the log-in of {self._email}; check platform.email, platform.password "
+                "refused the log-in; check platform.email, platform.password "
                 f"({self._password_place}) and that platform.url ends before /api/v1 ({login.refusal})"
             )
         if self._codes is None:

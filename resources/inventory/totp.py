@@ -40,8 +40,8 @@ class TotpCodes:
             )
         sha1 = SHA1()  # noqa: S303  (what RFC 6238 and every authenticator app start from)
         self._totp = TOTP(key, 6, sha1, STEP_SECONDS, enforce_key_length=False)
-        self._account = f"{platform.email} at {platform.address}"
-        account = hashlib.sha256(self._account.lower().encode()).hexdigest()[:16]
+        self._address = platform.address
+        account = hashlib.sha256(f"{platform.email} at {platform.address}".lower().encode()).hexdigest()[:16]
         self._last_step = home() / "mfa" / f"{account}.step"
         self._clock = clock
         self._sleep = sleep
@@ -50,14 +50,14 @@ class TotpCodes:
         """Return the code of this step, or wait for the first step whose code was not given yet."""
         step = self._take_step()
         if (wait := step * STEP_SECONDS - self._clock()) > 0:
-            log.info(f"Waiting {wait:.0f} s: the verification codes of {self._account} until then were used")
+            log.info(f"Waiting {wait:.0f} s: the verification codes for {self._address} until then were used")
             self._sleep(wait)
         return self._totp.generate(step * STEP_SECONDS).decode()
 
     def _take_step(self) -> int:
         """Return a step that no other process of the home has taken or will take."""
         self._last_step.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self._last_step.with_suffix(".lock"), f"Verification codes of {self._account}"):
+        with locked(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
             now = int(self._clock() // STEP_SECONDS)
             try:
                 last = int(self._last_step.read_text())

@@ -53,7 +53,7 @@ def why_lacking(search: "SearchClient", first: date, last: date, *, user: bool) 
     if all(_lacking(index) == index.doc_count for index in indexes):
         return (
             f"no document of {search.instance.index} shows it: it is misspelt, or field-level security of "
-            f"the role of {search.instance.username} hides it"
+            "the role hides it"
         )
     return (
         f"it is missing, or has another type, in {_index_names(indexes, _sibling_of(field))}. All indexes of "

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.http import Answer, Transport
+from resources.redaction import redacted
 from resources.settings import Instance
 
 MIN_PAGE = 100
@@ -45,6 +46,8 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
     reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
     indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
     in_index = f" in the index {indexes}" if indexes else ""
+    # Messages are stored, and the user, whom such an answer names, may be a person.
+    reason = redacted(reason, (), (instance.username,) if answer.status in {401, 403} else ())
     if answer.status == 401:
         raise AuthenticationError(
             f"The log-in is refused by {where}; check username and password "
@@ -52,7 +55,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
         )
     if answer.status == 403:
         raise PermissionDeniedError(
-            f"{instance.username} may not search {instance.index} at {where}; grant read and "
+            f"The user that `username` names may not search {instance.index} at {where}; grant read and "
             f"view_index_metadata on exactly that index pattern ({reason})"
         )
     if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():

@@ -18,12 +18,11 @@ MASKED_LIMIT = 0.5
 """Share of names above which they are not those of people and machines."""
 
 
-def masked_names(username: str) -> str:
-    """Say what masked names are, as part of a sentence that begins with the setting of their field."""
-    return (
-        "most of its names are digests (40 to 128 hexadecimal digits): field masking of the role of "
-        f"{username} hides the names, or a pipeline did; have the role show them, or name another field"
-    )
+MASKED_NAMES = (
+    "most of its names are digests (40 to 128 hexadecimal digits): field masking of the role hides the "
+    "names, or a pipeline did; have the role show them, or name another field"
+)
+"""What masked names are, as part of a sentence that begins with the setting of their field."""
 
 
 @dataclass(frozen=True)

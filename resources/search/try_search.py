@@ -12,7 +12,7 @@ from ownership.windows import Window
 from resources.findings import Finding, attempt, reached
 from resources.search.client import SearchClient
 from resources.search.diagnosis import require_whole_names, sampled_names, top_senders
-from resources.search.source import MASKED_LIMIT, MASKED_NAME, masked_names
+from resources.search.source import MASKED_LIMIT, MASKED_NAME, MASKED_NAMES
 
 
 def search_findings(search: SearchClient, window: Window) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _masked(search: SearchClient, window: Window) -> Iterator[Finding]:
     names = yield from attempt("user_field", lambda: sampled_names(search, window.first, window.last))
     for setting, some in (names or {}).items():
         if sum(bool(re.match(MASKED_NAME, name)) for name in some) > MASKED_LIMIT * len(some):
-            yield Finding("wrong", setting, masked_names(search.instance.username))
+            yield Finding("wrong", setting, MASKED_NAMES)
 
 
 def _collectors(search: SearchClient, window: Window) -> Iterator[Finding]:

@@ -97,7 +97,7 @@ def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_re
         ("drop", "now: too few events (3 on 2 days)")
     }
     some = six.follow_up("apply", run_id, "--host", "T-1", "--host", "t-2")
-    assert some.report["writes"] == {"written": 2}, some.stderr
+    assert (some.report["writes"], some.report["in_all"]) == ({"written": 2}, 6), some.stderr
     explained = six.call("explain", "--instance", six.instance_file(), "t-1")
     assert ("asset-owners wrote it" in explained.stdout, explained.stderr) == (True, "")
     assert six.follow_up("apply", run_id).report["writes"] == {"owned_meanwhile": 2, "written": 4}
@@ -109,11 +109,11 @@ def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_re
 def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_the_next_run_the_rest(
     six, monkeypatch
 ):
-    """Only the first run that would write asks, and only on a terminal."""
+    """Only the first run that would write asks, and an undo of several hosts, and only on a terminal."""
     monkeypatch.setattr("pipelines.cli.run.is_on_terminal", lambda: True)
 
-    def run(*words, answer=None, **writes):
-        arguments = ["run", "--instance", str(six.instance_file({"writes": writes})), *words]
+    def run(*words, answer=None, command="run", **writes):
+        arguments = [command, "--instance", str(six.instance_file({"writes": writes})), *words]
         return CliRunner().invoke(app, arguments, input=answer, catch_exceptions=False)
 
     said = run("--limit", "2", answer="no\n", max_writes=2)
@@ -121,8 +121,17 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
     assert "2 owners will be written to" in said.stdout
     assert run("--limit", "2", answer="yes\n", max_writes=2).exit_code == 0
     assert sorted(six.written()) == ["t-1", "t-2"]
-    assert run().exit_code == 0, "it would not be answered"
+    rest = run()
+    assert rest.exit_code == 0, "it would not be answered"
     assert len(six.written()) == 6
+    last = rest.stdout.split()[-1]
+    kept = run(last, answer="no\n", command="undo")
+    assert "4 hosts that run" in kept.stdout
+    assert "(pc-1, pc-1, pc-1 …)" in kept.stdout
+    assert (kept.exit_code, len(six.written())) == (0, 6), kept.output
+    assert run(last, "--host", "t-3", command="undo").exit_code == 0, "it is only one"
+    assert run(last, answer="yes\n", command="undo").exit_code == 0
+    assert [host for host, owner in owners(six).items() if owner] == ["t-1", "t-2"]
 
 
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):

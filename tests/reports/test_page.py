@@ -61,6 +61,7 @@ def report(
     acknowledged=None,
     closest=None,
     weeks=(),
+    planned_hosts=None,
     **changed,
 ):
     """The page after a run, whose writes had this outcome."""
@@ -69,6 +70,8 @@ def report(
     writes = plan(decisions, people, assets).with_columns(
         outcome=pl.lit(outcome), message=pl.lit(message, pl.String), by=pl.lit("kim")
     )
+    if planned_hosts:
+        writes = writes.filter(pl.col("host_id").is_in(planned_hosts))
     if outcome != "planned":
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
@@ -251,6 +254,13 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
         "3 owners planned",
     ):
         assert said in texts or said in html
+
+
+def test_a_run_of_some_hosts_says_how_many_are_left_for_later():
+    assets = ASSETS.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
+    texts = texts_of(report(assets=assets, outcome="planned", planned_hosts=["h1"]))
+    assert "1 of 3 owners planned 5 without an owner (2 left for later)" in texts
+    assert "0.0% → 16.7% of 6 hosts would have an owner" in texts
 
 
 def test_a_conflict_that_somebody_acknowledged_is_known_until_the_evidence_changes():

@@ -1,3 +1,5 @@
+from typing import Any
+
 from ownership.declaration import empty
 from ownership.plan import compare_plans
 from ownership.tables import OwnerDecisions
@@ -11,7 +13,7 @@ from reports.plan import (
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
 from tests.resources.writeback import world
 
-COMMANDS = {"apply": "APPLY", "see_all": "SEE ALL"}
+COMMANDS: dict[str, Any] = {"apply": "APPLY", "see_all": "SEE ALL"}
 
 
 def planned(*assets):
@@ -32,6 +34,8 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
         "To apply it:",
         "    APPLY",
     ]
+    some = plan_in_words(found, is_undo=False, in_all=168, **COMMANDS)
+    assert "Plan: 2 of 168 owners to write, department replaced on 1. Nothing was written." in some
 
 
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():

@@ -16,6 +16,8 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     assert words[2].startswith("          ")
     assert words[2].endswith(EVIDENCE["no_logons"])
     assert [line.split()[0] for line in writes_in_words({"written": 2})] == ["2"]
+    some = next(decisions_in_words(decisions, in_run=2))
+    assert some.endswith("and gets this one: 2 in this run, 1,166 left for later.")
 
 
 def test_conflicts_are_counted_alike_everywhere():

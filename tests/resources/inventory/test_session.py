@@ -49,9 +49,13 @@ def test_a_wrong_password_names_its_settings_and_is_sent_once(service, log_in):
 
 @pytest.mark.parametrize("http", [400, 401, 403, 404, 422])
 def test_a_log_in_refused_with_any_status_is_about_the_credentials(served, http):
+    """The message is stored, and names nobody: the account may be a person's."""
     wrong = pytest.raises(AuthenticationError, match=r"platform\.password")
-    with served(lambda _: envelope(status=False, message="No.", http=http)) as (_, inventory), wrong:
+    refusal = envelope(status=False, message=f"Who is {ADMIN.email}?", http=http)
+    with served(lambda _: refusal) as (_, inventory), wrong as raised:
         profile(inventory)
+    assert "Who is ***?" in str(raised.value)
+    assert ADMIN.email not in str(raised.value)
 
 
 LOG_IN_PAGES = {

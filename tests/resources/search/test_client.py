@@ -325,6 +325,7 @@ FIELDDATA = "Fielddata is disabled on [user.name] in [logs-1]. Please use a keyw
             "SEARCH_PASSWORD; a service has to be restarted",
         ),
         (("security_exception", "unauthorized"), 403, PermissionDeniedError, "view_index_metadata"),
+        (("security_exception", "no [owner-search]"), 403, PermissionDeniedError, "no [***]"),
         (("index_not_found_exception", "no such index [logs]"), 404, ConfigurationError, "index: 'logs-*'"),
         (("illegal_argument_exception", FIELDDATA), 400, ConfigurationError, "user_field: 'user.name' is"),
         (("illegal_argument_exception", "no sorting"), 400, ConfigurationError, "in the index logs-1"),
@@ -343,6 +344,7 @@ def test_errors_become_settings_to_mend(cause, status, kind, says):
     message = script.fails(kind)
     assert says in message
     assert '{"' not in message
+    assert "owner-search" not in message, "messages are stored, and the user may be a person"
     assert len(script.requests) <= 3, "what explains it is asked as well"
     assert script.naps == []
 

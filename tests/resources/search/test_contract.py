@@ -208,7 +208,7 @@ def test_the_indexes_whose_documents_lack_a_field_are_named(engine, client, inde
         assert f"in {index}-2 (3 of 3 documents, which have user). All" in why
         assert logons.why_lacking(DAY, DAY, user=False) == ""
     with client(index=f"{index}-*", user_field="nowhere", hostname_field="host") as logons:
-        assert "field-level security of the role of reader" in logons.why_lacking(DAY, DAY, user=True)
+        assert "field-level security of the role hides" in logons.why_lacking(DAY, DAY, user=True)
 
 
 def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, index):
