@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.cleanup import delete_old_of_all, require_plausible_clock
+from assets_defs.cleanup import ALL_INSTANCES, delete_old_of_all, require_plausible_clock
 from assets_defs.dagster_records import FINISHED
 from assets_defs.launch import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
 from assets_defs.notices import overdue_notice, tell
@@ -143,7 +143,7 @@ def maintenance_job() -> dg.JobDefinition:
     return dg.GraphDefinition(MAINTENANCE, node_defs=[delete_old]).to_job(
         description="Deletes what is older than `keep` allows of all instances in the home, also of those "
         "whose runs fail, or whose files are gone.",
-        tags={INSTANCE_TAG: "all instances"},  # by which its own records are deleted
+        tags={INSTANCE_TAG: ALL_INSTANCES},  # by which its own records are deleted
         executor_def=dg.in_process_executor,  # the home is of this machine
         logger_defs=LOGGERS,
     )
