@@ -23,6 +23,10 @@ from resources.store.tables import Tables
 
 MAX_PAUSE_DAYS = 60
 """Between two clean-ups, unless the clock has jumped or the service was off; some call them once a month."""
+ALL_INSTANCES = "all instances"
+"""What the tag of an instance says of a clean-up, in the place of a name."""
+CLEAN_UPS_DAYS = 14
+"""How long Dagster's records of clean-ups are kept: they hold nothing but when one ran, and 130 kB each."""
 
 
 def delete_old(run: ScanRun) -> None:
@@ -79,6 +83,7 @@ def delete_old_of_all(
     kept = {
         name: Retention().runs_days for _, names in dagster.get_run_tags([INSTANCE_TAG]) for name in names
     }
+    kept[ALL_INSTANCES] = CLEAN_UPS_DAYS
     kept |= {instance.name: instance.keep.runs_days for instance in by_slug.values()}
     location = tables_location()
     for slug in sorted(path.name for path in location.glob("*") if is_slug(path.name)):

@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from assets_defs.cleanup import delete_old
+from assets_defs.cleanup import ALL_INSTANCES, delete_old
 from assets_defs.dagster_records import runs_of
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
 from assets_defs.writing import write_planned
@@ -105,9 +105,12 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
     with dagster_instance(tmp_path) as recorded:
         old, other = (recorded_run(recorded, "Gone") for _ in range(2))
         made_older(tmp_path, old, days=31)
+        own = [recorded_run(recorded, ALL_INSTANCES) for _ in range(2)]
+        made_older(tmp_path, own[0], days=15)
         ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
         assert next(errors(ran)).startswith("What is old could not be deleted of newer: ")
         assert runs_of(recorded, "Gone") == [other]
+        assert runs_of(recorded, ALL_INSTANCES) == [own[1], ran.run_id]
     assert tables.logon_days(days, run_id=None)["day"].to_list() == days[1:]
     assert [tables.read(f"inventory_{kind}").collect().height for kind in ("users", "hosts")] == [0, 1]
     assert not report.exists()
