@@ -108,10 +108,10 @@ def keep_noticing_dead_runs() -> None:
     an instance would wait for a dead run until `max_runtime_seconds`.
     """
     server: Any = DagsterApiServer
-    server._check_for_orphaned_runs = _look_for_dead_runs
+    server._check_for_orphaned_runs = _look_for_dead_runs  # noqa: SLF001
 
 
-_LOOK = DagsterApiServer._check_for_orphaned_runs
+_LOOK = DagsterApiServer._check_for_orphaned_runs  # noqa: SLF001
 
 
 def _look_for_dead_runs(server: Any) -> None:

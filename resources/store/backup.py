@@ -20,6 +20,7 @@ from upath import UPath
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import database_failure
 from resources.format_version import own_format, require_known_format
+from resources.store.catalogue import refresh_catalogue
 from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 
@@ -98,8 +99,13 @@ def restore(
                     path.rename(home / path.name)
     except (tarfile.TarError, ValueError) as error:
         raise ConfigurationError(f"{archive} is not a whole backup of asset-owners: {error}") from error
-    for slug in _slugs(home):
-        Tables(home, slug, location=location, analysts=analysts).prepare()
+    instances = [Tables(home, slug, location=location, analysts=analysts) for slug in _slugs(home)]
+    for tables in instances:
+        tables.create_files()
+    # All at the same time: the catalogue is copied for each change.
+    refresh_catalogue(home, location, *(tables.slug for tables in instances), analysts=analysts)
+    for tables in instances:
+        tables.prepare()
     return len(members), program
 
 
