@@ -44,7 +44,8 @@ _LOCKED_SECONDS = 60
 def back_up(home: Path, out: Path) -> int:
     """Write a backup of the home into a new file that only its owner can read; return the number of files.
 
-    Waits for runs that are writing, and keeps others from writing meanwhile.
+    Waits for runs that are writing, and keeps others from writing meanwhile. Fails for tables of a newer
+    program, whose files may be other ones.
     """
     _refuse_existing(out)
     if not any(_chosen(home)):
@@ -54,6 +55,7 @@ def back_up(home: Path, out: Path) -> int:
     with ExitStack() as writing, replacing(out) as file:
         for slug in _slugs(home):
             writing.enter_context(Tables(home, slug).writing())
+            Tables(home, slug).require_own()
         hashes: dict[str, str] = {}
         with tarfile.open(file, "w") as archive:
             for path in _chosen(home):
