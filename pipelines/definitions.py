@@ -14,6 +14,7 @@ from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.console import log_to_console_by_default
+from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules, sensors
 from resources.inventory import open_inventory
@@ -30,6 +31,7 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
     """
     os.umask(0o077)
     log_to_console_by_default()
+    keep_noticing_dead_runs()
     return build_repository()
 
 

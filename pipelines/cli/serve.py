@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Annotated, Any, Self
 
 import requests
@@ -19,12 +19,13 @@ from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
 from pipelines.dagster_gaps.service_manager import notify
-from pipelines.dagster_home import dagster_home
+from pipelines.dagster_home import dagster_folder, dagster_home
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
 WATCH_SECONDS = 10
-"""How often `serve` asks whether the code server answers."""
+"""How often `serve` asks whether the code server answers, and whether there is space on the disk."""
+SPARE_BYTES = 2**20
 RELOAD_SECONDS = 60
 """How long the code may take to load before `serve` asks again."""
 SECONDS_TO_ANSWER = 30
@@ -58,6 +59,7 @@ def serve(
     """
     listen_at("--port", host, port).close()
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+    _require_space()
     # To start a process takes minutes on a busy machine; Dagster would wait for one.
     from assets_defs.specs import LOCATION
 
@@ -86,7 +88,7 @@ def serve(
         services.wait_until(lambda: bool(_health(address)))
         _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
         notify("READY=1")
-        services.wait_until(_CodeServerWatch(address))
+        services.wait_until(_Watch(address))
 
 
 def _say(text: str) -> None:
@@ -101,10 +103,22 @@ def _health(address: str) -> dict[str, Any]:
         return {}
 
 
-class _CodeServerWatch:
-    """Has the code loaded again where the process that holds it has died, as *Reload* in the UI does.
+def _require_space() -> None:
+    """Fail if the home's disk is full, or Dagster's: its services would go on, and log traces, 4 GB a day."""
+    for folder in (home(), dagster_folder(home())):
+        try:
+            with TemporaryFile(dir=folder) as file:
+                file.write(bytes(SPARE_BYTES))
+        except OSError as error:
+            error.filename = str(folder)
+            raise
 
-    The code server that `serve` starts goes on without that process, and no run could start.
+
+class _Watch:
+    """Ends `serve` on a full disk; has the code loaded again where the process that holds it has died.
+
+    The code server that `serve` starts goes on without that process, and no run could start. *Reload* in the
+    UI does the same.
     """
 
     def __init__(self, address: str) -> None:
@@ -117,6 +131,7 @@ class _CodeServerWatch:
 
         if time.monotonic() < self._next:
             return False
+        _require_space()
         self._next = time.monotonic() + WATCH_SECONDS
         states = _health(self._address).get("code_locations", {}).values()
         self._misses = self._misses + 1 if UNREACHABLE in states else 0

@@ -6,6 +6,7 @@ for Kubernetes and ECS do.
 
 import fcntl
 import json
+import logging
 import socket
 import time
 from collections.abc import Generator, Mapping
@@ -17,6 +18,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLau
 from dagster._core.errors import DagsterUserCodeUnreachableError
 from dagster._core.launcher import CheckRunHealthResult, LaunchRunContext, WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._grpc.server import DagsterApiServer
 from dagster._serdes import ConfigurableClassData
 
 from assets_defs.launch import INSTANCE_TAG
@@ -97,6 +99,27 @@ def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
             continue  # a service with a /tmp of its own (PrivateTmp) may listen there
         if launcher.check_run_worker_health(run).status == WorkerStatus.FAILED:
             dagster.report_run_failed(run)
+
+
+def keep_noticing_dead_runs() -> None:
+    """Let this process, if it is a code server, go on looking for runs that died when it cannot record one.
+
+    On a full disk, or while a database is restarted, the first error would end Dagster's thread for good, and
+    an instance would wait for a dead run until `max_runtime_seconds`.
+    """
+    server: Any = DagsterApiServer
+    server._check_for_orphaned_runs = _look_for_dead_runs  # noqa: SLF001
+
+
+_LOOK = DagsterApiServer._check_for_orphaned_runs  # noqa: SLF001
+
+
+def _look_for_dead_runs(server: Any) -> None:
+    try:
+        _LOOK(server)
+    except Exception as error:  # noqa: BLE001  (of any database)
+        log = logging.getLogger("dagster.code_server")  # in the form of its other lines
+        log.warning(f"A run that died cannot be recorded as failed; it is tried again: {error}")
 
 
 def _listens(code_server: Mapping[str, Any]) -> bool:

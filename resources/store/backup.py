@@ -20,6 +20,7 @@ from upath import UPath
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import database_failure
 from resources.format_version import own_format, require_known_format
+from resources.store.catalogue import refresh_catalogue
 from resources.store.files import TEMPORARY, replacing
 from resources.store.tables import Tables
 
@@ -43,7 +44,8 @@ _LOCKED_SECONDS = 60
 def back_up(home: Path, out: Path) -> int:
     """Write a backup of the home into a new file that only its owner can read; return the number of files.
 
-    Waits for runs that are writing, and keeps others from writing meanwhile.
+    Waits for runs that are writing, and keeps others from writing meanwhile. Fails for tables of a newer
+    program, whose files may be other ones.
     """
     _refuse_existing(out)
     if not any(_chosen(home)):
@@ -53,6 +55,7 @@ def back_up(home: Path, out: Path) -> int:
     with ExitStack() as writing, replacing(out) as file:
         for slug in _slugs(home):
             writing.enter_context(Tables(home, slug).writing())
+            Tables(home, slug).require_own()
         hashes: dict[str, str] = {}
         with tarfile.open(file, "w") as archive:
             for path in _chosen(home):
@@ -98,8 +101,13 @@ def restore(
                     path.rename(home / path.name)
     except (tarfile.TarError, ValueError) as error:
         raise ConfigurationError(f"{archive} is not a whole backup of asset-owners: {error}") from error
-    for slug in _slugs(home):
-        Tables(home, slug, location=location, analysts=analysts).prepare()
+    instances = [Tables(home, slug, location=location, analysts=analysts) for slug in _slugs(home)]
+    for tables in instances:
+        tables.create_files()
+    # All at the same time: the catalogue is copied for each change.
+    refresh_catalogue(home, location, *(tables.slug for tables in instances), analysts=analysts)
+    for tables in instances:
+        tables.prepare()
     return len(members), program
 
 

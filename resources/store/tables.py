@@ -81,16 +81,20 @@ class Tables:
         require_own(self.folder, name=self.name, target=self.target)
 
     def prepare(self) -> None:
-        """Claim the tables; create folders, typed empty files (no view is over no file) and the catalogue."""
+        """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
+        self.create_files()
+        refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
+        self._set_access()
+        remove_leftovers(self.home, self.home / "reports", below=self.disk)
+
+    def create_files(self) -> None:
+        """Claim the tables; create folders and typed empty files, for there is no view over no file."""
         self.claim()
         for table, model in TABLES.items():
             several = model.__layout__ is not Layout.SNAPSHOT
             path = self.folder / table / EMPTY if several else self._snapshot(table)
             if not path.exists():
                 write_file(empty(model) if several else self.read(table).collect(), path, self.analysts)
-        refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
-        self._set_access()
-        remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""

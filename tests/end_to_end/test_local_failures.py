@@ -2,15 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from assets_defs.specs import LOCATION
+from pipelines.dagster_home import DAGSTER_YAML
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import HELD_SECONDS, HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran
 from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, started
@@ -61,6 +63,45 @@ def test_a_full_disk_is_told_wherever_it_is_met_and_the_run_after_heals(engine_s
         healed = run(stand)
         assert healed.status == 0, healed.stderr
         assert len(stand.written()) == 2
+
+
+def test_a_service_whose_disk_is_full_ends_with_the_reason_and_once_there_is_space_the_rest_is_written(
+    engine_stand, tmp_path
+):
+    """Dagster's services would go on, do nothing, and log traces, 4 GB a day."""
+    stand, log, webserver = engine_stand, tmp_path / "log", Webserver(free_url())
+    command = ("asset-owners", "serve", "--port", webserver.url.rpartition(":")[2])
+    with small_disk(tmp_path / "small", 16 * 2**20) as disk:
+        filler = disk / "filler"
+        (disk / "dagster").mkdir()
+        settings = re.sub(r"poll_interval_seconds: \d+", "poll_interval_seconds: 1", DAGSTER_YAML)
+        (disk / "dagster" / "dagster.yaml").write_text(settings)
+        file = stand.instance_file({"writes": {"concurrency": 1}})
+        stand.environment.setenv("ASSET_OWNERS_INSTANCES", str(file))
+        stand.environment.setenv("ASSET_OWNERS_HOME", str(disk))
+
+        def fill_the_disk(request, _):
+            if request.url.path == UPDATE and not filler.exists():
+                with suppress(OSError), filler.open("wb", buffering=0) as full:
+                    while True:
+                        full.write(bytes(4096))
+
+        stand.inventory.hooks.after = fill_the_disk
+        with started(*command, log=log) as service:
+            eventually(lambda: f"UI is at {webserver.url}" in log.read_text())
+            cut_off = webserver.start("small", LOCATION, [], {})
+            assert service.wait(SECONDS) == 1
+        *_, reason = log.read_text().splitlines()
+        assert reason.startswith(f"asset-owners: {disk}: No space left on device; free space there"), reason
+        assert len(stand.written()) == 1
+        stand.inventory.hooks.after = None
+        filler.unlink()
+        with started(*command, log=log):
+            eventually(lambda: log.read_text().count(f"UI is at {webserver.url}") == 2)
+            again = webserver.start("small", LOCATION, [], {})
+            eventually(lambda: webserver.run(again)["status"] == "SUCCESS")
+            assert webserver.run(cut_off)["status"] == "FAILURE"
+        assert stand.written() == WRITTEN
 
 
 def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engine_stand):

@@ -126,10 +126,14 @@ def test_a_run_at_work_when_the_backup_was_made_holds_no_place_in_the_restored_h
         assert [run.status.value for run in recorded.get_runs()] == ["SUCCESS", "FAILURE"]
 
 
-def test_a_backup_of_a_newer_version_is_refused_by_its_name(call, home, tmp_path, newer_program):  # noqa: ARG001
-    out = tmp_path / "made.tar"
+def test_neither_a_newer_home_is_backed_up_nor_its_backup_restored(call, home, tmp_path, newer_program):
+    """An older program does not know which files belong to it."""
+    out, by_older = tmp_path / "made.tar", tmp_path / "by_older.tar"
     with newer_program():
+        Tables(home, "head_office", name="Head office").claim()
         assert call("backup", "--out", out)[0] == 0
+    status, _, said = call("backup", "--out", by_older)
+    assert (status, "99.0" in said, by_older.exists()) == (1, True, False), said
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "other"))
         status, _, said = call("restore", out)

@@ -7,6 +7,8 @@ import pkgutil
 import re
 import signal
 import socket
+import sqlite3
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ import requests
 import yaml
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._grpc.server import DagsterApiServer
 from starlette.responses import PlainTextResponse
 
 from assets_defs.specs import LOCATION
@@ -27,6 +30,7 @@ from pipelines.dagster_gaps.launcher import (
     LOCK_TAG,
     WatchfulRunLauncher,
     fail_dead_runs,
+    keep_noticing_dead_runs,
     locked_run,
 )
 from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
@@ -303,6 +307,24 @@ def test_a_run_of_the_command_line_lives_as_long_as_its_process(tmp_path, change
         assert judged(machine, lock) == WorkerStatus.RUNNING
         raise KeyboardInterrupt
     assert judged(**{"machine": machine, "lock": lock, **change}) == status
+
+
+def test_a_code_server_goes_on_noticing_dead_runs_after_it_could_not_record_one():
+    """As on a full disk, or while a database is restarted: an instance would wait for the run half a day."""
+    keep_noticing_dead_runs()
+    ending, looks = threading.Event(), iter([sqlite3.OperationalError("disk I/O error"), None])
+
+    def look():
+        if error := next(looks):
+            raise error
+        ending.set()
+        return []
+
+    server: Any = object.__new__(DagsterApiServer)
+    server._execution_lock, server._executions = threading.Lock(), Mock(items=look, __len__=lambda _: 0)
+    server._server_termination_event = server._shutdown_once_executions_finish_event = ending
+    server._cleanup_thread()
+    assert next(looks, "none left") == "none left"
 
 
 def test_a_command_fails_no_run_of_a_service_that_has_a_tmp_of_its_own(tmp_path):
