@@ -223,7 +223,7 @@ def _owned(hosts: pl.DataFrame) -> pl.DataFrame:
 
 def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
-    limits, log = run.instance.writes, run.log
+    limits = run.instance.writes
     try:
         ended_by = write_all(
             plan.rows,
@@ -233,13 +233,26 @@ def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,
             require_running=run.record.require_running,
-            on_progress=Progress(log.info, "Hosts written"),
+            on_progress=Progress(run.log.info, "Hosts written"),
         )
-    finally:  # also where the run was interrupted: what it did is reported
+    finally:  # also where the run was interrupted
         written = _store_writes(run.tables, journal, run.run_id)
+        _log_writes(run, written, writer)
+    if ended_by:
+        raise ServiceError(
+            f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
+        )
+    return written
+
+
+def _log_writes(run: InstanceRun, written: pl.DataFrame, writer: Writer) -> None:
+    """Log what became of the planned hosts, and how to undo it."""
+    log = run.log
     outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
     counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
     log.info(f"Writes: {counts or 'nothing to write'}")
+    if "written" in outcomes:
+        log.info(f"To undo them: {command_line(run.instance, 'undo', short_run_id(run.run_id))}")
     if (longest := writer.longest_read_to_write_seconds) is not None:
         log.info(f"Longest time between reading a host and its write: {1000 * longest:,.0f} ms")
     if "failed" in outcomes:
@@ -247,8 +260,3 @@ def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl
         log.warning(f"{outcomes['failed']} writes failed, that of {first['host_id']}: {first['message']}")
     if "intended" in outcomes:
         log.warning(f"{outcomes['intended']} writes have no known outcome; the next run settles them")
-    if ended_by:
-        raise ServiceError(
-            f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
-        )
-    return written

@@ -53,8 +53,11 @@ def logons(row: Mapping[str, Any]) -> str:
     """How many of the logons on a host are a user's, on how many days, and what they count for."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {days:,} day{'s' * (days != 1)}" if days else ""
-    counted = "" if weight in (None, row["events"]) else f", counted as {weight:,} of {row['total_weight']:,}"
-    return f"{row['events']:,} of {row['total_events']:,} logons{on_days}{counted}"
+    said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
+    if weight in (None, row["events"]):
+        return said
+    percent = 100 * weight // row["total_weight"] if row["total_weight"] else 0
+    return f"{said}, a share of {percent}% as the rules count ({weight:,} of {row['total_weight']:,})"
 
 
 def ownership_sentence(

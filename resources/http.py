@@ -227,6 +227,11 @@ class Transport:
                 f"{self.where} could not prove who it is: {cause}. {self._cure(cause.verify_code)}, or, less "
                 f"safe, set {self.section}ignore_ssl to true"
             )
+        if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
+            return TransientError(
+                f"{self.where} did not answer {call} by TLS, and may speak plain HTTP; check whether "
+                f"{self.section}url has to begin with http://, and its port"
+            )
         proxy = isinstance(error, requests.exceptions.ProxyError)
         check = _PROXIES if proxy else f"{self.section}url and the network"
         if time.monotonic() >= deadline:

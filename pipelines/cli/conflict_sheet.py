@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipelines.cli.conflicts import listed_conflicts, store_answers
+from pipelines.cli.conflicts import listed_conflicts, renew_report, store_answers
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.stored import stored_tables
@@ -35,7 +35,7 @@ def hand_out(path: Path, out: Path) -> None:
 
 def read_answers(path: Path, answers: Path) -> None:
     """Store the answers of a sheet of conflicts."""
-    _, tables = stored_tables(path)
+    instance, tables = stored_tables(path)
     require_file("--answers", answers)
     with tables.changing():
         with reading_sheet("--answers", answers) as content:
@@ -46,4 +46,4 @@ def read_answers(path: Path, answers: Path) -> None:
     if changed:
         names = ", ".join(changed)
         words += f". Skipped, for they have changed since the sheet was written: {names}"
-    print(words)
+    print(f"{words}.\n{renew_report(instance)}")

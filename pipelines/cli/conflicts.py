@@ -15,7 +15,7 @@ from pipelines.cli.options import InstanceFile, RowsAs, RunId, file_option
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from resources.errors import ConfigurationError
-from resources.settings import system_user
+from resources.settings import Instance, command_line, system_user
 from resources.store.tables import Tables
 
 LISTED = """\
@@ -87,6 +87,12 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
             tables, found.select("host_id", acknowledge=pl.lit(value=True), note=pl.lit(note, pl.String))
         )
     print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")
+    print(renew_report(instance))
+
+
+def renew_report(instance: Instance) -> str:
+    """Say how the page comes to show what was just acknowledged."""
+    return f"The report shows it after the next run, or now:\n    {command_line(instance, 'report')}"
 
 
 def listed_conflicts(tables: Tables) -> pl.DataFrame:

@@ -23,12 +23,12 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 def diff(
     path: InstanceFile,
-    first: Annotated[str, typer.Argument(metavar="RUN_ID", help="Id of a run, or its first 8 characters.")],
-    second: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run that is compared with it.")],
+    first: Annotated[str, typer.Argument(metavar="EARLIER", help="Id of a run, or its first 8 characters.")],
+    second: Annotated[str, typer.Argument(metavar="LATER", help="The run that is compared with it.")],
     *,
     as_json: Json = False,
 ) -> None:
-    """Print which owners the second run adds, drops and changes, dry runs among them, and why.
+    """Print which owners the later run adds, drops and changes, dry runs among them, and why.
 
     Example: --instance NAME 1a2b3c4d 5e6f7a8b
     """
@@ -47,7 +47,7 @@ def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | Non
     for run_id in (first, second):
         if not tables.holds("owner_decisions", run_id):
             raise ConfigurationError(
-                f"RUN_ID: run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
+                f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
                 "longer kept. asset-owners runs lists the runs"
             )
     differences = compare_plans(*(tables.of_run("owner_decisions", run_id) for run_id in (first, second)))

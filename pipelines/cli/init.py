@@ -10,7 +10,7 @@ import yaml
 
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.options import file_option, flag
-from pipelines.cli.terminal import is_on_terminal
+from pipelines.cli.terminal import confirm, is_on_terminal, prompt
 from resources.errors import ConfigurationError
 from resources.settings import command_line, instances_folder
 from resources.settings.files import checked_instance
@@ -91,11 +91,11 @@ def init(
     }
     service = {key: value for key, value in service.items() if value is not None}
     platform: dict[str, Any] = {}
-    if path != Path("-") and is_on_terminal() and typer.confirm(_ASK, default=True):
+    if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
         from pipelines.cli.init_questions import ask
 
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
-        asked["name"] = typer.prompt("Name of this instance", default=asked["name"])
+        asked["name"] = prompt("Name of this instance", default=asked["name"])
         if not is_named:
             path = path.with_stem(slug_of(asked["name"]) or "instance")
         if path.exists():

@@ -8,11 +8,12 @@ from typing import Any
 import typer
 
 from pipelines.cli.findings import print_finding
+from pipelines.cli.terminal import confirm, prompt
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
-from resources.inventory.try_inventory import logged_in
+from resources.inventory.try_inventory import listed, logged_in
 from resources.search.client import SearchClient, search_transport
 from resources.search.propose import Proposal, propose
 from resources.settings.files import checked_instance
@@ -51,14 +52,14 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 
     def inventory_log_in() -> Iterator[Finding]:
         with AssetInventory(checked_instance(content, path)) as inventory:
-            yield from logged_in(inventory)
+            if (yield from logged_in(inventory)):
+                yield from listed("hosts", inventory)
 
     _ask_until_good(content, {"url": "Address of the search service"}, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, search_log_in)
     if not found and not logs:
         ways = f"How logons are shipped ({', '.join(presets())}; Enter: none of them)"
-        named = typer.prompt(ways, default="", show_default=False)
-        if named in presets():
+        if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
     _ask_until_good(platform, {"url": "Address of the inventory service"}, inventory_address)
     account = {"email": "Its account", "password": "", "mfa_secret": "", "tenant_id": "Tenant"}
@@ -74,7 +75,7 @@ def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: T
             if key in SECRETS:
                 typed += _ask_for_variable(section, key)
             else:
-                section[key] = typer.prompt(question, default=section.get(key))
+                section[key] = prompt(question, default=section.get(key))
         secrets = [section[key]["env"] for key in SECRETS if key in questions and key in section]
         if lacking := [variable for variable in secrets if not os.environ.get(variable)]:
             print_finding(Finding("not tried", "log-in", f"{' and '.join(lacking)} is not set"))
@@ -83,12 +84,14 @@ def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: T
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
-        if not wrong or typer.confirm("Keep these answers, although they do not work?", default=False):
+        further = {key: question for word, (key, question) in FURTHER.items() if word in wrong}
+        more = "".join(f", and for the {question[0].lower()}{question[1:]}" for question in further.values())
+        if not wrong or confirm(f"Keep these answers, although they do not work? No asks again{more}."):
             return
         for variable in typed:
             del os.environ[variable]
-        for word, (key, question) in FURTHER.items():
-            if word in wrong and (answer := typer.prompt(question, default="", show_default=False)):
+        for key, question in further.items():
+            if answer := prompt(question, default="", show_default=False):
                 section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
 
 
@@ -97,14 +100,21 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
     default = section.get(key, {}).get("env", "")
     unless = "" if default else " (Enter: none)"
     text = f"Environment variable of its {SECRETS[key]}{unless}"
-    variable = typer.prompt(text, default=default, show_default=bool(default))
+    variable = prompt(text, default=default, show_default=bool(default))
     if not variable:
         return
     section[key] = {"env": variable}
     if not os.environ.get(variable):
         text = f"{variable} is not set. The {SECRETS[key]}, to try it now (Enter: do not)"
-        os.environ[variable] = typer.prompt(text, default="", show_default=False, hide_input=True)
+        os.environ[variable] = prompt(text, default="", show_default=False, hide_input=True)
         yield variable
+
+
+def _known_way(answer: str) -> str:
+    """Return the name of a way of shipping, or nothing; another answer is asked for again."""
+    if answer and answer not in presets():
+        raise typer.BadParameter(f"{answer!r} is not one of them")
+    return answer
 
 
 def _findings(trial: Trial) -> Iterator[Finding]:

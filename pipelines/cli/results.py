@@ -1,7 +1,7 @@
 """What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -104,11 +104,19 @@ def print_result(
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_differences(report["diff"])
-        if "written" in outcomes:
-            print(f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}")
+        for line in _next_steps(instance, run_id, outcomes):
+            print(line)
     if "error" in report:
         print_error(report["error"])
     return form.status(report)
+
+
+def _next_steps(instance: Instance, run_id: str, outcomes: Iterable[str]) -> Iterator[str]:
+    """Yield how to undo what a run wrote, and what the next run does about what it undid."""
+    if "written" in outcomes:
+        yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
+    if "undone" in outcomes:
+        yield "The next run writes these owners again, unless rules.exclude_hosts names the hosts"
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from pipelines.cli.options import (
     number,
     read_host_names,
 )
-from pipelines.cli.terminal import is_on_terminal
+from pipelines.cli.terminal import confirm, is_on_terminal
 
 SHOWN = 3
 """Hosts that are named where a person is asked."""
@@ -234,7 +234,7 @@ def _is_undo_confirmed(instance: "Instance", tables: "Tables", about: str, hosts
 
 def _is_confirmed(question: str) -> bool:
     """Ask a person; say so where nothing is written."""
-    confirmed = typer.confirm(question)
+    confirmed = confirm(question)
     if not confirmed:
         print("Nothing was written.")
     return confirmed

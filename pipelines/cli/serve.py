@@ -36,8 +36,7 @@ SECONDS_TO_STOP = 6  # of the ten in which `serve` ends, on a machine that is bu
 def prepare() -> None:
     """Make the folder of instance files, and Dagster's home with its `dagster.yaml`, where there is none.
 
-    `serve` does it by itself; this is for Dagster's own programs as services. It makes the folder of instance
-    files, and `dagster.yaml`.
+    `serve` does it by itself; this is for Dagster's own programs as services.
     """
     instances = instances_folder()
     instances.mkdir(parents=True, exist_ok=True)

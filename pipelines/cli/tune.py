@@ -96,10 +96,11 @@ def tune(
         print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
+    last = ", the last that may write" if tables.published_run() == decided_by else ""
     planned = tables.visible().read("owner_decisions").filter(action="write").collect()
     parts = [
         audited,
-        [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided"],
+        [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided{last}"],
         settings_in_words(now, best, nearest, aim, tried=lines.height),
         confidence_in_words(learnt_model(instance, tables), planned),
         suggestions_in_words(suggestions, rules),

@@ -50,17 +50,17 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
         return
     if not (yield from logged_in(inventory)):
         return
-    if hosts := (yield from _listed("hosts", inventory)):
+    if hosts := (yield from listed("hosts", inventory)):
         yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
         yield from _written_carried(instance, hosts)
         yield from _one_host(inventory, hosts)
-    if users := (yield from _listed("users", inventory)):
+    if users := (yield from listed("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
         yield _any_carried("platform_user_value_field", "users", fields, users)
         yield from _readable("users", user_rows(instance), users)
 
 
-def _listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
+def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Read the first page of a list; nothing when that fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))

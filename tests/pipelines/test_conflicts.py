@@ -87,7 +87,7 @@ def test_a_sheet_of_conflicts_is_answered_and_read_back(
     assert call("conflicts", "--instance", catalogued, "--out", sheet)[0] == 2, "it may hold answers"
     assert "maybe' is not an answer" in answer(acknowledge="maybe")
     loan = {"acknowledge": "Yes", "note": "a loan"}
-    assert answer(**loan) == "1 conflict acknowledged, 0 no longer\n"
+    assert answer(**loan).startswith("1 conflict acknowledged, 0 no longer.\n")
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
     assert call("report", "--instance", catalogued, "--out", tmp_path / "page.html")[0] == 0
@@ -95,8 +95,8 @@ def test_a_sheet_of_conflicts_is_answered_and_read_back(
     host = of_page["host_id"].index("h2")
     assert (of_page["status"][host], of_page["why"][host]) == ("conflict", "acknowledged")
     monkeypatch.setenv("SUDO_USER", "somebody else")
-    assert answer(**loan) == "0 conflicts acknowledged, 0 no longer\n"
+    assert answer(**loan).startswith("0 conflicts acknowledged, 0 no longer.\n")
     assert listed() == [found], "who said so first"
     assert "Skipped, for they have changed since the sheet was written: pc-2" in answer(**loan, owner="kim")
-    assert answer(acknowledge="no") == "0 conflicts acknowledged, 1 no longer\n"
+    assert answer(acknowledge="no").startswith("0 conflicts acknowledged, 1 no longer.\n")
     assert listed()[0]["acknowledged_at"] is None

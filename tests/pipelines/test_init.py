@@ -1,5 +1,7 @@
 import io
 import json
+import os
+import pty
 import re
 import sys
 from base64 import b64decode
@@ -152,6 +154,41 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     assert (instance.url, instance.platform.url) == (search.url, inventory.url)
     assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
     assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
+
+
+def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(answer, tmp_path, monkeypatch):
+    monkeypatch.setenv("INVENTORY_PASSWORD", "pa55word")
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    robot = Account("robot@corp.example", "pa55word", roles={"42": "admin"})
+    with (
+        Stub(lambda _: Reply(b'{"hits": {"hits": []}}')) as search,
+        InventoryState(tmp_path / "inventory.sqlite") as state,
+        InventoryService(state) as inventory,
+    ):
+        state.reset([robot], [], [], "42")
+        status, out, _ = answer(
+            *("y", "Head office", search.url, "", "", "y", "winlogbaet", "winlogbeat"),
+            *(inventory.url, "robot@corp.example", "", "", "7", "n", "", "", "", "42", "y"),
+            arguments=[tmp_path / "mine.yaml"],
+        )
+    assert status == 0, out
+    instance = load_instance(tmp_path / "mine.yaml")
+    assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
+
+
+def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
+    """Polars is loaded by then, whose handler of SIGINT lets a read go on."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    child, terminal = pty.fork()
+    if not child:
+        program = "from pipelines.cli import main; main()"
+        os.execv(sys.executable, [sys.executable, "-c", program, "init"])  # noqa: S606
+    for answer in (b"y\n", b"\x03"):
+        while not os.read(terminal, 1024).rstrip().endswith(b"]:"):
+            pass
+        os.write(terminal, answer)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    assert not list((tmp_path / "instances").iterdir())
 
 
 def test_who_wants_no_questions_gets_the_file_to_fill_in(answer, file, tmp_path):

@@ -187,6 +187,11 @@ def test_a_broken_answer_may_be_retried(written, headers):
 
 
 def test_an_address_where_nobody_answers_names_the_setting():
+    with (
+        Stub(lambda _: Reply(b"")) as plain,
+        pytest.raises(TransientError, match=r"plain HTTP.*platform\.url"),
+    ):
+        send(plain.url.replace("http:", "https:"))
     with pytest.raises(TransientError, match=r"127.0.0.1:1 .*refused.*platform\.url"):
         send("http://127.0.0.1:1")
 
