@@ -2,11 +2,11 @@
 
 import base64
 import gzip
-import json
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from ownership.coverage import STAGES
@@ -273,8 +273,8 @@ def _packed_column(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
 
 def compressed(content: Mapping[str, Any]) -> str:
     """Return content as JSON, by gzip and as base64: a fifth of the size, and nothing in it is markup."""
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    return base64.b64encode(gzip.compress(text.encode(), compresslevel=1, mtime=0)).decode()
+    text = msgspec.json.encode(content)
+    return base64.b64encode(gzip.compress(text, compresslevel=1, mtime=0)).decode()
 
 
 def shown(text: str) -> str:

@@ -30,12 +30,15 @@ def display_names(users: pl.DataFrame) -> dict[str, str]:
     account name or the address, whichever there is.
     """
     fields = ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value")
-    rows = users.select("user_id", *fields).to_dicts()
-    named = names_of(rows, fields)
-    for user_id, address in names_of(rows, ["user_email"]).items():
-        account = address.partition("@")[0]
+    first = {field: pl.col(field).list.first() for field in fields}
+    rows = users.select("user_id", first["user_email"], name=pl.coalesce(first.values()))
+    named = dict[str, str]()
+    for user_id, address, name in rows.iter_rows():
+        account = (address or "").partition("@")[0]
         if _FIRST_AND_LAST.fullmatch(account):
             named[user_id] = account.replace(".", " ").title()
+        elif name:
+            named[user_id] = name
     return named
 
 
