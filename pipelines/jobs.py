@@ -24,6 +24,7 @@ from ownership.names import printable
 from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
+from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, named
 from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
 from resources.store.tables import tables_of
@@ -211,6 +212,8 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
     def request_run(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         today = context.scheduled_execution_time.astimezone(ZoneInfo(scan.timezone)).date()
         tags = launch_tags(instance, window_of(instance, today))
+        if _last_run_failed(instance):  # its services may still be away: the others do not wait for it
+            tags |= {"dagster/priority": "-1"}
         return dg.RunRequest(tags=tags, run_config=run_config(instance, refetch=False))
 
     daily = dg.ScheduleDefinition(
@@ -222,6 +225,17 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
         execution_fn=request_run,
     )
     return [daily, tuning]
+
+
+def _last_run_failed(instance: Instance) -> bool:
+    """Return whether the last run failed; what cannot be read fails the run, and not its tick."""
+    try:
+        state = read_run_state(tables_of(instance))
+    except Exception as error:
+        if operator_message(error) is None:
+            raise
+        return False
+    return bool(state and state["failing_since"])
 
 
 def sensors(instance: Instance) -> list[dg.SensorDefinition]:

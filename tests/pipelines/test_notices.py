@@ -140,6 +140,27 @@ def test_a_failure_that_was_told_is_not_told_again_unless_another_try_waits(over
     assert len(notices(chat)) == (2 if is_retried else 1)
 
 
+def test_an_instance_whose_last_run_failed_waits_for_all_others_at_the_next_tick(tmp_path, monkeypatch):
+    """Its services may still be away, and the others would wait for it."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    scan = job(tmp_path)
+    tick = dg.build_schedule_context(scheduled_execution_time=datetime.now(UTC))
+
+    def priority():
+        (request,) = jobs.schedules(scan.instance)[0].evaluate_tick(tick).run_requests or []
+        return request.tags.get("dagster/priority", "0")
+
+    assert priority() == "0"
+    scan.inventory = Refusing()
+    assert not scan().success
+    assert priority() == "-1"
+    scan.inventory = Shelf()
+    assert scan().success
+    assert priority() == "0"
+    (tmp_path / "tables" / scan.instance.slug / ".instance").write_text('{"name": "Another", "target": null}')
+    assert priority() == "0", "the run itself says what is wrong"
+
+
 def test_only_what_is_told_and_scheduled_has_a_sensor():
     told = [{"env": "CHAT_URL"}]
     assert jobs.sensors(samples.instance()) == []
