@@ -178,7 +178,8 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
 )
 def test_a_failure_is_announced_unless_dagster_executes_the_run_again(job, transient, launched, announced):
     """It does so twice, unless the failure is no service's, or the run is one of the command line."""
-    origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("location"), "repository")
+    location = RegisteredCodeLocationOrigin("location")  # ty: ignore  (a field implements its abstract property)
+    origin = RemoteRepositoryOrigin(location, "repository")
     told = []
     with dg.DagsterInstance.ephemeral(settings={"run_retries": {"enabled": True}}) as recorded:
         for run_id in ("run-1", "run-2", "run-3"):
