@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from ownership.names import printable
 from reports.run_results import counts_in_words, plans_only
-from resources.notify import send_notices
+from resources.notify import Kind, send_notices
 from resources.settings import Instance, command_line, ui_url
 from resources.store.tables import short_run_id
 
@@ -16,13 +16,13 @@ from resources.store.tables import short_run_id
 def announce(instance: Instance, row: Mapping[str, Any], log: logging.Logger) -> None:
     """Tell the addresses of `notify` what came of a run, by its row of `runs`; never fails the run."""
     if text := run_notice(instance, row):
-        tell(instance, text, log)
+        tell(instance, text, log, kind="failure" if row["status"] == "failed" else "info")
 
 
-def tell(instance: Instance, text: str, log: logging.Logger) -> None:
+def tell(instance: Instance, text: str, log: logging.Logger, *, kind: Kind) -> None:
     """Send a text to the addresses of `notify`, and warn of those that did not get it."""
     try:
-        for setting, reason in send_notices(instance, text).items():
+        for setting, reason in send_notices(instance, text, kind=kind).items():
             log.warning(f"A notice was not delivered ({setting}): {reason}")
     except Exception as error:  # noqa: BLE001  (such as no thread left; the run has done its work)
         log.warning(f"Notices were not sent (notify): {printable(str(error))}")

@@ -262,7 +262,7 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
         if _failure_was_told(instance, state["last_run"], tick) and not _has_run_to_come(context, instance):
             return dg.SkipReason(f"A run has failed since the tick at {tick}: `notify` was told then.")
-        tell(instance, overdue_notice(instance, tick), context.log)
+        tell(instance, overdue_notice(instance, tick), context.log, kind="failure")
         return dg.SkipReason(f"No run has succeeded since {tick}: the addresses of `notify` were told.")
 
     return [overdue]

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from threading import Thread, local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from ownership.names import printable
@@ -22,6 +22,7 @@ from resources.settings.models import Instance
 if TYPE_CHECKING:
     from apprise import NotifyBase
 
+Kind = Literal["info", "failure"]
 SECONDS = 30
 """How long a run waits for all notices together; Apprise gives up earlier on most services."""
 _sending = local()
@@ -36,13 +37,18 @@ def _keep_to_itself(record: logging.LogRecord) -> bool:
     return warnings is None and record.name != "apprise"
 
 
-def send_notices(instance: Instance, text: str, *, seconds: float = SECONDS) -> dict[str, str]:
-    """Send a text to each address of `notify`, at the same time; return why some failed, by setting."""
+def send_notices(
+    instance: Instance, text: str, *, kind: Kind = "info", seconds: float = SECONDS
+) -> dict[str, str]:
+    """Send a text to each address of `notify`, at the same time; return why some failed, by setting.
+
+    Chats and webhooks show or carry its `kind`.
+    """
     why = dict.fromkeys(_addresses(instance), f"no answer within {seconds:g} seconds")
 
     def attempt(setting: str, secret: Secret) -> None:
         try:
-            why[setting] = _send(setting, secret, instance.name, text)
+            why[setting] = _send(setting, secret, instance.name, text, kind)
         except ConfigurationError as error:
             why[setting] = str(error).removeprefix(f"{setting}: ")
 
@@ -91,12 +97,12 @@ def _service(setting: str, secret: Secret) -> "NotifyBase":
     )
 
 
-def _send(setting: str, secret: Secret, title: str, text: str) -> str:
+def _send(setting: str, secret: Secret, title: str, text: str, kind: Kind) -> str:
     """Send a text to one address; return why it was not delivered, or nothing."""
     _sending.warnings = []
     service = _service(setting, secret)
     try:
-        if service.notify(body=text, title=title):
+        if service.notify(body=text, title=title, notify_type=kind):
             return ""
     except Exception as error:  # noqa: BLE001  (of any of a hundred services; a notice never fails a run)
         return f"{type(error).__name__} in Apprise"

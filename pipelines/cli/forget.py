@@ -69,6 +69,7 @@ def forget(
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
             stored.forget(tables, journal, person, really=True)
+        print(f"  {'Replaced' if yes else 'To replace'} by stand-ins:")
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}")
         delete_beside_tables(instance, dagster, exports, really=yes)
@@ -174,6 +175,7 @@ def delete_beside_tables(
     from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
+    print(f"  {'Deleted' if really else 'To delete'}:")
     for file in dict.fromkeys([*reports_of(instance), *exports]):
         print(f"  {file}")
         if really:

@@ -17,7 +17,7 @@ from resources.settings import command_line, load_instance
 from resources.store.run_state import latest_time
 from resources.store.tables import short_run_id
 
-LONGEST = 100
+LONGEST = 300
 """Characters that are shown of a message; --json has all."""
 
 

@@ -56,10 +56,11 @@ def test_a_webhook_and_a_mailbox_are_told_the_same(told):
     with Stub(lambda _: Reply(b"")) as chat, mail_server() as (port, lines):
         mail = f"mailto://127.0.0.1:{port}/?from=owners@corp.example&to=admins@corp.example"
         instance = told(f"{chat.url.replace('http', 'json')}/hook/s3cret", mail)
-        assert send_notices(instance, TEXT) == {}
+        assert send_notices(instance, TEXT, kind="failure") == {}
     (request,) = chat.requests
     sent = json.loads(request.body)
     assert (request.path, sent["title"], sent["message"]) == ("/hook/s3cret", instance.name, TEXT)
+    assert sent["type"] == "failure"
     assert f"Subject: {instance.name}" in lines
     assert [line for line in lines if line.startswith("run 1a2b3c4d: 12 written")]
     assert "rcpt TO:<admins@corp.example>" in lines
