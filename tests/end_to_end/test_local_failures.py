@@ -96,11 +96,13 @@ def test_a_service_whose_disk_is_full_ends_with_the_reason_and_once_there_is_spa
         assert len(stand.written()) == 1
         stand.inventory.hooks.after = None
         filler.unlink()
-        with started(*command, log=log):
+        with started(*command, log=log) as service:
             eventually(lambda: log.read_text().count(f"UI is at {webserver.url}") == 2)
             again = webserver.start("small", LOCATION, [], {})
             eventually(lambda: webserver.run(again)["status"] == "SUCCESS")
             assert webserver.run(cut_off)["status"] == "FAILURE"
+            service.terminate()
+            assert service.wait(60) == 0
         assert stand.written() == WRITTEN
 
 
