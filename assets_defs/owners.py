@@ -62,7 +62,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found = shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     run.log.info(
-        f"Decisions: {frame.height:,} hosts, {found['hosts_to_write']:,} to write, {counted}, "
+        f"Decisions: {frame['host_id'].count():,} hosts and {frame['host_id'].null_count():,} that are not in the "
+        f"inventory; {found['hosts_to_write']:,} to write, {counted}, "
         f"{found['hosts_owned_percent']}% have an owner"
     )
     _log_conflicts(run, conflicts)
@@ -93,7 +94,9 @@ def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
         log.warning(_conflicts(new.head(MAX_WARNINGS)))
         more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
         query = "FROM conflicts WHERE is_new"
-        log.warning(f"New conflicts: {more} are shown by host; all, with owners: {listed(run, query)}")
+        log.warning(
+            f"New conflicts: {more} are shown by host. All of them, with owners: {listed(run, query)}"
+        )
     if known := conflicts.height - new.height:
         log.info(f"Conflicts: {known:,} were there in the last run, too: {listed(run, 'FROM conflicts')}")
     for some in conflicts.iter_slices(MAX_CONFLICTS):
@@ -102,5 +105,5 @@ def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
 
 def _conflicts(conflicts: pl.DataFrame) -> str:
     """Return a line for each conflict; whom they are about, the tables say and the log does not."""
-    lines = (f"Conflict: host {printable(host_id)} has another owner" for host_id in conflicts["host_id"])
-    return "\n".join(lines)
+    hosts = map(printable, conflicts["host_id"])
+    return "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)

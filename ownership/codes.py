@@ -29,7 +29,7 @@ ACTION: Mapping[str, str] = {
     "agree": "The host has this owner already.",
     "conflict": "Conflict: the host has another owner, who stays.",
     "keep": "The logons give no owner; the host keeps the one it has.",
-    "none": "The logons give no owner, and the inventory shows none that can be read.",
+    "none": "The logons give no owner, and the inventory has none, or none that can be read.",
     "no_host": "No host asset has this name.",
 }
 

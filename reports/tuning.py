@@ -133,7 +133,8 @@ def reason(line: Mapping[str, Any]) -> str:
     if line["wrong_measure"] == "people":
         sentences.append(_OF_PEOPLE)
     if line["no_claim"]:
-        sentences.insert(0, f"No estimate of wrong owners yet: {line['no_claim']}.")
+        what = "How many more are" if round(line["wrong_low"] or 0) else "How many owners are"
+        sentences.insert(0, f"{what} wrong cannot be said yet: {line['no_claim']}.")
     return " ".join(sentences) or "Nothing could be compared."
 
 

@@ -22,7 +22,7 @@ from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables
-from sandbox.stand import NAME, running_sandbox
+from sandbox.stand import NAME, TENANT, running_sandbox
 
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
@@ -48,8 +48,11 @@ def up(
     with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
         _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
-        _say(f"inventory service  {sandbox.inventory.url}  accounts integration, reader, coded @corp.example")
-        _say(f"passwords and the certificate authority are in {folder}")
+        _say(f"inventory service  {sandbox.inventory.url}  tenant {TENANT}")
+        _say(
+            "its accounts @corp.example: integration and coded, which wants a code, may write; reader may not"
+        )
+        _say(f"passwords are in {folder}, the certificate authority is {sandbox.engine.ca_file}")
         _say(f"try: {_to_paste(sandbox.instance_file, 'run', '--dry-run')}")
         while True:
             time.sleep(3600)

@@ -52,7 +52,7 @@ def check(
 ) -> int:
     """Try both services, and what a run stores in, and print the findings; return 1 when something is wrong.
 
-    Exit status: 1 where something is to fix; 0 with warnings, which do not stop a run either.
+    Exit status: 1 if something is to fix, 2 for an invalid file; 0 with warnings, which stop no run either.
 
     Example: --instance NAME
     """

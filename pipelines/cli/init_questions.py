@@ -58,7 +58,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     _ask_until_good(content, {"url": "Address of the search service"}, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, search_log_in)
     if not found and not logs:
-        ways = f"How logons are shipped ({', '.join(presets())}; Enter: none of them)"
+        ways = f"How logons are shipped ({', '.join(presets())}; Enter: another, in ECS fields)"
         if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
     _ask_until_good(platform, {"url": "Address of the inventory service"}, inventory_address)

@@ -73,7 +73,7 @@ def test_the_report_counts_decisions_writes_and_conflicts_which_the_log_names(co
         "dry_run": False,
     }
     conflicts = [row for row in company.truth if row.action == "conflict"]
-    lines = [f"Conflict: host {row.host_id} has another owner" for row in conflicts]
+    lines = [f"Conflict: host {row.host_id} has another owner than the logons name" for row in conflicts]
     warned = re.findall("warning: (Conflict: .*)", first.stderr)
     assert sorted(warned) == sorted(lines)
 
