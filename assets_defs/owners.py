@@ -62,7 +62,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found = shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     run.log.info(
-        f"Decisions: {frame['host_id'].count():,} hosts and {frame['host_id'].null_count():,} that are not in the "
+        f"Decisions: {frame['host_id'].count():,} hosts, and {frame['host_id'].null_count():,} not in the "
         f"inventory; {found['hosts_to_write']:,} to write, {counted}, "
         f"{found['hosts_owned_percent']}% have an owner"
     )
