@@ -62,6 +62,7 @@ def host_explanation(
             owners,
             problems=problems,
             accounts=accounts,
+            name_of=named,
             outcome=outcome,
             rules=rules,
             fields=fields,

@@ -135,6 +135,7 @@ def in_words(
             host["owner_ids"],
             problems=problems,
             accounts=accounts,
+            name_of=names,
             outcome=host["outcome"],
             rules=rules,
             fields=fields,

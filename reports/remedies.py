@@ -11,7 +11,7 @@ import polars as pl
 from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import Rules, events_needed, further_days_needed
-from reports.sentences import either
+from reports.sentences import either, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _ADVICE: Mapping[str, str] = {
@@ -75,6 +75,7 @@ def remedies(
     *,
     problems: Mapping[str, str],
     accounts: Mapping[str, str],
+    name_of: Mapping[str, str],
     outcome: str | None,
     rules: Rules,
     fields: FieldNames,
@@ -83,7 +84,7 @@ def remedies(
 
     `decision` is a row of `with_needs`, `owners` are the present ones (None: not known, or no host asset),
     `outcome` is that of the last write since the decision, `problems` are those of `problems_of`, `accounts`
-    those of `accounts_of`.
+    those of `accounts_of`, `name_of` has names of user assets.
     """
     names = ("host_id", "hostname", "username", "problem", "excluded_by")
     values = {name: printable(decision[name] or "") for name in names} | {
@@ -98,7 +99,7 @@ def remedies(
         yield from _to_win(decision, rules, accounts)
     if decision["match"] == "ambiguous_user":
         yield from _one_candidate(decision, problems, fields)
-    yield from _to_be_written(decision, owners, outcome, fields)
+    yield from _to_be_written(decision, owners, name_of, outcome, fields)
 
 
 def _to_win(decision: Mapping[str, Any], rules: Rules, accounts: Mapping[str, str]) -> Iterator[str]:
@@ -144,15 +145,20 @@ def _one_candidate(
 
 
 def _to_be_written(
-    decision: Mapping[str, Any], owners: Sequence[str] | None, outcome: str | None, fields: FieldNames
+    decision: Mapping[str, Any],
+    owners: Sequence[str] | None,
+    name_of: Mapping[str, str],
+    outcome: str | None,
+    fields: FieldNames,
 ) -> Iterator[str]:
     """What would lead to another owner in the inventory, whatever it held when the run decided."""
-    host, named = printable(decision["host_id"] or ""), decision["resolved_owner"]
-    owner = printable(named or "")
+    named = decision["resolved_owner"]
+    owner = person(named, name_of) if named else ""
     if owners and named in owners:
         yield f"To change the owner, set it in the inventory ({fields.owner}): no run replaces an owner."
     elif owners:
         then = f"the next run would write {owner}" if named else "no run replaces an owner"
-        yield f"Clear {fields.owner} of host {host}: {then}."
+        host = f"{printable(decision['hostname'] or 'the host')} ({printable(decision['host_id'] or '')})"
+        yield f"Clear {fields.owner} of {host} in the inventory: {then}."
     elif named and owners is not None:
         yield _AFTER.get(outcome or "", _NEXT_RUN_WRITES).format(owner=owner)

@@ -93,7 +93,7 @@ NOBODY = "has no owner: "
 CASES = {
     "to write": case(
         "has no owner yet; it is to get alice@corp.example (u1): 3 of 3 logons on 1 day.",
-        "next run that may write sets u1",
+        "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(
         "has no owner: none of several users has a share above the threshold",
@@ -115,7 +115,7 @@ CASES = {
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
-        *("One user would be named as the owner", "Clear owned_by of host h1: no run"),
+        *("One user would be named as the owner", "Clear owned_by of ws1 (h1) in the inventory: no run"),
         logons=[],
         assets=[OWNED],
     ),
@@ -155,7 +155,7 @@ CASES = {
     ),
     "conflict": case(
         "belongs to u9 in the inventory, but the logons name alice@corp.example (u1)",
-        "Clear owned_by of host h1: the next run would write u1",
+        "Clear owned_by of ws1 (h1) in the inventory: the next run would write alice@corp.example (u1)",
         assets=[OWNED],
     ),
     "agreement": case(
@@ -202,7 +202,7 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     text = in_words(story(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE]))
     now, _, then = text.partition("What happened, the oldest first:\n")
     assert now.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30.\n")
-    assert "writes u1 again" in now
+    assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", "run run-1 decided by the logons of 2026-03-01 to 2026-03-30", "run run-2")

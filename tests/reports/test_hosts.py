@@ -50,7 +50,8 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, None),
-            "Clear asset_owner of host h3: the next run would write u1.",
+            "Clear asset_owner of pc-2 (h3) in the inventory: the next run would write "
+            "ann@corp.example (u1).",
             *(NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
@@ -65,7 +66,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     (planned,) = hosts_sheet(by_now(ASSETS, "planned"), PEOPLE, Rules(), FieldNames())[:1].to_dicts()
     expected = {"Status": "planned", "Owner": None, "Planned owner": ann, "Planned owner's id": "u1"}
     assert planned.items() >= expected.items()
-    assert planned["What would change it"] == "The next run that may write sets u1."
+    assert planned["What would change it"] == "The next run that may write sets ann@corp.example (u1)."
 
 
 @pytest.mark.parametrize(
