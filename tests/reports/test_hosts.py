@@ -34,6 +34,9 @@ def by_now(assets, *outcomes, acknowledged=NOBODY):
     return hosts_by_now(decisions, owners, writes, acknowledged)
 
 
+ANN = "ann@corp.example (u1)"
+
+
 def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_would_change_it():
     conflict = {"host_id": "h3", "existing_owner": "u2,u9", "resolved_owner": "u1", "evidence": "majority"}
     said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
@@ -50,8 +53,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, None),
-            "Clear asset_owner of pc-2 (h3) in the inventory: the next run would write "
-            "ann@corp.example (u1).",
+            f"Clear asset_owner of pc-2 (h3) in the inventory: the next run would write {ANN}.",
             *(NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
