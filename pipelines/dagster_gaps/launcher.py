@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from resources.locks import locked
 LOCK_TAG = ".dagster/asset_owners_lock"
 """The machine of a run of the command line, and the lock of its process, as JSON. The UI hides the tag."""
 
+_LOOK = "_check_for_orphaned_runs"
 MAX_SILENCE = 600
 """Seconds without an answer after which runs of another machine are dead: code servers may restart."""
 
@@ -107,19 +109,19 @@ def keep_noticing_dead_runs() -> None:
     On a full disk, or while a database is restarted, the first error would end Dagster's thread for good, and
     an instance would wait for a dead run until `max_runtime_seconds`.
     """
-    server: Any = DagsterApiServer
-    server._check_for_orphaned_runs = _look_for_dead_runs  # noqa: SLF001
+    look: Any = getattr(DagsterApiServer, _LOOK, None)
+    if look is None or hasattr(look, "__wrapped__"):  # a Dagster that looks otherwise, or it is done already
+        return
 
+    @wraps(look)
+    def look_for_dead_runs(server: Any) -> None:
+        try:
+            look(server)
+        except Exception as error:  # noqa: BLE001  (of any database)
+            log = logging.getLogger("dagster.code_server")  # in the form of its other lines
+            log.warning(f"A run that died cannot be recorded as failed; it is tried again: {error}")
 
-_LOOK = DagsterApiServer._check_for_orphaned_runs  # noqa: SLF001
-
-
-def _look_for_dead_runs(server: Any) -> None:
-    try:
-        _LOOK(server)
-    except Exception as error:  # noqa: BLE001  (of any database)
-        log = logging.getLogger("dagster.code_server")  # in the form of its other lines
-        log.warning(f"A run that died cannot be recorded as failed; it is tried again: {error}")
+    setattr(DagsterApiServer, _LOOK, look_for_dead_runs)
 
 
 def _listens(code_server: Mapping[str, Any]) -> bool:
