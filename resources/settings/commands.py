@@ -58,6 +58,6 @@ def command_line(instance: Instance | None, command: str, *arguments: str) -> st
 def _program() -> str:
     """Return our program as the reader's shell finds it: its name, or its path if it was called by that."""
     called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
-    if called.name != PROGRAM or (found and Path(found).samefile(called)):
+    if called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called)):
         return PROGRAM
     return str(called)

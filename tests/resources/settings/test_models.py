@@ -351,6 +351,25 @@ def test_a_command_names_the_instance_by_its_slug_or_by_a_file_elsewhere(write, 
     assert command_line(settings, "explain", "a b") == "asset-owners explain --instance windows_logons 'a b'"
 
 
+def test_a_command_names_the_program_by_its_path_unless_its_name_finds_the_same(tmp_path, monkeypatch):
+    programs = [tmp_path / folder / "asset-owners" for folder in ("first", "second")]
+    for program in programs:
+        program.parent.mkdir()
+        program.touch(0o755)
+    monkeypatch.setenv("PATH", str(programs[0].parent))
+    named = dict[str, str]()
+    for called in ("asset-owners", *map(str, programs), "pytest"):
+        monkeypatch.setattr("sys.argv", [called])
+        named[called] = command_line(None, "check").removesuffix(" check")
+    here, there = map(str, programs)
+    assert named == {
+        "asset-owners": "asset-owners",
+        here: "asset-owners",
+        there: there,
+        "pytest": "asset-owners",
+    }
+
+
 def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifier(write, tmp_path):
     """Their jobs would, and Dagster then loads nothing at all."""
     assert load_instances(tmp_path / "nowhere") == []
