@@ -10,6 +10,7 @@ from ownership.declaration import polars_schema
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tables import AuditSample
+from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import wrong_by_audit
 from ownership.tuning.confidence import FEATURES
 from reports.sentences import in_columns, logons, names_of, person
@@ -143,6 +144,8 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         found = wrong_by_audit(known, known - right, drawn_from=planned, to_write=planned)
         estimate, low, high = map(round, found)
         words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
+        if known < MIN_COMPARED:
+            words.append(f"What follows does without these answers: it asks for {MIN_COMPARED} at least.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [

@@ -150,7 +150,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in three words."""
     code = {name: row[f"{name}{suffix}"] for name in ("evidence", "match", "action")}
     events, days, share = (row[f"{name}{suffix}"] for name in ("events", "active_days", "share"))
-    percent = f"{100 * share:.0f}%" if share else ""
+    percent = f"{int(100 * share)}%" if share else ""  # not rounded up to a threshold, as on the page
     if code["action"] is None:
         return "not known"
     if code["action"] == "conflict":

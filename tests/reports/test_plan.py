@@ -99,7 +99,7 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
     )
     compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
     assert [line for _, line in differences_in_words(compared)] == [
-        "+ added    ann@corp.example        was: no majority (55%)",
+        "+ added    ann@corp.example        was: no majority (54%)",
         "~ changed  ann@corp.example -> u2  was: 100%, now: 100%",
         "- dropped  ann@corp.example        now: ambiguous user",
         "- taken    ann@corp.example        now: has another owner",
