@@ -256,6 +256,12 @@ def test_a_print_is_a_summary_and_a_line_for_each_host(opened):
     row = page.locator("#rows tbody tr").first
     assert row.bounding_box()["height"] < 13
     expect(page.get_by_role("button", name="Download")).to_be_hidden()
+    page.emulate_media(media="null")
+    page.locator("#rows tbody tr").first.click()
+    expect(page.get_by_role("complementary")).to_be_visible()
+    assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
+    page.emulate_media(media="print")
+    expect(row).to_be_hidden()
 
 
 def test_hostile_names_run_nothing(opened):
