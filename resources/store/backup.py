@@ -6,7 +6,9 @@ unfinished files, instance files, and Dagster's records of runs and schedules. T
 
 import hashlib
 import json
+import os
 import re
+import shutil
 import sqlite3
 import tarfile
 import tempfile
@@ -96,7 +98,8 @@ def restore(
             members, program = _expected(stored)
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=home) as folder:
-                stored.extractall(folder, members, filter="data")
+                for member in members:
+                    _extract(stored, member, Path(folder, member.name))
                 for path in Path(folder).iterdir():
                     path.rename(home / path.name)
     except (tarfile.TarError, ValueError) as error:
@@ -130,6 +133,17 @@ def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | Non
         if not file or hashlib.sha256(file.read()).hexdigest() != known:
             raise ValueError(f"{member.name} is damaged")
     return members, contents.get("version")
+
+
+def _extract(stored: tarfile.TarFile, member: tarfile.TarInfo, file: Path) -> None:
+    """Write content and time of a member; the filters of `tarfile` that do it came with Python 3.11.4."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = stored.extractfile(member)
+    if content is None:
+        raise ValueError(f"{member.name} is no file")
+    with content, file.open("wb") as written:
+        shutil.copyfileobj(content, written)
+    os.utime(file, (member.mtime, member.mtime))  # by which files are outdated
 
 
 def _refuse_existing(out: Path) -> None:
@@ -167,7 +181,7 @@ def _add_database(
 def _add(archive: tarfile.TarFile, hashes: dict[str, str], name: Path, path: Path) -> None:
     with path.open("rb") as content:  # before it is measured: a run may replace it
         member = archive.gettarinfo(arcname=name.as_posix(), fileobj=content)
-        member = member.replace(mode=0o600, uid=0, gid=0, uname="", gname="", deep=False)
+        member.mode, member.uid, member.gid, member.uname, member.gname = 0o600, 0, 0, "", ""
         hashes[member.name] = hashlib.file_digest(content, "sha256").hexdigest()
         content.seek(0)
         archive.addfile(member, content)

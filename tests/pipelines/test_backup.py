@@ -92,6 +92,7 @@ def test_a_restored_home_is_the_same_also_days_that_a_dry_run_keeps_to_itself(
     tables, other = home / "tables" / "head_office", tmp_path / "other"
     for table in ("logon_days", "logon_counts"):
         shutil.copytree(tables / table, tables / "runs" / "of-a-dry-run" / table)
+    monkeypatch.delattr(tarfile.TarInfo, "replace", raising=False)  # as in Python 3.11.2, Debian 12's
     assert call("backup", "--out", tmp_path / "made.tar")[0] == 0
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(other))
     assert call("restore", tmp_path / "made.tar")[0] == 0
