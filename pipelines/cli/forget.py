@@ -71,7 +71,8 @@ def forget(
             stored.forget(tables, journal, person, really=True)
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins:")
         for table, number in counts.items():
-            print(f"  {number:>9,} rows of {table}")
+            print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
+        print(f"  {'Deleted' if yes else 'To delete'}:")
         delete_beside_tables(instance, dagster, exports, really=yes)
         if yes:
             stored.delete_unfinished(tables)
@@ -175,7 +176,6 @@ def delete_beside_tables(
     from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
-    print(f"  {'Deleted' if really else 'To delete'}:")
     for file in dict.fromkeys([*reports_of(instance), *exports]):
         print(f"  {file}")
         if really:

@@ -50,7 +50,8 @@ def remove(
                 journal.delete(run)
             if yes:
                 journal.overwrite_deleted()
-        print(f"{printable(instance.name)}: {tables.folder}, the journal of writes ({pending} pending)")
+        print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
+        print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
         delete_beside_tables(instance, dagster, [], really=yes)
         if yes:
             if tables.folder.exists():

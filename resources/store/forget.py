@@ -25,6 +25,8 @@ from resources.store.files import parquet_files, remove_leftovers, replacing, tr
 from resources.store.tables import Tables, read_files, write_file
 from resources.writeback.journal import Journal, Result
 
+DELETED = "inventory_users"
+"""The table whose rows are deleted: a user asset has no stand-in."""
 _FORGOTTEN = "forgotten"
 _PART_OF_A_NAME = r"\w@\\$\-"
 
@@ -79,7 +81,7 @@ class Forgetting:
 
     def in_rows(self, table: str, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of a table with stand-ins for the person; their user asset has none."""
-        if table == "inventory_users":
+        if table == DELETED:
             return rows.filter(~pl.col("user_id").is_in([*self.ids]))
         held = held_of_persons(TABLES[table])
         compared = [name for name, holds in held.items() if holds in _COMPARED]
