@@ -69,7 +69,7 @@ def forget(
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
             stored.forget(tables, journal, person, really=True)
-        print(f"  {'Replaced' if yes else 'To replace'} by stand-ins:")
+        print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
         print(f"  {'Deleted' if yes else 'To delete'}:")

@@ -36,6 +36,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     """
     platform: dict[str, Any] = content["platform"]
     found: list[Proposal] = []
+    signed_in: list[bool] = []
 
     def search_address() -> Iterator[Finding]:
         yield from reached(search_transport(checked_instance(content, path)), "POST", "/_search")
@@ -53,6 +54,11 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     def inventory_log_in() -> Iterator[Finding]:
         with AssetInventory(checked_instance(content, path)) as inventory:
             if (yield from logged_in(inventory)):
+                signed_in.append(True)
+
+    def tenant() -> Iterator[Finding]:
+        if signed_in:
+            with AssetInventory(checked_instance(content, path)) as inventory:
                 yield from listed("hosts", inventory)
 
     _ask_until_good(content, {"url": "Address of the search service"}, search_address)
@@ -62,8 +68,9 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
         if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
     _ask_until_good(platform, {"url": "Address of the inventory service"}, inventory_address)
-    account = {"email": "Its account", "password": "", "mfa_secret": "", "tenant_id": "Tenant"}
+    account = {"email": "Its account", "password": "", "mfa_secret": ""}
     _ask_until_good(platform, account, inventory_log_in)
+    _ask_until_good(platform, {"tenant_id": "Tenant"}, tenant)
     return found[-1] if found else None
 
 
@@ -99,7 +106,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
     """Ask which environment variable has a secret; yield it where it is not set and the secret is typed."""
     default = section.get(key, {}).get("env", "")
     unless = "" if default else " (Enter: none)"
-    text = f"Environment variable of its {SECRETS[key]}{unless}"
+    text = f"Name of the environment variable with its {SECRETS[key]}{unless}"
     variable = prompt(text, default=default, show_default=bool(default))
     if not variable:
         return

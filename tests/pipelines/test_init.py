@@ -134,7 +134,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         state.reset([robot], [], [], "0042")
         status, out, _ = answer(
             *("y", "Head office", "nowhere", "n", search.url, "", "", "n", "", ""),
-            *(inventory.url, "robot@corp.example", "", "", "0042", "n", "", "OTHER", "", ""),
+            *(inventory.url, "robot@corp.example", "", "", "n", "", "OTHER", "", "0042"),
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out
@@ -168,7 +168,7 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
         state.reset([robot], [], [], "42")
         status, out, _ = answer(
             *("y", "Head office", search.url, "", "", "y", "winlogbaet", "winlogbeat"),
-            *(inventory.url, "robot@corp.example", "", "", "7", "n", "", "", "", "42", "y"),
+            *(inventory.url, "robot@corp.example", "", "", "7", "n", "42", "y"),
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out
