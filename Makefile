@@ -20,7 +20,7 @@ setup: $(INSTALLED)
 LOCKED := pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
-	@echo 'Installing the packages of requirements.lock into $(VENV): 500 MB, about a minute'
+	@echo 'Installing the packages of requirements.lock into $(VENV): 500 MB to load, 1.5 GB in all, about a minute'
 	@$(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m $(LOCKED) /dev/stdin
 	@VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock

@@ -38,10 +38,11 @@ def _extra_of(module: str) -> str | None:
     return found[1] if found else None
 
 
-def print_error(message: str) -> None:
-    """Print why a command failed, for a person at a terminal or the log of a service."""
-    as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
-    line = json_line(message, level="error") if as_json else printable_lines(f"asset-owners: {message}")
+def print_error(message: str, *, run_id: str | None = None, instance: str | None = None) -> None:
+    """Print why a command failed, for a person or, with its run and instance, for the log of a service."""
+    line = printable_lines(f"asset-owners: {message}")
+    if os.environ.get("ASSET_OWNERS_LOG") == "json":
+        line = json_line(message, level="error", run_id=run_id, instance=instance)
     print(line, file=sys.stderr)
 
 

@@ -107,7 +107,7 @@ def print_result(
         for line in _next_steps(instance, run_id, outcomes):
             print(line)
     if "error" in report:
-        print_error(report["error"])
+        print_error(report["error"], run_id=run_id, instance=instance.name)
     return form.status(report)
 
 

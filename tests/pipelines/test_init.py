@@ -3,6 +3,7 @@ import json
 import os
 import pty
 import re
+import signal
 import sys
 from base64 import b64decode
 from pathlib import Path
@@ -181,6 +182,7 @@ def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     child, terminal = pty.fork()
     if not child:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests in the background ignores it
         program = "from pipelines.cli import main; main()"
         os.execv(sys.executable, [sys.executable, "-c", program, "init"])  # noqa: S606
     for answer in (b"y\n", b"\x03"):
