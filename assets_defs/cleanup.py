@@ -4,9 +4,11 @@ import logging
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+from upath import UPath
 
 from assets_defs.dagster_records import FINISHED, IN_PROGRESS, MAX_AT_ONCE, delete_runs, runs_of
 from assets_defs.launch import INSTANCE_TAG, today_of
@@ -16,7 +18,13 @@ from resources.errors import AssetOwnersError
 from resources.failures import operator_message
 from resources.settings import Instance, analysts_group, home, is_slug, tables_location
 from resources.store.files import remove_leftovers
-from resources.store.retention import Retention, delete_inputs, delete_outdated, empty_outdated_snapshots
+from resources.store.retention import (
+    REPORT,
+    Retention,
+    delete_inputs,
+    delete_outdated,
+    empty_outdated_snapshots,
+)
 from resources.store.run_state import read_run_state
 from resources.store.table_owner import require_own
 from resources.store.tables import Tables
@@ -120,7 +128,10 @@ def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) ->
     evidence_before = today - timedelta(days=retention.evidence_days)
     deleted = delete_outdated(tables, evidence_before=evidence_before, history_before=history_before)
     deleted += empty_outdated_snapshots(tables, before=history_before)
-    for report in (tables.home / "reports").glob(f"{tables.slug}.*"):
+    reports: list[UPath] = [UPath(path) for path in (tables.home / "reports").glob(f"{tables.slug}.*")]
+    if not isinstance(tables.folder, Path) and (tables.folder / REPORT).exists():
+        reports.append(tables.folder / REPORT)
+    for report in reports:
         if report.stat().st_mtime < history_before.timestamp():
             report.unlink()
             deleted += 1

@@ -1,4 +1,4 @@
-"""The report on a run, from its stored tables; runs that may write leave it in the home."""
+"""The report on a run, from its stored tables; runs that may write leave it where people can read it."""
 
 import hashlib
 from collections.abc import Generator
@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+from upath import UPath
 
 from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
@@ -23,7 +24,7 @@ from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.format_version import program_version
 from resources.settings import Instance, command_line
 from resources.store.files import replacing
-from resources.store.retention import decided_with
+from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
 _SNAPSHOTS = {
@@ -53,10 +54,20 @@ def report_file(
     return home / "reports" / ".".join(filter(None, parts))
 
 
+def published_report(instance: Instance, tables: Tables) -> Path | UPath:
+    """Return the file that runs replace: in the home, or beside tables in an object store.
+
+    What a run in a container leaves in its home goes with the container.
+    """
+    if isinstance(tables.folder, Path):
+        return report_file(instance, tables.home)
+    return tables.folder / REPORT
+
+
 def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
     """Return the file of the report on a run; for a run that leaves none, the command that makes it."""
     if run.may_write:
-        return dg.MetadataValue.path(report_file(run.instance, run.tables.home))
+        return dg.MetadataValue.path(str(published_report(run.instance, run.tables)))
     return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
 
 
@@ -75,7 +86,7 @@ def _write_report(run: InstanceRun) -> None:
     """Write the report on what is published, unless the file shows it already; never fails the run."""
     if not run.may_write:
         return
-    file = report_file(run.instance, run.tables.home)
+    file = published_report(run.instance, run.tables)
     try:
         tables = run.tables.visible()
         if not tables.are_prepared():

@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from upath import UPath
 
 from ownership.coverage import owned_percent
 from ownership.matching import FieldNames
@@ -126,7 +127,7 @@ def report_page(
     )
 
 
-def page_fingerprint(file: Path) -> str | None:
+def page_fingerprint(file: Path | UPath) -> str | None:
     """Return the fingerprint of a stored page; None without a page, or for one of an older program."""
     if not file.exists():
         return None

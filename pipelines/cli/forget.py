@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from upath import UPath
 
 from ownership.names import printable
 from ownership.persons import Person
@@ -73,7 +74,7 @@ def forget(
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
         print(f"  {'Deleted' if yes else 'To delete'}:")
-        delete_beside_tables(instance, dagster, exports, really=yes)
+        delete_beside_tables(instance, tables, dagster, exports, really=yes)
         if yes:
             stored.delete_unfinished(tables)
     for file in unclear:
@@ -170,13 +171,13 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
 
 
 def delete_beside_tables(
-    instance: Instance, dagster: "dg.DagsterInstance", exports: list[Path], *, really: bool
+    instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", exports: list[Path], *, really: bool
 ) -> None:
     """Name reports, exports and Dagster's records of an instance, and, `really`, delete them."""
     from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
-    for file in dict.fromkeys([*reports_of(instance), *exports]):
+    for file in dict.fromkeys([*reports_of(instance, tables), *exports]):
         print(f"  {file}")
         if really:
             file.unlink()
@@ -190,11 +191,13 @@ def delete_beside_tables(
         overwrite_deleted(dagster)
 
 
-def reports_of(instance: Instance) -> list[Path]:
-    """Return the reports of an instance that the home keeps."""
-    from assets_defs.report import report_file
+def reports_of(instance: Instance, tables: Tables) -> list[Path | UPath]:
+    """Return the reports of an instance that the home keeps, and the one beside tables in an object store."""
+    from assets_defs.report import published_report, report_file
 
-    return sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
+    published = published_report(instance, tables)
+    kept = sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
+    return [*kept, published] if published not in kept and published.exists() else [*kept]
 
 
 def _unfinished_reports(instance: Instance) -> Iterator[Path]:

@@ -34,7 +34,7 @@ def remove(
     tables = own_tables(instance)
     with ExitStack() as held:
         dagster = held.enter_context(dagster_instance(home()))
-        beside = [*reports_of(instance), *runs_of(dagster, instance.name, limit=1)]
+        beside = [*reports_of(instance, tables), *runs_of(dagster, instance.name, limit=1)]
         if not (tables.folder.exists() or tables.disk.exists() or beside):
             raise AssetOwnersError(f"Nothing is stored of {instance.name}")
         journal = None
@@ -52,7 +52,7 @@ def remove(
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, dagster, [], really=yes)
+        delete_beside_tables(instance, tables, dagster, [], really=yes)
         if yes:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)

@@ -23,6 +23,8 @@ from resources.store.run_state import latest_time
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
 HISTORY = "owner_decisions_history"
+REPORT = "report.html"
+"""The report beside the tables of an instance in an object store."""
 CHANGES = "set"
 """In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
 SET_BY_HAND = {"acknowledged_conflicts"}

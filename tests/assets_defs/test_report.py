@@ -1,11 +1,14 @@
+from dataclasses import replace
 from urllib.parse import unquote
 
 import dagster as dg
 import pytest
 import yaml
 
-from assets_defs.report import reporting
+from assets_defs.report import Report, reporting
+from pipelines.cli.forget import reports_of
 from resources.errors import ServiceError
+from resources.settings import tables_location
 from tests.assets_defs.scans import decided
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -84,3 +87,19 @@ def test_a_report_that_cannot_be_written_fails_no_run(run, page, caplog):
     with reporting(run):
         pass
     assert "The report could not be written" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("object_store")
+def test_with_tables_in_an_object_store_the_report_lies_beside_them(run, page, monkeypatch):
+    """What a run in a container leaves in its home goes with the container."""
+    tables = replace(run.tables, location=tables_location())
+    tables.prepare()
+    run, report = replace(run, tables=tables), tables.folder / "report.html"
+    with reporting(run):
+        pass
+    assert (page.exists(), "Owners of hosts" in report.read_text()) == (False, True)
+    monkeypatch.setattr(Report, "html", lambda _: pytest.fail("it is made again"))
+    with reporting(run):
+        pass
+    assert reports_of(run.instance, tables) == [report]
