@@ -145,7 +145,7 @@ def test_nothing_is_decided_when_most_names_of_a_day_are_masked(fetch, masked, d
     if not decides:
         said = message(result)
         assert said.startswith("column who: most of its names are digests")
-        assert "field masking of the role of owner-search" in said
+        assert "field masking of the role hides the names" in said
         assert "on 1 of 5 days" in said
 
 
