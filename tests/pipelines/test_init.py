@@ -5,6 +5,7 @@ import pty
 import re
 import signal
 import sys
+import time
 from base64 import b64decode
 from pathlib import Path
 
@@ -186,10 +187,14 @@ def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
         program = "from pipelines.cli import main; main()"
         os.execv(sys.executable, [sys.executable, "-c", program, "init"])  # noqa: S606
     for answer in (b"y\n", b"\x03"):
-        while not os.read(terminal, 1024).rstrip().endswith(b"]:"):
-            pass
+        shown = b""
+        while not shown.rstrip().endswith(b"]:"):
+            shown += os.read(terminal, 1024)
         os.write(terminal, answer)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        time.sleep(0.1)
+        os.write(terminal, b"\x03")  # the first may come before the program reads
+    assert os.waitstatus_to_exitcode(ended[1]) != 0
     assert not list((tmp_path / "instances").iterdir())
 
 
