@@ -178,6 +178,7 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
     assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
 
 
+@pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="there are no pseudo-terminals")
 def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
     """Polars is loaded by then, whose handler of SIGINT lets a read go on."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
