@@ -111,7 +111,7 @@ function howSure(host) {
   }
   const value = drawn("rect", { class: "value", width: 100 * share, height: 4 });
   const bar = { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), `${Math.floor(100 * share)}%`];
+  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), `${Math.floor(100 * share + 1e-9)}%`];
 }
 
 // Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.

@@ -150,7 +150,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in three words."""
     code = {name: row[f"{name}{suffix}"] for name in ("evidence", "match", "action")}
     events, days, share = (row[f"{name}{suffix}"] for name in ("events", "active_days", "share"))
-    percent = f"{int(100 * share)}%" if share else ""  # not rounded up to a threshold, as on the page
+    percent = f"{int(100 * share + 1e-9)}%" if share else ""  # as on the page: 0.29 is 29%, 59.9% is not 60%
     if code["action"] is None:
         return "not known"
     if code["action"] == "conflict":

@@ -22,9 +22,6 @@ from pipelines.cli.options import (
 )
 from pipelines.cli.terminal import confirm, is_on_terminal
 
-SHOWN = 3
-"""Hosts that are named where a person is asked."""
-
 if TYPE_CHECKING:
     from datetime import date
 
@@ -33,6 +30,9 @@ if TYPE_CHECKING:
     from ownership.windows import Window
     from resources.settings import Instance
     from resources.store.tables import Tables
+
+SHOWN = 3
+"""Hosts that are named where a person is asked."""
 
 
 def run(

@@ -186,7 +186,7 @@ def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
     if not child:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests in the background ignores it
         program = "from pipelines.cli import main; main()"
-        os.execv(sys.executable, [sys.executable, "-c", program, "init"])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, "-c", program, "init"])  # noqa: S606  (our own program)
     for answer in (b"y\n", b"\x03"):
         shown = b""
         while not shown.rstrip().endswith(b"]:"):
