@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import polars as pl
 
 from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
-from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
+from ownership.decisions import HAS_OWNER
+from ownership.plan import Plan, owners_now, plan_undo, plan_writes, select_hosts
 from ownership.windows import gaps
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance
@@ -15,6 +17,7 @@ from resources.store.retention import CHANGES
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal
+from resources.writeback.leftovers import without_changed_hosts
 
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
@@ -139,6 +142,23 @@ def plan_to_undo(
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     rows = planned.with_columns(target=written_to)
     return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
+
+
+def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
+    """Skip the hosts of a stored plan that changed since, or whose new owner did; list and return hosts."""
+    inventory = run.inventory()
+    hosts, owners = inventory.hosts(), None
+    if plan.command == "apply":
+        decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
+        field = run.instance.decisive_user_field
+        found = owners_now(decisions, inventory.users(), user_value_field=field)
+        owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
+    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
+    owned = hosts.filter(HAS_OWNER).height
+    run.record.add(hosts=hosts.height, owned_before=owned, to_write=plan.to_write)
+    run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
+    run.store("owner_writes", plan.rows)
+    return plan, hosts
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.run import InstanceRun
 from ownership.codes import EVIDENCE, MATCH
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
@@ -14,6 +15,8 @@ from ownership.rules import NAMING
 from ownership.tuning.confidence import CERTAINTY, least_certain_first
 from reports.plan import shown_owners
 from reports.sentences import COUNTS
+from resources.settings import command_line
+from resources.store.tables import short_run_id
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
@@ -23,6 +26,11 @@ _EVIDENCE = ("action", *dict.fromkeys((*COUNTS, *CERTAINTY)))
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
+
+
+def listed(run: InstanceRun, query: str) -> str:
+    """Return the command that lists what a run's tables hold."""
+    return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
 
 
 def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.evidence import learnt_confidence, require_evidence, resolution_of
-from assets_defs.metadata import decisions_metadata, owners_metadata
+from assets_defs.metadata import decisions_metadata, listed, owners_metadata
 from assets_defs.report import where_reported
-from assets_defs.run import InstanceRun, ScanRun, listed
+from assets_defs.run import InstanceRun, ScanRun
 from assets_defs.specs import table_asset
 from ownership.names import printable
 from reports.conflicts import count_conflicts

@@ -32,7 +32,7 @@ from resources.inventory.adapter import Inventory
 from resources.search.source import EvidenceSource, extraction_fingerprint
 from resources.settings import Instance, command_line, journal_url
 from resources.store.retention import CHANGES, Retention
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import Tables
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import try_journal
 from resources.writeback.target_lock import locked_journal
@@ -46,6 +46,7 @@ MISSING_STEPS = "missing_steps"
 class InstanceRun:
     """A run of one instance; `writer` makes what writes its plan.
 
+    `journal` opens the journal of writes, while nobody else writes for the instance or to its inventory.
     `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
     """
 
@@ -53,6 +54,7 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
+    journal: Callable[[], AbstractContextManager[Journal]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
@@ -62,10 +64,6 @@ class InstanceRun:
     def may_write(self) -> bool:
         """Whether the run publishes its tables and may write owners."""
         return self.why_no_writes is None
-
-    def locked_journal(self) -> AbstractContextManager[Journal]:
-        """Hold the journal of writes, while nobody else writes for the instance or to its inventory."""
-        return locked_journal(self.tables, self.instance.platform, self.run_id)
 
     def store(self, table: str, frame: pl.DataFrame) -> None:
         """Store what the run made of a table; analysts see it where the run may write."""
@@ -145,6 +143,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
+        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -241,12 +240,8 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
+        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,
     )
-
-
-def listed(run: InstanceRun, query: str) -> str:
-    """Return the command that lists what a run's tables hold."""
-    return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)

@@ -13,10 +13,10 @@ import yaml
 from pydantic import Field
 
 from assets_defs.cleanup import delete_old
-from assets_defs.metadata import outcomes_metadata, writes_metadata
+from assets_defs.metadata import listed, outcomes_metadata, writes_metadata
 from assets_defs.owners import shown_decisions
 from assets_defs.report import reporting, where_reported
-from assets_defs.run import InstanceRun, ScanRun, follow_up_run, listed, scan_run
+from assets_defs.run import InstanceRun, ScanRun, follow_up_run, scan_run
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure

@@ -10,17 +10,18 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo
+from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo, skip_changed_hosts
 from assets_defs.progress import Progress
 from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
-from ownership.plan import Circumstances, Plan, owners_now, refusals
+from ownership.decisions import HAS_OWNER
+from ownership.plan import Circumstances, Plan, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
 from resources.settings import command_line, load_instance
 from resources.store.retention import publish_plan
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
 from resources.writeback.journal import Journal
-from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
+from resources.writeback.leftovers import settle_leftovers
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -52,7 +53,7 @@ def apply_plan(
     """
 
     def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _without_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts))
+        return _as_of_now(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
     def show(plan: Plan) -> None:
         _show_plan(run, run.tables.decided_by(plan.of_run))
@@ -66,26 +67,15 @@ def undo_run(
     """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
     def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _without_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
+        return _as_of_now(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
 
     return execute_plan(run, make_plan)
 
 
-def _without_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Skip the hosts of a stored plan that changed since, or whose new owner did; list and return hosts."""
-    _require_safe(run, plan)  # before the services are asked
-    inventory = run.inventory()
-    hosts, owners = inventory.hosts(), None
-    if plan.command == "apply":
-        decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
-        field = run.instance.decisive_user_field
-        found = owners_now(decisions, inventory.users(), user_value_field=field)
-        owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
-    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
-    run.record.add(hosts=hosts.height, owned_before=_owned(hosts).height, to_write=plan.to_write)
-    run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
-    run.store("owner_writes", plan.rows)
-    return plan, hosts
+def _as_of_now(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
+    """Return what is left of a stored plan, and the hosts; it is refused before the services are asked."""
+    _require_safe(run, plan)
+    return skip_changed_hosts(run, plan)
 
 
 def execute_plan(
@@ -98,7 +88,7 @@ def execute_plan(
     The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
     called once the plan is about to be written.
     """
-    with run.locked_journal() as journal:
+    with run.journal() as journal:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, journal)
         if (written := _written_before(run)) is not None:
@@ -209,16 +199,13 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
         return ()  # the list is all that is read
 
     def owned(listed: pl.DataFrame) -> list[str]:
-        return _owned(listed).filter(pl.col("problem").is_null())["host_id"].head(OWNED_HOSTS_READ).to_list()
+        readable = listed.filter(HAS_OWNER, pl.col("problem").is_null())
+        return readable["host_id"].head(OWNED_HOSTS_READ).to_list()
 
     if writer.shows_an_owner(owned(hosts)):
         return ()
     listed = owned(inventory.hosts())
     return () if writer.shows_an_owner(listed) else tuple(listed)
-
-
-def _owned(hosts: pl.DataFrame) -> pl.DataFrame:
-    return hosts.filter(pl.col("owner_ids").list.len() > 0)
 
 
 def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl.DataFrame:

@@ -11,6 +11,9 @@ from ownership.matching import candidates
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.tables import OwnerDecisions
 
+HAS_OWNER = pl.col("owner_ids").list.len() > 0
+"""Whether a host of inventory_hosts has an owner, whom nobody may overwrite."""
+
 
 def owner_decisions(
     evidence: Evidence, matches: pl.DataFrame, *, decided_at: datetime, run_id: str
@@ -27,7 +30,7 @@ def owner_decisions(
         .with_columns(evidence=first_that_holds(evidence_of_host(rules).items()))
         .pipe(with_action, matches, named=pl.col("evidence").is_in(NAMING))
         .with_columns(
-            existing_owner=pl.when(_OWNED).then(join_ids(pl.col("owner_ids"))),
+            existing_owner=pl.when(HAS_OWNER).then(join_ids(pl.col("owner_ids"))),
             excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
             # Of a host that names nobody, or nobody's user asset, nothing would be right or wrong.
             confidence=pl.when(
@@ -55,9 +58,6 @@ def owner_decisions(
     )
 
 
-_OWNED = pl.col("owner_ids").list.len() > 0
-
-
 def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr) -> pl.LazyFrame:
     """Add whom the primary user stands for where `named` holds, and what follows (rules 2.1 to 2.5).
 
@@ -71,10 +71,10 @@ def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr
     )
     action = (
         ("no_host", pl.col("host_id").is_null()),
-        ("write", resolved & ~_OWNED),
+        ("write", resolved & ~HAS_OWNER),
         ("agree", resolved & pl.col("owner_ids").list.contains(pl.col("resolved_owner"))),
         ("conflict", resolved),
-        ("keep", _OWNED & pl.col("problem").is_null()),
+        ("keep", HAS_OWNER & pl.col("problem").is_null()),
         ("none", pl.lit(value=True)),
     )
     return (

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import SUCCESSES
+from ownership.decisions import HAS_OWNER
 from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.rules import NAMING, Rules, first_that_holds
@@ -97,19 +98,18 @@ def hosts_by_now(
 
 
 def _status() -> pl.Expr:
-    is_owned = pl.col("owner_ids").list.len() > 0
     cases = (
         ("not in the inventory", pl.col("host_id").is_null()),
         ("planned", pl.col("planned_owner").is_not_null()),
         ("conflict", pl.col("action") == "conflict"),
-        ("written", is_owned & (pl.col("source") == "asset-owners")),
-        ("set by hand", is_owned),
+        ("written", HAS_OWNER & (pl.col("source") == "asset-owners")),
+        ("set by hand", HAS_OWNER),
     )
     return first_that_holds(cases).fill_null("no owner")
 
 
 def _why() -> pl.Expr:
-    is_stopped = (pl.col("action") == "write") & (pl.col("owner_ids").list.len() == 0)
+    is_stopped = (pl.col("action") == "write") & ~HAS_OWNER
     # A run that was asked for some hosts (`--host`, `--limit`) has no row for the others.
     outcome = pl.col("outcome").fill_null("left_out")
     stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)

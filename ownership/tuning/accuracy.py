@@ -6,6 +6,7 @@ from zlib import crc32
 
 import polars as pl
 
+from ownership.decisions import HAS_OWNER
 from ownership.declaration import polars_schema
 from ownership.history import last_writes
 from ownership.rules import Rules, exceeds_threshold, first_that_holds, names_owner
@@ -75,7 +76,7 @@ def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
             "host_id",
             "right_by_writes",
             "in_training_half",
-            by_hand=(pl.col("owner_ids").list.len() > 0) & pl.col("right_by_writes").is_null(),
+            by_hand=HAS_OWNER & pl.col("right_by_writes").is_null(),
         )
         .collect()
     )
