@@ -1,9 +1,27 @@
 """The command line: `asset-owners`."""
 
+import gc
 import json
 import os
 import signal
 import sys
+
+
+def console_script() -> None:
+    """Be the program `asset-owners`: run the command, and end the process with its status.
+
+    Python is not taken down object by object, which takes most of a second after a run. All that outlives the
+    process is closed by then.
+    """
+    status = 0
+    try:
+        main()
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        status = end.code
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def main() -> None:
@@ -14,6 +32,8 @@ def main() -> None:
     os.umask(0o077)
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Nearly all that a command makes it keeps: to look for garbage as often as usual takes a tenth of a run.
+    gc.set_threshold(20_000, 20, 50)
     from pipelines.cli.app import app
 
     try:

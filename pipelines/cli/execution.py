@@ -1,7 +1,6 @@
 """Run a job of an instance in this process, and say why it failed."""
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from pathlib import Path
@@ -16,8 +15,9 @@ from assets_defs.launch import today_of, window_of
 from assets_defs.record import RunRecord
 from assets_defs.specs import LOCATION
 from assets_defs.step_failures import failure_message
-from ownership.names import printable, printable_lines
+from ownership.names import printable
 from ownership.windows import Window
+from pipelines.cli.exit_status import print_trace
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.repository import REPOSITORY
@@ -101,7 +101,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             _, _, ended = failure.error.message.partition(": ")
             yield ended.strip() or "the run was interrupted"
         elif failure.error:
-            print(printable_lines(failure.error.to_string()), file=sys.stderr)
+            print_trace(failure.error.to_string())
             message = (failure.error.cause or failure.error).message.strip()
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():

@@ -24,7 +24,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
         return f"{error}. It comes with {named}: pip install '{named}'", 2
     message = operator_message(error)
     if message is None:
-        print(printable_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+        print_trace("".join(traceback.format_exception(error)))
         message = f"an error in the program: {type(error).__name__}: {error}"
     return message, 2 if isinstance(error, ConfigurationError) else 1
 
@@ -38,12 +38,22 @@ def _extra_of(module: str) -> str | None:
     return found[1] if found else None
 
 
+def print_trace(trace: str) -> None:
+    """Print the stack trace of an error in the program."""
+    text = json_line(trace, level="error") if _logs_as_json() else printable_lines(trace)
+    print(text, file=sys.stderr)
+
+
 def print_error(message: str, *, run_id: str | None = None, instance: str | None = None) -> None:
     """Print why a command failed, for a person or, with its run and instance, for the log of a service."""
     line = printable_lines(f"asset-owners: {message}")
-    if os.environ.get("ASSET_OWNERS_LOG") == "json":
+    if _logs_as_json():
         line = json_line(message, level="error", run_id=run_id, instance=instance)
     print(line, file=sys.stderr)
+
+
+def _logs_as_json() -> bool:
+    return os.environ.get("ASSET_OWNERS_LOG") == "json"  # also where another value is the error to tell
 
 
 def require_file(argument: str, path: Path) -> None:

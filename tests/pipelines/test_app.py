@@ -44,6 +44,21 @@ def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need
     assert imported(commands, "dagster", "pandera", "numpy") == f"{[0] * 6} []"
 
 
+@pytest.mark.parametrize(
+    ("option", "status", "printed"), [("--version", 0, "asset-owners "), ("--no", 2, "")]
+)
+def test_the_program_ends_with_its_status_and_does_not_take_python_down(option, status, printed):
+    script = (
+        f"import atexit, sys; atexit.register(print, 'taken down'); sys.argv = ['asset-owners', {option!r}]\n"
+        "from pipelines.cli import console_script; console_script()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603  (our program)
+    assert done.returncode == status
+    assert done.stdout.startswith(printed)
+    assert "taken down" not in done.stdout
+    assert bool(done.stderr) is bool(status)
+
+
 def test_help_and_a_mistyped_command_load_no_command():
     assert imported([["--help"], ["expalin"]], "polars", "resources", "dagster") == "[0, 2] []"
 

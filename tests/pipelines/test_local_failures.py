@@ -68,3 +68,7 @@ def test_an_error_in_the_program_shows_its_trace_and_ends_as_a_failure(call, sto
     assert (status, json.loads(out)) == (1, {"error": "an error in the program: KeyError: 'no such key'"})
     assert "Traceback" in err
     assert Path(__file__).name in err
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
+    trace, error = map(json.loads, call("explain", "--instance", stored, "pc-2")[2].splitlines())
+    assert (trace["level"], Path(__file__).name in trace["message"]) == ("error", True)
+    assert error["message"] == "an error in the program: KeyError: 'no such key'"
