@@ -228,8 +228,7 @@ def _complaint(detail: Any) -> str:
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(location[-1], _keys_of(location[:-1]), n=1, cutoff=0)
-        return f"{key}: is an unknown key; the nearest known one is {near[0]!r}"
+        return f"{key}: is an unknown key; {_meant(location[-1], location[:-1])}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
     for theirs, ours in _OF_PYDANTIC.items():
         message = re.sub(f"^should {theirs}", ours, message)
@@ -240,12 +239,27 @@ def _complaint(detail: Any) -> str:
     return f"{key}: {message}" if hidden else f"{key}: {str(value)[:MAX_SHOWN]!r} {message}"
 
 
+def _meant(key: str, section: list[str]) -> str:
+    """Say which key is meant: of a section whose own line may still be a comment, or spelled otherwise."""
+    if key in Instance.model_fields:
+        return "the known one of this name is not indented"
+    if others := [name for name in Instance.model_fields if key in _keys_of([name])]:
+        meant = " or ".join(f"{name}.{key}" for name in others)
+        return f"meant is {meant}, below a line `{others[0]}:` without a #"
+    near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
+    return f"the nearest known one is {near[0]!r}"
+
+
 def _keys_of(location: list[str]) -> list[str]:
+    """Return the keys below a place; none below a single value."""
     model: type[BaseModel] = Instance
     for part in location:
         if part.isdigit():  # a place in a list
             continue
         field = model.model_fields[part]
         candidates = (field.annotation, *get_args(field.annotation))
-        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+        sections = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+        if (found := next(sections, None)) is None:
+            return []
+        model = found
     return list(model.model_fields)

@@ -149,6 +149,11 @@ def test_all_that_is_wrong_or_missing_is_named_at_once(write):
     wrong = {
         "hostname_feild": ("x", "is an unknown key; the nearest known one is 'hostname_field'"),
         "scan.lookback": (7, "is an unknown key; the nearest known one is 'lookback_days'"),
+        "platform.schedule": (
+            "daily",
+            "is an unknown key; meant is scan.schedule, below a line `scan:` without a #",
+        ),
+        "platform.query": ("*", "is an unknown key; the known one of this name is not indented"),
         "scan.lookback_days": (0, "'0' must be at least 1"),
         "scan.late_days": ("2d", "'2d' is not a whole number"),
         "rules.exclude_users": ("admin", "'admin' must be a list, such as [admin]"),
