@@ -1,27 +1,37 @@
 """The command line: `asset-owners`."""
 
+import atexit
 import gc
 import json
 import os
 import signal
 import sys
+from contextlib import suppress
 
 
 def console_script() -> None:
     """Be the program `asset-owners`: run the command, and end the process with its status.
 
-    Python is not taken down object by object, which takes most of a second after a run. All that outlives the
-    process is closed by then.
+    Python is not taken down object by object, which takes most of a second after a run; what others want to
+    do as the process ends is done.
     """
     status = 0
+
+    def end() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # whoever read it has left
+                stream.flush()
+        os._exit(status)
+
+    atexit.register(end)  # the first one is called last
     try:
         main()
-    except SystemExit as end:
-        if not isinstance(end.code, int):
-            raise
-        status = end.code
-    sys.stderr.flush()
-    os._exit(status)
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
+        raise
+    except BaseException:
+        atexit.unregister(end)
+        raise
 
 
 def main() -> None:

@@ -48,13 +48,22 @@ def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need
     ("option", "status", "printed"), [("--version", 0, "asset-owners "), ("--no", 2, "")]
 )
 def test_the_program_ends_with_its_status_and_does_not_take_python_down(option, status, printed):
-    script = (
-        f"import atexit, sys; atexit.register(print, 'taken down'); sys.argv = ['asset-owners', {option!r}]\n"
-        "from pipelines.cli import console_script; console_script()"
-    )
+    script = f"""
+import atexit, sys
+from pipelines import cli
+class Kept:
+    def __del__(self):
+        print("taken down")
+def main(run=cli.main):
+    atexit.register(print, "told")
+    run()
+kept, cli.main, sys.argv = Kept(), main, ["asset-owners", {option!r}]
+cli.console_script()
+"""
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603  (our program)
     assert done.returncode == status
     assert done.stdout.startswith(printed)
+    assert "told" in done.stdout
     assert "taken down" not in done.stdout
     assert bool(done.stderr) is bool(status)
 
