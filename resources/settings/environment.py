@@ -1,9 +1,11 @@
 """The settings of the environment: where home, tables, journal and instance files lie, and who may read."""
 
+import atexit
 import getpass
 import grp
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +44,26 @@ def tables_location() -> UPath:
         at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
+        _end_its_thread()
     except (ImportError, ValueError, OSError) as error:  # some drivers connect at once
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
+
+
+@cache
+def _end_its_thread() -> None:
+    """Have the thread end that asks the store, as the process does.
+
+    While it lives, DuckDB's objects do, and DuckDB 2.0 prints forty lines about that on standard error.
+    """
+    from fsspec import asyn  # noqa: PLC0415  (it loads asyncio)
+
+    def end() -> None:
+        if asyn.iothread[0]:
+            asyn.get_loop().call_soon_threadsafe(asyn.get_loop().stop)
+            asyn.iothread[0].join()
+
+    atexit.register(end)
 
 
 def journal_url() -> str | None:

@@ -1,6 +1,8 @@
 """Tables in an object store: an S3 service in this process, reached as a real one would be."""
 
 import logging
+import subprocess
+import sys
 from datetime import UTC, date, datetime, timedelta
 
 import duckdb
@@ -162,6 +164,21 @@ def test_what_another_machine_deletes_meanwhile_is_no_failure(tables, monkeypatc
 
     monkeypatch.setattr("resources.store.retention.parquet_files", listed)
     assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC)) == 0
+
+
+@pytest.mark.usefixtures("object_store")
+def test_no_thread_outlives_the_program_that_asked_the_store():
+    """DuckDB would print forty lines about it into the log of each run that a service executes."""
+    script = """
+import atexit, threading
+atexit.register(lambda: print(threading.active_count()))
+from resources.settings import tables_location
+(tables_location() / "file").write_bytes(b"")
+print(threading.active_count())
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)  # noqa: S603  (ours)
+    asked, ended = map(int, done.stdout.split())
+    assert (asked > 1, ended) == (True, 1)
 
 
 @pytest.mark.usefixtures("object_store")
