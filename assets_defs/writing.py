@@ -127,7 +127,7 @@ def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
     inventory = run.inventory()
     hosts = inventory.hosts()
     settled = 0
-    for run_id in cut_off:
+    for run_id in cut_off:  # the last one first: it had read that no owner was there
         settled += settle_leftovers(journal, run_id, hosts, inventory, run.tables.writes_to(target))
         _store_writes(run.tables, journal, run_id)
         if run_id != run.run_id:

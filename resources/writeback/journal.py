@@ -136,9 +136,9 @@ class Journal:
         )
 
     def targets(self) -> dict[str, str]:
-        """Return the target of each run with rows in the journal, the oldest run first."""
+        """Return the target of each run with rows in the journal, the one that began to write last first."""
         rows = self._execute(
-            "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(intended_at), min(rowid)"
+            "SELECT run_id, min(target) FROM writes GROUP BY run_id ORDER BY min(rowid) DESC"
         )
         return dict(rows)
 

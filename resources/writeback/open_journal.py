@@ -72,7 +72,7 @@ def import_file_journal(journal: Journal, tables: Tables) -> None:
         return
     with Journal(tables.journal) as left:
         taken = journal.targets()
-        for run_id in left.targets():
+        for run_id in reversed(left.targets()):
             if run_id not in taken:  # otherwise this was interrupted before
                 journal.intend(left.rows(run_id), sent=True)  # the database does not know otherwise
             left.delete(run_id)

@@ -255,6 +255,20 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(pla
         assert planned.tables.appended("owner_writes", run_id)["outcome"].to_list() == [outcome]
 
 
+@pytest.mark.parametrize("hours", [1, -1], ids=["by a later plan", "by an earlier plan"])
+def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_written(planned, shelf, hours):
+    """It had read that the host had no owner."""
+    lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"))
+    shelf.assets["h1"]["owner_ids"] = ["u1"]
+    planned_at = pl.col("intended_at") + timedelta(hours=hours)
+    with open_journal(planned.tables) as journal:
+        journal.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
+        journal.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
+    write_planned(planned)
+    outcomes = [planned.tables.appended("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
+    assert outcomes == ["not_written", "written"]
+
+
 def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned, monkeypatch, tmp_path):
     with Journal(planned.tables.journal) as left:
         left.intend(planned.tables.run_writes(RUN).with_columns(run_id=pl.lit("dead")))

@@ -97,11 +97,11 @@ def test_hosts_without_a_request_are_known_until_one_may_follow_and_are_left(jou
     assert journal.never_sent("run-2") == set()
 
 
-def test_runs_are_kept_apart_and_come_oldest_first(journal):
-    journal.intend(writes("a", run_id="z-first"))
-    journal.intend(writes("a", "b", run_id="a-second", intended_at=LATER))
+def test_runs_are_kept_apart_and_the_one_that_began_to_write_last_comes_first(journal):
+    journal.intend(writes("a", run_id="z-first", intended_at=LATER))
+    journal.intend(writes("a", "b", run_id="a-second"))  # it applies an older plan
     journal.complete(Result("a", "written"), run_id="a-second", completed_at=LATER)
-    assert list(journal.targets()) == ["z-first", "a-second"]
+    assert list(journal.targets()) == ["a-second", "z-first"]
     assert outcomes(journal, "z-first") == {"a": "intended"}
     journal.delete("z-first")
     assert list(journal.targets()) == ["a-second"]
