@@ -1,5 +1,6 @@
 """The units of deploy/systemd start what they name, under their restrictions, and stop it in time."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -42,6 +43,15 @@ def test_a_unit_starts_as_its_user_with_a_read_only_root_and_stops_within_ten_se
         assert f"asset_owners_instances {len([*instances.iterdir()])}" in said
     else:
         assert (state / "dagster/dagster.yaml").exists()
+
+
+def test_commands_called_by_the_wrapper_name_commands_as_an_administrators_shell_finds_them(tmp_path):
+    wrapper = (DEPLOY / "systemd" / "asset-owners").read_text()
+    (program,) = re.findall(r"-- (\S+)", wrapper)
+    said = on_machine(
+        program, "init", "-", state=tmp_path, env=dict(re.findall(r"--setenv=(\w+)=(\S+)", wrapper))
+    )
+    assert re.search(r"^# +asset-owners check ", said, re.MULTILINE)
 
 
 def test_a_service_that_may_not_write_beside_the_program_finds_all_of_it_compiled(tmp_path):
