@@ -112,11 +112,7 @@ def packed(html):
 def rows_of(html, name):
     """The rows of a list by the first column, with people as their keys."""
     content = packed(html)
-    keys, rows = content["people"]["key"], content[name]
-    fields = {
-        field: [values["of"][at] for at in values["at"]] if isinstance(values, dict) else values
-        for field, values in rows.items()
-    }
+    keys, fields = content["people"]["key"], dict(content[name])
     for field in {"owners", "planned", "primary", "before", "after", "user", "candidates", "perhaps"} & {
         *fields
     }:
@@ -292,4 +288,4 @@ def test_of_very_many_users_the_first_have_a_strip():
 def test_a_page_about_nothing_says_so():
     html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
     assert "The last run knew no host" in html
-    assert packed(html)["hosts"]["name"] == {"of": [], "at": []}
+    assert packed(html)["hosts"]["name"] == []
