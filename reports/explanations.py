@@ -14,7 +14,7 @@ from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
-from reports.remedies import accounts_of, problems_of, remedies, with_needs
+from reports.remedies import Remedies
 from reports.sentences import confidence_words, either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
@@ -47,8 +47,7 @@ def host_explanation(
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     current = owners.drop("hostname", "owner_emails")
-    named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
-    accounts = accounts_of(users, fields)
+    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
@@ -57,16 +56,6 @@ def host_explanation(
         now = next(current.filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()
-        changes = remedies(
-            decision,
-            owners,
-            problems=problems,
-            accounts=accounts,
-            name_of=named,
-            outcome=outcome,
-            rules=rules,
-            fields=fields,
-        )
         return {
             **run,
             **decision,
@@ -74,8 +63,8 @@ def host_explanation(
             "host_asset": next(asset.iter_rows(named=True), None),
             "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
             "writes": of_asset.to_dicts(),
-            "what_would_change": [*changes],
-            "summary": ownership_sentence(decision, now, named, is_pending=outcome == "intended"),
+            "what_would_change": [*remedies.of_host(decision, owners, outcome)],
+            "summary": ownership_sentence(decision, now, remedies.name_of, is_pending=outcome == "intended"),
             "now": now,
         }
 
@@ -83,7 +72,9 @@ def host_explanation(
     return {
         "hostname": hostname,
         "similar": [] if rules.short_hostnames else _similar(asked, hosts, shares),
-        "decisions": [explained(decision) for decision in with_needs(decisions, rules).iter_rows(named=True)],
+        "decisions": [
+            explained(decision) for decision in remedies.with_needs(decisions).iter_rows(named=True)
+        ],
     }
 
 

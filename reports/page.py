@@ -26,6 +26,7 @@ from reports.exports import FORMULA
 from reports.hosts import LEFT_FOR_LATER, STATUS, in_words
 from reports.page_tables import People, compressed, shown
 from reports.people import display_names
+from reports.remedies import Remedies
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
@@ -70,7 +71,7 @@ def report_page(
     names = display_names(users)
     people = People(users, names)
     rows = page_tables.in_page(hosts_now, is_plan=is_plan)
-    words = in_words(rows, users, names, rules, fields)
+    words = in_words(rows, Remedies(users, names, rules, fields))
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"
