@@ -79,7 +79,7 @@ def run(
     Example: --instance NAME --dry-run
     """
     from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import ResultFormat, print_result
+    from pipelines.cli.results import exit_status, print_result
     from pipelines.jobs import launch_tags, run_config
 
     if changes and not dry_run:
@@ -110,17 +110,13 @@ def run(
         "decisions": summary(decisions),
         "conflicts": decisions.filter(action="conflict").height,
     }
+    if hosts or limit:
+        found["in_all"] = decisions.filter(action="write").height
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
-    form = ResultFormat(
-        ["run", *_host_arguments(hosts)],
-        dry_run,
-        as_json,
-        detailed_exitcode=detailed_exitcode,
-        fail_on=fail_on,
-        in_all=decisions.filter(action="write").height if hosts or limit else None,
-    )
-    status = print_result(instance, tables, result, form, **found)
+    again = ["run", *_host_arguments(hosts)]
+    report = print_result(instance, tables, result, again, dry_run=dry_run, as_json=as_json, **found)
+    status = exit_status(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
     if status or not asks or tables.run_writes(run_id).is_empty():
         return status
     return _ask_and_apply(instance, tables, run_id, window, fail_on=fail_on)
@@ -161,8 +157,6 @@ def follow_up(
 
     Example: --instance NAME 1a2b3c4d --dry-run
     """
-    from pipelines.cli.results import ResultFormat
-
     job = context.info_name or "apply"
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path)
@@ -177,16 +171,9 @@ def follow_up(
         return 0
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     again = [job, short_run_id(about), *_host_arguments(hosts), *allowed]
-    form = ResultFormat(
-        again,
-        dry_run,
-        as_json,
-        detailed_exitcode=detailed_exitcode,
-        fail_on=fail_on,
-        in_all=_followed(tables, job, about).height if hosts else None,
-    )
     config = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "hosts": chosen}
-    return _follow(instance, tables, job, about, form, **config)
+    shown: dict[str, Any] = {"as_json": as_json, "detailed_exitcode": detailed_exitcode, "fail_on": fail_on}
+    return _follow(instance, tables, job, {"run_id": about, **config}, again, **shown)
 
 
 def _followed(tables: Tables, job: str, about: str) -> pl.DataFrame:
@@ -220,15 +207,30 @@ def _is_confirmed(question: str) -> bool:
     return confirmed
 
 
-def _follow(instance: Instance, tables: Tables, job: str, about: str, form: Any, **config: Any) -> int:
-    """Run the job `apply` or `undo` about a run, and print its result; return the exit status."""
+def _follow(
+    instance: Instance,
+    tables: Tables,
+    job: str,
+    config: dict[str, Any],
+    again: list[str],
+    *,
+    as_json: bool = False,
+    detailed_exitcode: bool = False,
+    fail_on: str | None = None,
+) -> int:
+    """Run the job `apply` or `undo`, and print its result; return the exit status."""
     from assets_defs.sink import FOLLOW_UPS
     from pipelines.cli.execution import execute
-    from pipelines.cli.results import print_result
+    from pipelines.cli.results import exit_status, print_result
 
-    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": {"run_id": about, **config}}}
+    about, dry_run = config["run_id"], config.get("dry_run", False)
+    some = {"in_all": _followed(tables, job, about).height} if config.get("hosts") else {}
+    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
-    return print_result(instance, tables, result, form, about=about)
+    report = print_result(
+        instance, tables, result, again, dry_run=dry_run, as_json=as_json, about=about, **some
+    )
+    return exit_status(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
 
 
 def _must_ask(instance: Instance, tables: Tables, last: date, *, force: bool) -> bool:
@@ -244,8 +246,6 @@ def _ask_and_apply(
     instance: Instance, tables: Tables, run_id: str, window: Window, *, fail_on: str | None
 ) -> int:
     """Ask whether the plan that was just printed is to be written, and apply it."""
-    from pipelines.cli.results import ResultFormat
-
     days = tables.logon_days(window, run_id=run_id)
     lost = gaps(days, timezone=instance.scan.timezone) if instance.scan.require_complete_window else ()
     if lost:  # to apply the plan nevertheless is a word of its own
@@ -257,8 +257,8 @@ def _ask_and_apply(
     owners = f"{number:,} owner{'s' * (number != 1)}"
     if not _is_confirmed(f"{owners} will be written to {instance.platform.address}. Write them?"):
         return 0
-    form = ResultFormat(["apply", short_run_id(run_id)], fail_on=fail_on)
-    return _follow(instance, tables, "apply", run_id, form)
+    apply = ["apply", short_run_id(run_id)]
+    return _follow(instance, tables, "apply", {"run_id": run_id}, apply, fail_on=fail_on)
 
 
 apply = undo = follow_up
