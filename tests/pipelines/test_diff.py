@@ -47,7 +47,7 @@ def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_
     assert exit_status(plan | {"plan": []}, **detailed) == 0
     assert exit_status(plan, **usual) == 0
     assert exit_status(failed, **usual) == 0
-    assert exit_status(failed, **usual | {"fail_on": "failed"}) == 1
+    assert exit_status(failed, detailed_exitcode=False, fail_on="failed") == 1
     assert exit_status(plan | {"error": "x"}, **detailed) == 1
 
 
