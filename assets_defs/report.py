@@ -119,7 +119,6 @@ class Report:
         writes, earlier = self._writes
         self._shown: dict[str, Any] = {
             "instance": instance.name,
-            "decisions": decisions,
             "hosts_now": self.hosts_now,
             "window": window,
             "decided_by": decided_by,
@@ -187,7 +186,7 @@ class Report:
         """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
-        claims_of = self._shown["decisions"].filter(action="write")["run_id"].head(1).to_list()
+        claims_of = self._decisions.filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
         for rows_or_value in self._shown.values():
             digest.update(_content(rows_or_value))

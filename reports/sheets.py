@@ -23,7 +23,7 @@ def sheet_content(table: pl.DataFrame, *, title: str, answer: str, is_workbook: 
     """Return a sheet to hand out, as a workbook or as CSV; `answer` is the column for yes or no."""
     shown = printable_texts(table)
     if is_workbook:
-        return as_xlsx(shown, title=title, choices={answer: ("yes", "no")})
+        return as_xlsx(shown, title=title, answer=answer)
     return (BOM + as_csv(shown)).encode()
 
 

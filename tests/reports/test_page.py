@@ -78,7 +78,6 @@ def report(
     known = empty(AcknowledgedConflicts) if acknowledged is None else acknowledged
     return report_page(
         instance=instance,
-        decisions=decisions,
         hosts_now=hosts_by_now(decisions, owners, writes.lazy(), known),
         shares=made.shares,
         matches=made.matches,
