@@ -11,9 +11,8 @@ from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
-from pipelines.cli.exit_status import require_file
+from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, file_option
-from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
 from reports.conflicts import conflicts_sheet, count_conflicts, read_conflict_answers

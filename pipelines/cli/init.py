@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from pipelines.cli.exit_status import require_file
+from pipelines.cli.files import require_file
 from pipelines.cli.init_questions import ask
 from pipelines.cli.options import file_option, flag
 from pipelines.cli.terminal import confirm, is_on_terminal, prompt

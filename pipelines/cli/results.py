@@ -30,7 +30,7 @@ PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
 
-def exit_status(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:
+def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:
     """Return the status for what `print_result` printed (rules 8.1).
 
     `detailed_exitcode`: 3 tells of a plan with something to write. `fail_on`: an outcome with which it is 1.

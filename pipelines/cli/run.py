@@ -79,7 +79,7 @@ def run(
     Example: --instance NAME --dry-run
     """
     from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import exit_status, print_result
+    from pipelines.cli.results import print_result, status_of
     from pipelines.jobs import launch_tags, run_config
 
     if changes and not dry_run:
@@ -116,7 +116,7 @@ def run(
     dry_run = planned_only or dry_run or instance.writes.dry_run
     again = ["run", *_host_arguments(hosts)]
     report = print_result(instance, tables, result, again, dry_run=dry_run, as_json=as_json, **found)
-    status = exit_status(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    status = status_of(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
     if status or not asks or tables.run_writes(run_id).is_empty():
         return status
     return _ask_and_apply(instance, tables, run_id, window, fail_on=fail_on)
@@ -221,7 +221,7 @@ def _follow(
     """Run the job `apply` or `undo`, and print its result; return the exit status."""
     from assets_defs.sink import FOLLOW_UPS
     from pipelines.cli.execution import execute
-    from pipelines.cli.results import exit_status, print_result
+    from pipelines.cli.results import print_result, status_of
 
     about, dry_run = config["run_id"], config.get("dry_run", False)
     some = {"in_all": _followed(tables, job, about).height} if config.get("hosts") else {}
@@ -230,7 +230,7 @@ def _follow(
     report = print_result(
         instance, tables, result, again, dry_run=dry_run, as_json=as_json, about=about, **some
     )
-    return exit_status(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
+    return status_of(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
 
 
 def _must_ask(instance: Instance, tables: Tables, last: date, *, force: bool) -> bool:

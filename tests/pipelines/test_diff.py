@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli.options import read_host_names
-from pipelines.cli.results import PLANNED, exit_status
+from pipelines.cli.results import PLANNED, status_of
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
@@ -43,12 +43,12 @@ def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_
     plan, failed = {"writes": {}, "plan": ["h1"]}, {"writes": {"failed": 1, "written": 2}}
     usual: dict[str, Any] = {"detailed_exitcode": False, "fail_on": None}
     detailed: dict[str, Any] = usual | {"detailed_exitcode": True}
-    assert exit_status(plan, **detailed) == PLANNED
-    assert exit_status(plan | {"plan": []}, **detailed) == 0
-    assert exit_status(plan, **usual) == 0
-    assert exit_status(failed, **usual) == 0
-    assert exit_status(failed, detailed_exitcode=False, fail_on="failed") == 1
-    assert exit_status(plan | {"error": "x"}, **detailed) == 1
+    assert status_of(plan, **detailed) == PLANNED
+    assert status_of(plan | {"plan": []}, **detailed) == 0
+    assert status_of(plan, **usual) == 0
+    assert status_of(failed, **usual) == 0
+    assert status_of(failed, detailed_exitcode=False, fail_on="failed") == 1
+    assert status_of(plan | {"error": "x"}, **detailed) == 1
 
 
 def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):
