@@ -54,12 +54,8 @@ def explain(
         story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
         print(_json(story) if as_json else in_words(story))
         return 1
-    frames = {"decisions": decisions, "owners": owners, "users": users, "matches": matches}
-    shares = tables.read("host_user_shares").collect()
-    persons = [
-        person_explanation(asked, one, shares=shares, **frames)
-        for one in ([found] if as_json else each_person(found, matches))
-    ]
+    each = [found] if as_json else each_person(found, matches)
+    persons = [person_explanation(asked, one, tables.read) for one in each]
     number = len(found["user_ids"])
     heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
     words = "\n\n".join([*heads, *map(person_in_words, persons)])
