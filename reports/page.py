@@ -8,7 +8,7 @@ this very script and load nothing.
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 
@@ -32,22 +32,21 @@ _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
 """The first characters of a page, which its fingerprint is among."""
 _BINS = 10
+TABLES = (
+    *("host_user_shares", "username_matches", "inventory_users"),
+    *("unmatched_users", "closest_users", "host_profiles"),
+)
 
 
 def report_page(
+    read: Callable[[str], pl.LazyFrame],
     *,
     instance: str,
     hosts_now: pl.DataFrame,
-    shares: pl.DataFrame,
-    matches: pl.DataFrame,
     counts: pl.LazyFrame,
-    unmatched: pl.DataFrame,
-    users: pl.DataFrame,
     days: pl.DataFrame,
     writes: pl.DataFrame,
     earlier_writes: pl.DataFrame,
-    closest: pl.DataFrame,
-    kinds: pl.DataFrame,
     weeks: Sequence[tuple[date, float]],
     window: Window | None,
     is_plan: bool,
@@ -59,7 +58,7 @@ def report_page(
     made_at: datetime,
     fingerprint: str,
 ) -> str:
-    """Return the page of one run, from the rows of the stored tables that it worked on.
+    """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
     `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
     `weeks` of `page_tables.coverage_by_week`; `writes` are the run's and `earlier_writes` those of others.
@@ -67,6 +66,7 @@ def report_page(
     this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
     be stored as it is: its policy names its script by a hash.
     """
+    shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
     people = People(users, names)
     rows = page_tables.in_page(hosts_now, is_plan=is_plan)

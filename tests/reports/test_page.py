@@ -76,19 +76,22 @@ def report(
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
     known = empty(AcknowledgedConflicts) if acknowledged is None else acknowledged
+    tables = {
+        "host_user_shares": made.shares,
+        "username_matches": made.matches,
+        "inventory_users": people,
+        "unmatched_users": unmatched_users(made.shares, made.matches, decisions),
+        "closest_users": empty(ClosestUsers) if closest is None else closest,
+        "host_profiles": table(HostProfiles, {"host_id": "h1", "hostname": "pc-1", "kind": "personal"}),
+    }
     return report_page(
+        lambda name: tables[name].lazy(),
         instance=instance,
         hosts_now=hosts_by_now(decisions, owners, writes.lazy(), known),
-        shares=made.shares,
-        matches=made.matches,
         counts=logons,
-        unmatched=unmatched_users(made.shares, made.matches, decisions),
-        users=people,
         days=days,
         writes=writes,
         earlier_writes=writes.clear(),
-        closest=empty(ClosestUsers) if closest is None else closest,
-        kinds=table(HostProfiles, {"host_id": "h1", "hostname": "pc-1", "kind": "personal"}),
         weeks=weeks,
         window=WINDOW,
         is_plan=outcome == "planned",
