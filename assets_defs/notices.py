@@ -43,7 +43,8 @@ def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
     if conflicts:
         result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
     what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
-    more = run_link(row["run_id"]) or command_line(instance, "runs" if failed else "report")
+    link = f"{url}/runs/{row['run_id']}" if (url := ui_url()) else None
+    more = link or command_line(instance, "runs" if failed else "report")
     return f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}\n{more}"
 
 
@@ -52,8 +53,3 @@ def overdue_notice(instance: Instance, tick: datetime) -> str:
     at = f"{tick.astimezone(ZoneInfo(instance.scan.timezone)):%Y-%m-%d %H:%M} ({instance.scan.timezone})"
     more = ui_url() or command_line(instance, "runs")
     return f"No run has succeeded since the schedule's last tick, {at}\n{more}"
-
-
-def run_link(run_id: str) -> str | None:
-    """Return the address of a run in Dagster's UI, where it is known."""
-    return f"{url}/runs/{run_id}" if (url := ui_url()) else None

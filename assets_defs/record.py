@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +50,7 @@ NAMED_TAG = ".asset_owners/named"
 RESULT_TAG = "asset_owners/result"
 
 
+@dataclass
 class RunRecord:
     """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
 
@@ -56,27 +58,18 @@ class RunRecord:
     how long the instance keeps what (`resources.store.retention.Retention`).
     """
 
-    def __init__(
-        self,
-        tables: Tables,
-        run_id: str,
-        recorded: dg.DagsterInstance | None,
-        log: logging.Logger,
-        *,
-        announce: Callable[[Mapping[str, Any]], None] = lambda _: None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._tables = tables
-        self._run_id = run_id
-        self.recorded = recorded
-        self._log = log
-        self._announce = announce
-        self._settings = settings
-        self._answered_at = -math.inf
+    tables: Tables
+    run_id: str
+    recorded: dg.DagsterInstance | None
+    log: logging.Logger
+    _: KW_ONLY
+    announce: Callable[[Mapping[str, Any]], None] = lambda _: None
+    settings: Mapping[str, Any] | None = None
+    _answered_at: float = field(default=-math.inf, init=False)
 
     def row(self) -> dict[str, Any]:
         """Return the row by column, as it is stored now; empty before the run has begun."""
-        return _row(self._tables, self._run_id)
+        return _row(self.tables, self.run_id)
 
     def require_running(self) -> None:
         """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12).
@@ -86,7 +79,7 @@ class RunRecord:
         if not self.recorded:
             return
         try:
-            run = self.recorded.get_run_by_id(self._run_id)
+            run = self.recorded.get_run_by_id(self.run_id)
         except Exception:  # of any database; its restart does not end a run
             if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
                 raise
@@ -94,7 +87,7 @@ class RunRecord:
         self._answered_at = time.monotonic()
         if run and run.status not in ENDED:
             return
-        events = self.recorded.all_logs(self._run_id, of_type=ENDING)
+        events = self.recorded.all_logs(self.run_id, of_type=ENDING)
         why = f" ({events[-1].user_message or events[-1].message})" if events else ""
         status = f"counts as {run.status.value}" if run else "was deleted"
         raise RunEndedError(
@@ -112,13 +105,13 @@ class RunRecord:
         **known: Any,
     ) -> bool:
         """Store that the run has begun, and what is known of it, by column; return whether it is new."""
-        with self._tables.changing():
+        with self.tables.changing():
             if self.row():
                 return False
-            run = self.recorded.get_run_by_id(self._run_id) if self.recorded else None
+            run = self.recorded.get_run_by_id(self.run_id) if self.recorded else None
             by = _started_by(run)
             row = dict.fromkeys(polars_schema(Runs)) | {
-                "run_id": self._run_id,
+                "run_id": self.run_id,
                 "kind": kind,
                 "status": "started",
                 "started_at": datetime.now(UTC),
@@ -128,16 +121,16 @@ class RunRecord:
                 "options": json.dumps(options or {}),
                 "by": by,
             }
-            _store(self._tables, row | known)
+            _store(self.tables, row | known)
         inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
         self._tag({KIND_TAG: kind, **NO_RETRIES, **inherited})
         return True
 
     def add(self, **found: Any) -> None:
         """Store more of the row, by column of `runs`."""
-        with self._tables.changing():
+        with self.tables.changing():
             if row := self.row():
-                _store(self._tables, row | found)
+                _store(self.tables, row | found)
 
     def require_none_failed(self) -> None:
         """Fail a step that needs no other one with the message of one that failed: all would be in vain."""
@@ -160,12 +153,12 @@ class RunRecord:
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message, transient=transient)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
-            self._log.warning(f"How this run ended could not be stored in the table runs: {error}")
+            self.log.warning(f"How this run ended could not be stored in the table runs: {error}")
 
     def _end(self, status: str, message: str | None, *, transient: bool = False) -> None:
         """Count what came of the run; a step may go on, and write, after another one has failed it."""
         steps = self._steps()
-        with self._tables.changing():
+        with self.tables.changing():
             row = self.row()
             if not row:
                 return
@@ -178,22 +171,22 @@ class RunRecord:
             row |= {
                 "ended_at": datetime.now(UTC),
                 "seconds_by_step": json.dumps(before | self._seconds_of(steps)),
-                **_counts(row, self._tables.run_writes(self._run_id)),
+                **_counts(row, self.tables.run_writes(self.run_id)),
             }
-            _store(self._tables, row)
-            store_run_state(self._tables, row, self._settings)
+            _store(self.tables, row)
+            store_run_state(self.tables, row, self.settings)
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
-            _tag_undone(self._tables, row["of_run"], self.recorded)
+            _tag_undone(self.tables, row["of_run"], self.recorded)
         if row["status"] != status_before and not (transient and self._is_retried()):
-            self._announce(row)
+            self.announce(row)
 
     def _is_retried(self) -> bool:
         """Return whether Dagster's daemon executes the run again, once it has failed (see `fail`)."""
         if not self.recorded or not self.recorded.run_retries_enabled:
             return False
-        run = self.recorded.get_run_by_id(self._run_id)
+        run = self.recorded.get_run_by_id(self.run_id)
         if not run or run.remote_job_origin is None:  # of the command line
             return False
         again = dg.RunsFilter(tags={"dagster/root_run_id": run.root_run_id or run.run_id})
@@ -201,24 +194,24 @@ class RunRecord:
 
     def recount(self, run_id: str) -> None:
         """Count again what came of an earlier run that was cut off, once its pending writes are settled."""
-        with self._tables.changing():
-            if not (row := _row(self._tables, run_id)):
+        with self.tables.changing():
+            if not (row := _row(self.tables, run_id)):
                 return
             if row["status"] == "started":
                 message = "cut off while writing; a later run has settled its writes"
                 row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
-            row |= _counts(row, self._tables.run_writes(run_id))
-            _store(self._tables, row)
-            store_run_state(self._tables, row)
+            row |= _counts(row, self.tables.run_writes(run_id))
+            _store(self.tables, row)
+            store_run_state(self.tables, row)
 
     def _steps(self) -> Sequence[Any]:
         """Return what Dagster has recorded of the steps of the run."""
-        return self.recorded.get_run_step_stats(self._run_id) if self.recorded else []
+        return self.recorded.get_run_step_stats(self.run_id) if self.recorded else []
 
     def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
         """Return how long each step has taken, by its name without the instance's."""
         now = datetime.now(UTC).timestamp()
-        prefix = f"{self._tables.slug}__"
+        prefix = f"{self.tables.slug}__"
         return {
             step.step_key.removeprefix(prefix): round((step.end_time or now) - step.start_time, 3)
             for step in steps
@@ -227,7 +220,7 @@ class RunRecord:
 
     def _tag(self, tags: Mapping[str, str]) -> None:
         if self.recorded:
-            self.recorded.add_run_tags(self._run_id, tags)
+            self.recorded.add_run_tags(self.run_id, tags)
 
 
 def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> None:

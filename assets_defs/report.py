@@ -18,7 +18,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
 from reports.hosts import hosts_by_now, hosts_sheet
-from reports.page import page_fingerprint, report_page
+from reports.page import TABLES, page_fingerprint, report_page
 from reports.page_tables import STRIP_DAYS, coverage_by_week
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.format_version import program_version
@@ -26,18 +26,6 @@ from resources.settings import Instance, command_line
 from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
-
-_SNAPSHOTS = {
-    "shares": "host_user_shares",
-    "matches": "username_matches",
-    "users": "inventory_users",
-    "unmatched": "unmatched_users",
-    "closest": "closest_users",
-    "kinds": "host_profiles",
-    "drift": "ownership_drift",
-}
-"""The tables that the page shows, by its arguments."""
-
 
 _TOLD_LATER = ("written", "undone", "failed", "intended")
 """Outcomes in the history of a host."""
@@ -119,7 +107,6 @@ class Report:
         writes, earlier = self._writes
         self._shown: dict[str, Any] = {
             "instance": instance.name,
-            "decisions": decisions,
             "hosts_now": self.hosts_now,
             "window": window,
             "decided_by": decided_by,
@@ -128,7 +115,6 @@ class Report:
             "earlier_writes": earlier,
             "weeks": coverage_by_week(tables.all_runs("runs")),
             "is_plan": self.is_plan,
-            **{argument: tables.read(table).collect() for argument, table in _SNAPSHOTS.items()},
         }
 
     @cached_property
@@ -159,11 +145,11 @@ class Report:
 
     def html(self) -> str:
         """Return the page."""
-        shown = dict(self._shown)
-        drift = drift_in_words(shown.pop("drift"))
+        drift = drift_in_words(self._tables.read("ownership_drift").collect())
         claims = how_sure(self._instance, self._tables, done=not self.is_plan)
         return report_page(
-            **shown,
+            self._tables.read,
+            **self._shown,
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             rules=self._instance.rules.as_rules(),
             fields=self._instance.field_names,
@@ -176,7 +162,7 @@ class Report:
     def sheet(self) -> pl.DataFrame:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
         rules, fields = self._instance.rules.as_rules(), self._instance.field_names
-        return hosts_sheet(self.hosts_now, self._shown["users"], rules, fields)
+        return hosts_sheet(self.hosts_now, self._tables.read("inventory_users").collect(), rules, fields)
 
     def _command(self, name: str) -> str:
         arguments = [short_run_id(self._run_id)] if name == "apply" else []
@@ -187,9 +173,10 @@ class Report:
         """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
-        claims_of = self._shown["decisions"].filter(action="write")["run_id"].head(1).to_list()
+        claims_of = self._decisions.filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
-        for rows_or_value in self._shown.values():
+        tables = (self._tables.read(table).collect() for table in (*TABLES, "ownership_drift"))
+        for rows_or_value in (*self._shown.values(), *tables):
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
 

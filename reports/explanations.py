@@ -1,20 +1,20 @@
 """The whole story of one host, from the counts to the write: as plain values, and in words."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
-from ownership.history import belongs_to_decision
+from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
-from reports.remedies import accounts_of, problems_of, remedies, with_needs
+from reports.remedies import Remedies
 from reports.sentences import confidence_words, either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
@@ -22,15 +22,10 @@ _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
 
 
 def host_explanation(
-    hostname: str,
+    asked: str,
+    read: Callable[[str], pl.LazyFrame],
     *,
-    decisions: pl.DataFrame,
-    shares: pl.DataFrame,
-    matches: pl.DataFrame,
-    hosts: pl.DataFrame,
-    users: pl.DataFrame,
-    owners: pl.DataFrame,
-    writes: pl.DataFrame,
+    writes: pl.LazyFrame,
     window: Window,
     decided_by: Rules,
     rules: Rules,
@@ -38,35 +33,40 @@ def host_explanation(
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
-    `hostname` is a normalised name, or the id of an asset; `decisions` and `writes` (the oldest first) are
-    the rows of its assets. `window` and `decided_by` are the run's, `rules` those of now.
+    `asked` is a name of the host or the id of its asset, `read` gives stored tables, `writes` are rows of
+    `owner_writes`. `window` and `decided_by` are the run's, `rules` those of now.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
-    user_assets), host_asset and user_assets, writes, what_would_change, summary and now.
+    user_assets), host_asset and user_assets, writes, what_would_change, summary and now. There are no
+    decisions where the host is not known.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
-    current = owners.drop("hostname", "owner_emails")
-    named, problems = names_of(users.iter_rows(named=True)), problems_of(users)
-    accounts = accounts_of(users, fields)
+    name = pl.select(normalise_hostname(pl.lit(asked), short=decided_by.short_hostnames)).item()
+    by_id = pl.col("host_id").str.to_lowercase() == asked.strip().lower()
+    by_name = pl.col("hostnames").list.contains(name) | (pl.col("hostname") == pl.lit(name, pl.String))
+    acknowledged = read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"})
+    found = read("owner_decisions").filter(by_id | by_name)
+    decisions = found.join(acknowledged, on=ACKNOWLEDGED, how="left", maintain_order="left").collect()
+    names = {name or asked}.union(*(_names(decision) for decision in decisions.iter_rows(named=True)))
+    short = pl.Series([*names]).to_frame("name").select(normalise_hostname(pl.col("name"), short=True))
+    is_alike = normalise_hostname(pl.col("hostname"), short=True).is_in(short["name"].drop_nulls().implode())
+    shares = read("host_user_shares").filter(is_alike).collect()
+    matches, hosts, users, current = (
+        read(table).collect()
+        for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
+    )
+    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
+    of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
+    sent = of_assets.sort(pl.coalesce("completed_at", "intended_at")).collect()
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
-        asset, of_asset = hosts.filter(is_asset), writes.filter(is_asset)
+        asset, of_asset = hosts.filter(is_asset), sent.filter(is_asset)
         since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
-        now = next(current.filter(is_asset).iter_rows(named=True), None)
+        now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
         outcome = since.select(pl.last("outcome")).item()
-        changes = remedies(
-            decision,
-            owners,
-            problems=problems,
-            accounts=accounts,
-            name_of=named,
-            outcome=outcome,
-            rules=rules,
-            fields=fields,
-        )
         return {
             **run,
             **decision,
@@ -74,16 +74,17 @@ def host_explanation(
             "host_asset": next(asset.iter_rows(named=True), None),
             "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
             "writes": of_asset.to_dicts(),
-            "what_would_change": [*changes],
-            "summary": ownership_sentence(decision, now, named, is_pending=outcome == "intended"),
+            "what_would_change": [*remedies.of_host(decision, owners, outcome)],
+            "summary": ownership_sentence(decision, now, remedies.name_of, is_pending=outcome == "intended"),
             "now": now,
         }
 
-    asked = {hostname}.union(*(_names(decision) for decision in decisions.iter_rows(named=True)))
     return {
-        "hostname": hostname,
-        "similar": [] if rules.short_hostnames else _similar(asked, hosts, shares),
-        "decisions": [explained(decision) for decision in with_needs(decisions, rules).iter_rows(named=True)],
+        "hostname": name or asked,
+        "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
+        "decisions": [
+            explained(decision) for decision in remedies.with_needs(decisions).iter_rows(named=True)
+        ],
     }
 
 

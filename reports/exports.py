@@ -1,7 +1,6 @@
 """Results for spreadsheets."""
 
 import io
-from collections.abc import Mapping, Sequence
 
 import polars as pl
 from xlsxwriter import Workbook
@@ -29,11 +28,11 @@ def as_csv(table: pl.DataFrame) -> str:
     )
 
 
-def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[str]] | None = None) -> bytes:
+def as_xlsx(table: pl.DataFrame, *, title: str, answer: str | None = None) -> bytes:
     """Return a table as a workbook of one sheet, in which no text is a formula or a link.
 
     Its head and first column stay in sight, and each column can be filtered; shares are percentages.
-    `choices` are the values that can be chosen in a column.
+    `answer` is a column in which yes or no can be chosen.
     """
     box = io.BytesIO()
     long = [text.name for text in table.select(pl.col(pl.String)) if text.str.len_chars().gt(60).any()]
@@ -48,11 +47,10 @@ def as_xlsx(table: pl.DataFrame, *, title: str, choices: Mapping[str, Sequence[s
             column_widths=dict.fromkeys(long, 420),
             column_formats=dict.fromkeys(long, workbook.add_format({"text_wrap": True})),
         )
-        for name, values in (choices or {}).items():
-            column, allowed = table.columns.index(name), {"validate": "list", "source": list(values)}
-            workbook.get_worksheet_by_name(title).data_validation(
-                1, column, max(1, table.height), column, allowed
-            )
+        if answer:
+            column, allowed = table.columns.index(answer), {"validate": "list", "source": ["yes", "no"]}
+            sheet = workbook.get_worksheet_by_name(title)
+            sheet.data_validation(1, column, max(1, table.height), column, allowed)
     return box.getvalue()
 
 

@@ -14,7 +14,7 @@ from ownership.matching import FieldNames
 from ownership.rules import NAMING, Rules, first_that_holds
 from reports.exports import printable_texts
 from reports.people import display_names
-from reports.remedies import accounts_of, problems_of, remedies, with_needs
+from reports.remedies import Remedies
 from reports.sentences import names_of, ownership_sentence
 
 STATUS: Mapping[str, str] = {
@@ -118,32 +118,18 @@ def _why() -> pl.Expr:
     return pl.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged")).otherwise(codes)
 
 
-def in_words(
-    hosts: pl.DataFrame, users: pl.DataFrame, names: Mapping[str, str], rules: Rules, fields: FieldNames
-) -> pl.DataFrame:
+def in_words(hosts: pl.DataFrame, remedies: Remedies) -> pl.DataFrame:
     """Return for each row of `hosts_by_now` whose the host is, in one sentence, and what would change that.
 
-    `names` are what people call user assets; what would change a host is said by these rules. Columns:
-    sentence, remedy (null: nothing would).
+    Columns: sentence, remedy (null: nothing would).
     """
-    problems, accounts = problems_of(users), accounts_of(users, fields)
 
     def words(host: Mapping[str, Any]) -> tuple[str, str | None]:
         now = None if host["host_id"] is None else {**host, "run_id": host["wrote_in"] or ""}
-        changes = remedies(
-            host,
-            host["owner_ids"],
-            problems=problems,
-            accounts=accounts,
-            name_of=names,
-            outcome=host["outcome"],
-            rules=rules,
-            fields=fields,
-        )
-        is_pending = host["outcome"] == "intended"
-        return ownership_sentence(host, now, names, is_pending=is_pending), next(changes, None)
+        sentence = ownership_sentence(host, now, remedies.name_of, is_pending=host["outcome"] == "intended")
+        return sentence, next(remedies.of_host(host, host["owner_ids"], host["outcome"]), None)
 
-    rows = [words(host) for host in with_needs(hosts, rules).iter_rows(named=True)]
+    rows = [words(host) for host in remedies.with_needs(hosts).iter_rows(named=True)]
     return pl.DataFrame(rows, {"sentence": pl.String, "remedy": pl.String}, orient="row")
 
 
@@ -178,7 +164,9 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),
     }
-    return printable_texts(hosts.hstack(in_words(hosts, users, names, rules, fields)).select(**columns))
+    return printable_texts(
+        hosts.hstack(in_words(hosts, Remedies(users, names, rules, fields))).select(**columns)
+    )
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:

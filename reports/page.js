@@ -7,9 +7,8 @@ const MOST_VALUES = 50; // of a facet
 const bytes = Uint8Array.from(atob(document.getElementById("packed").textContent), (byte) => byte.charCodeAt(0));
 const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
 const content = await new Response(unzipped).json();
-const { people } = content;
+const { hosts, people, unmatched, writes } = content;
 const { accounts, account, events, days } = content.users;
-const [hosts, unmatched, writes] = [content.hosts, content.unmatched, content.writes].map(unpacked);
 
 const whole = new Intl.NumberFormat("en").format;
 const byName = new Intl.Collator("en", { numeric: true }).compare;
@@ -23,12 +22,6 @@ const one = (value) => (value === null ? [] : [value]);
 function lazily(make) {
   let made;
   return () => (made ??= make());
-}
-
-// See `packed` in reports/page_tables.py.
-function unpacked(columns) {
-  const values = (column) => (column.of ? column.at.map((number) => column.of[number]) : column);
-  return Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, values(column)]));
 }
 
 // The users of a host are the numbers from one of these to the next one.

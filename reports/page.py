@@ -8,7 +8,7 @@ this very script and load nothing.
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 
@@ -26,28 +26,27 @@ from reports.exports import FORMULA
 from reports.hosts import LEFT_FOR_LATER, STATUS, in_words
 from reports.page_tables import People, compressed, shown
 from reports.people import display_names
+from reports.remedies import Remedies
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
 """The first characters of a page, which its fingerprint is among."""
 _BINS = 10
+TABLES = (
+    *("host_user_shares", "username_matches", "inventory_users"),
+    *("unmatched_users", "closest_users", "host_profiles"),
+)
 
 
 def report_page(
+    read: Callable[[str], pl.LazyFrame],
     *,
     instance: str,
-    decisions: pl.DataFrame,
     hosts_now: pl.DataFrame,
-    shares: pl.DataFrame,
-    matches: pl.DataFrame,
     counts: pl.LazyFrame,
-    unmatched: pl.DataFrame,
-    users: pl.DataFrame,
     days: pl.DataFrame,
     writes: pl.DataFrame,
     earlier_writes: pl.DataFrame,
-    closest: pl.DataFrame,
-    kinds: pl.DataFrame,
     weeks: Sequence[tuple[date, float]],
     window: Window | None,
     is_plan: bool,
@@ -59,7 +58,7 @@ def report_page(
     made_at: datetime,
     fingerprint: str,
 ) -> str:
-    """Return the page of one run, from the rows of the stored tables that it worked on.
+    """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
     `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
     `weeks` of `page_tables.coverage_by_week`; `writes` are the run's and `earlier_writes` those of others.
@@ -67,10 +66,11 @@ def report_page(
     this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
     be stored as it is: its policy names its script by a hash.
     """
+    shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
     people = People(users, names)
     rows = page_tables.in_page(hosts_now, is_plan=is_plan)
-    words = in_words(rows, users, names, rules, fields)
+    words = in_words(rows, Remedies(users, names, rules, fields))
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"
@@ -105,7 +105,7 @@ def report_page(
             packed=compressed(content),
             is_plan=is_plan,
             apply=commands.get("apply"),
-            run=next(decisions.iter_rows(named=True), None),
+            run=next(hosts_now.iter_rows(named=True), None),
             window=window,
             rules=decided_by,
             events=days["events"].sum(),
@@ -116,7 +116,7 @@ def report_page(
             acknowledged=hosts_now["acknowledged_at"].count(),
             unmatched=unmatched.height,
             all_in_page=rows.height == hosts_now.height,
-            owned=(owned_percent(decisions), owned_percent(after)),
+            owned=(owned_percent(hosts_now), owned_percent(after)),
             weeks=weeks,
             stages=[*zip(page_tables.FUNNEL, _reached(assets), strict=True)],
             measured=measured,

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import polars as pl
+import polars.selectors as cs
 
 from ownership.coverage import STAGES
 from ownership.joined_ids import split_ids
@@ -103,7 +104,7 @@ def hosts_columns(
         stage=stage(),
     )
     return {
-        **packed(rows.hstack(words)),
+        **_columns(rows.hstack(words)),
         "owners": people.assets(hosts["owner_ids"]),
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),
@@ -194,7 +195,7 @@ def unmatched_columns(unmatched: pl.DataFrame, closest: pl.DataFrame, people: Pe
     perhaps = closest.group_by("username").agg(perhaps=best_first)
     rows = unmatched.head(MAX_ROWS).join(perhaps, on="username", how="left", maintain_order="left")
     return {
-        **packed(rows.select("hosts_waiting", "hosts", "events")),
+        **_columns(rows.select("hosts_waiting", "hosts", "events")),
         "user": [*map(people.account, rows["username"])],
         "candidates": people.assets(rows["candidate_ids"]),
         "perhaps": people.assets(rows["perhaps"]),
@@ -237,7 +238,7 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
         after=pl.when(new.field("owner") != "").then(pl.concat_list(new.field("owner"))),
     )
     return {
-        **packed(columns),
+        **_columns(columns),
         "before": people.assets(owners["before"]),
         "after": people.assets(owners["after"]),
     }
@@ -256,19 +257,10 @@ def coverage_by_week(runs: pl.LazyFrame) -> list[tuple[date, float]]:
     return weeks.collect().rows()
 
 
-def packed(frame: pl.DataFrame) -> dict[str, Any]:
-    """Return columns of a frame: values, or if many are alike the distinct ones (`of`) and which (`at`)."""
-    return {column.name: _packed_column(column) for column in frame}
-
-
-def _packed_column(column: pl.Series) -> list[Any] | dict[str, list[Any]]:
-    values: list[Any] = column.round(4).to_list() if column.dtype.is_float() else column.to_list()
-    if column.dtype == pl.String:
-        values = shown_texts(values)
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    if 2 * len(numbers) > len(values):
-        return values
-    return {"of": list(numbers), "at": [numbers[value] for value in values]}
+def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
+    """Return the values of each column as the page shows them: numbers to four places, texts as `shown`."""
+    rounded = frame.with_columns(cs.float().round(4)).to_dict(as_series=False)
+    return rounded | {name: shown_texts(rounded[name]) for name in frame.select(cs.string()).columns}
 
 
 def compressed(content: Mapping[str, Any]) -> str:

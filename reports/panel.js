@@ -4,16 +4,11 @@ const MANY = 12;
 const STRIP = 30;
 const panel = at("#panel");
 
-function byKey(rows, ...keys) {
-  const named = keys.flatMap((of) => rows.filter((row) => of[row]).map((row) => [of[row], row]));
-  const inAnyCase = named.map(([key, row]) => [folded(key), row]);
-  return new Map([...named, ...inAnyCase].reverse());
+// The first row that has a key in one of the columns: as it is, or else in another case.
+function rowOf(key, ...columns) {
+  const first = (isKey) => columns.map((texts) => texts.findIndex((text) => text && isKey(text))).find((row) => row >= 0);
+  return first((text) => text === key) ?? first((text) => folded(text) === folded(key));
 }
-
-const known = (rows, key) => rows.get(key) ?? rows.get(folded(key));
-
-const hostsByKey = lazily(() => byKey(allHosts, hosts.host_id, hosts.name));
-const peopleByKey = lazily(() => byKey(numbers(people.key.length), people.key, people.address));
 
 function section(title, children) {
   return children.length ? [element("section", {}, element("h3", {}, title), ...children)] : [];
@@ -125,8 +120,8 @@ function personPanel(person) {
 
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? known(hostsByKey(), query.get("host")) : undefined;
-  const person = query.has("person") ? known(peopleByKey(), query.get("person")) : undefined;
+  const host = query.has("host") ? rowOf(query.get("host"), hosts.host_id, hosts.name) : undefined;
+  const person = query.has("person") ? rowOf(query.get("person"), people.key, people.address) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }

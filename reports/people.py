@@ -1,7 +1,7 @@
 """The hosts of one person: named by the logons, others with logons, and those they own."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -91,27 +91,24 @@ def near_names(asked: str, known: Iterable[str]) -> list[str]:
 
 
 def person_explanation(
-    asked: str,
-    found: Mapping[str, Sequence[str]],
-    *,
-    decisions: pl.DataFrame,
-    shares: pl.DataFrame,
-    owners: pl.DataFrame,
-    users: pl.DataFrame,
-    matches: pl.DataFrame,
+    asked: str, found: Mapping[str, Sequence[str]], read: Callable[[str], pl.LazyFrame]
 ) -> dict[str, Any]:
-    """Gather the hosts of a person that `find_person` found.
+    """Gather the hosts of a person that `find_person` found, from stored tables.
 
     The values are asked, usernames, candidate_ids (user assets that the names fit), user_assets, hosts_named
     (the logons name the person), hosts_elsewhere (others with logons) and hosts_owned (theirs now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
+    decisions, owners, users = (
+        read(table).collect() for table in ("owner_decisions", "current_owners", "inventory_users")
+    )
     logon_columns = ["username", *COUNTS, "share", "first_seen", "last_seen"]
     theirs = pl.col("username").is_in(usernames)
     own = decisions.filter(theirs, pl.col("match").is_not_null())
     named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")
     compared = pl.concat([own["hostnames"].explode(), own["hostname"]]).drop_nulls().implode()
-    elsewhere = shares.filter(theirs, ~pl.col("hostname").is_in(compared))
+    elsewhere = read("host_user_shares").filter(theirs, ~pl.col("hostname").is_in(compared)).collect()
+    fitting = read("username_matches").filter("decisive", theirs).collect()["user_id"]
     outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
     owned = (
         owners.select("host_id", "department", "owner_ids")
@@ -122,7 +119,7 @@ def person_explanation(
     return {
         "asked": asked,
         "usernames": usernames,
-        "candidate_ids": matches.filter("decisive", theirs)["user_id"].drop_nulls().unique().sort().to_list(),
+        "candidate_ids": fitting.drop_nulls().unique().sort().to_list(),
         "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
         "hosts_named": named.sort("hostname", "host_id").to_dicts(),
         "hosts_elsewhere": elsewhere.select("hostname", *logon_columns, "rank")

@@ -1,6 +1,7 @@
 """Sheets in which people answer: reading them back, as workbooks or as CSV with any usual separator."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 import polars as pl
@@ -23,7 +24,7 @@ def sheet_content(table: pl.DataFrame, *, title: str, answer: str, is_workbook: 
     """Return a sheet to hand out, as a workbook or as CSV; `answer` is the column for yes or no."""
     shown = printable_texts(table)
     if is_workbook:
-        return as_xlsx(shown, title=title, choices={answer: ("yes", "no")})
+        return as_xlsx(shown, title=title, answer=answer)
     return (BOM + as_csv(shown)).encode()
 
 
@@ -60,20 +61,14 @@ def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None
 
     A spreadsheet may have made a number of an id: then the name tells the host, if only one host has it.
     """
-    found: dict[tuple[str | None, str | None], list[int]] = {}
-    for number, host in enumerate(table.select(HOSTS).iter_rows()):
-        for key in _keys(*map(as_handed_out, host)):
-            found.setdefault(key, []).append(number)
 
-    def find(values: Mapping[str, str]) -> int | None:
-        rows = (found.get(key, ()) for key in _keys(values["host_id"], values["hostname"]))
-        return next((numbers[0] for numbers in rows if len(numbers) == 1), None)
+    def numbers(column: str) -> dict[str, int]:
+        texts = [as_handed_out(text) for text in table[column]]
+        often = Counter(texts)
+        return {text: number for number, text in enumerate(texts) if often[text] == 1}
 
-    return find
-
-
-def _keys(host_id: str, name: str) -> tuple[tuple[str | None, str | None], ...]:
-    return (host_id, name), (host_id, None), (None, name)
+    by_id, by_name = map(numbers, HOSTS)
+    return lambda values: by_id.get(values["host_id"], by_name.get(values["hostname"]))
 
 
 def host_of(values: Mapping[str, str]) -> str:

@@ -1,11 +1,10 @@
 """`asset-owners audit-log`: what was done, by whom and why, as JSON lines for a security team's own index."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import polars as pl
 import typer
 
 from pipelines.cli.options import OneOrAll
@@ -62,34 +61,22 @@ def _instant(day: str) -> datetime:
 
 def _entries(tables: Tables) -> Iterator[dict[str, Any]]:
     """Yield an object for each run, write and acknowledged conflict of an instance."""
-    slug, reasons = tables.slug, {}
+
+    def entry(
+        kind: str, key: str, at: datetime, row: dict[str, Any], reason: str | None, columns: Sequence[str]
+    ) -> dict[str, Any]:
+        head = {"id": f"{tables.slug}/{key}", "at": at, "type": kind, "instance": tables.name}
+        who = {"run_id": row.get("run_id"), "by": row["by"], "reason": reason}
+        return {**head, **who, **{name: row[name] for name in columns}}
+
+    reasons = {}
     for row in tables.all_runs("runs").collect().iter_rows(named=True):
-        row["options"] = json.loads(row["options"])
-        reasons[row["run_id"]] = reason = row["options"].get("reason")
-        yield {
-            "id": f"{slug}/{row['run_id']}",
-            "at": row["ended_at"] or row["started_at"],
-            **_head("run", tables, row, reason),
-            **{name: row[name] for name in _RUN},
-        }
-    writes = tables.all_runs("owner_writes").with_columns(at=pl.coalesce("completed_at", "intended_at"))
-    for row in writes.collect().iter_rows(named=True):
-        yield {
-            "id": f"{slug}/{row['run_id']}/{row['host_id']}",
-            "at": row["at"],
-            **_head("write", tables, row, reasons.get(row["run_id"])),
-            **{name: row[name] for name in _WRITE},
-        }
+        run_id, row["options"] = row["run_id"], json.loads(row["options"])
+        reasons[run_id] = row["options"].get("reason")
+        yield entry("run", run_id, row["ended_at"] or row["started_at"], row, reasons[run_id], _RUN)
+    for row in tables.all_runs("owner_writes").collect().iter_rows(named=True):
+        key, at = f"{row['run_id']}/{row['host_id']}", row["completed_at"] or row["intended_at"]
+        yield entry("write", key, at, row, reasons.get(row["run_id"]), _WRITE)
     for row in tables.read("acknowledged_conflicts").collect().iter_rows(named=True):
-        yield {
-            "id": f"{slug}/acknowledged/{row['host_id']}",
-            "at": row["acknowledged_at"],
-            **_head("acknowledged_conflict", tables, row, row["note"]),
-            **{name: row[name] for name in _ACKNOWLEDGED},
-        }
-
-
-def _head(kind: str, tables: Tables, row: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    """Return the keys that all objects have, beside `id` and `at`."""
-    who = {"by": row["by"], "reason": reason}
-    return {"type": kind, "instance": tables.name, "run_id": row.get("run_id"), **who}
+        key, at = f"acknowledged/{row['host_id']}", row["acknowledged_at"]
+        yield entry("acknowledged_conflict", key, at, row, row["note"], _ACKNOWLEDGED)

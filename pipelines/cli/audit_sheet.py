@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from ownership.tuning.audit import draw_sample
-from pipelines.cli.exit_status import require_file
-from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
+from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.exit_status import require_file
+from pipelines.cli.files import require_file
 from pipelines.dagster_home import dagster_folder, dagster_instance
 from resources.settings import (
     analysts_group,

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from assets_defs.launch import today_of, window_of
 from ownership.names import printable
 from ownership.windows import Window
-from pipelines.cli.findings import print_finding
 from pipelines.cli.options import InstanceFile, Json, flag
 from pipelines.cli.stored import own_tables
+from pipelines.cli.terminal import print_finding
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, folder_findings, store_findings, tried
 from resources.inventory import open_inventory

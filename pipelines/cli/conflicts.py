@@ -11,9 +11,11 @@ from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
+from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, file_option
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import stored_tables
+from reports.conflicts import conflicts_sheet, count_conflicts, read_conflict_answers
 from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, system_user
 from resources.store.tables import Tables
@@ -63,13 +65,10 @@ def conflicts(
         )
     if acknowledge is not None:
         _acknowledge(path, acknowledge, note)
-        return None
-    from pipelines.cli.conflict_sheet import hand_out, read_answers
-
-    if out:
-        hand_out(path, out)
+    elif out:
+        _hand_out(path, out)
     elif answers:
-        read_answers(path, answers)
+        _read_answers(path, answers)
     return None
 
 
@@ -78,33 +77,67 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
     instance, tables = stored_tables(path)
     name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
-    found = listed_conflicts(tables).filter((pl.col("host_id") == host) | by_name)
+    found = _listed(tables).filter((pl.col("host_id") == host) | by_name)
     if found.height != 1:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
     with tables.changing():
-        store_answers(
+        _store_answers(
             tables, found.select("host_id", acknowledge=pl.lit(value=True), note=pl.lit(note, pl.String))
         )
     print(f"The conflict of {printable(host)} is acknowledged until its evidence or an owner changes")
-    print(renew_report(instance))
+    print(_renew_report(instance))
 
 
-def renew_report(instance: Instance) -> str:
+def _hand_out(path: Path, out: Path) -> None:
+    """Write the sheet of conflicts."""
+    instance, tables = stored_tables(path)
+    require_new("--out", out)
+    write_sheet("--out", out, _sheet(tables), title="Conflicts", answer="acknowledge")
+    number = count_conflicts(_listed(tables), tables.read("acknowledged_conflicts").collect())
+    read = command_line(instance, "conflicts", "--answers", str(out))
+    print(
+        f"{out} is written: {number}. Let somebody who knows write yes where one may stay, then:\n    {read}"
+    )
+
+
+def _read_answers(path: Path, answers: Path) -> None:
+    """Store the answers of a sheet of conflicts."""
+    instance, tables = stored_tables(path)
+    require_file("--answers", answers)
+    with tables.changing():
+        with reading_sheet("--answers", answers) as content:
+            found, changed = read_conflict_answers(content, _sheet(tables))
+        _store_answers(tables, found)
+    known = found.filter("acknowledge").height
+    words = f"{known:,} conflict{'s' * (known != 1)} acknowledged, {found.height - known:,} no longer"
+    if changed:
+        names = ", ".join(changed)
+        words += f". Skipped, for they have changed since the sheet was written: {names}"
+    print(f"{words}.\n{_renew_report(instance)}")
+
+
+def _sheet(tables: Tables) -> pl.DataFrame:
+    """Return the sheet of conflicts as it would be handed out now."""
+    acknowledged = tables.read("acknowledged_conflicts").collect()
+    return conflicts_sheet(_listed(tables), acknowledged, tables.read("inventory_users").collect())
+
+
+def _renew_report(instance: Instance) -> str:
     """Say how the page comes to show what was just acknowledged."""
     return f"The report shows it after the next run, or now:\n    {command_line(instance, 'report')}"
 
 
-def listed_conflicts(tables: Tables) -> pl.DataFrame:
+def _listed(tables: Tables) -> pl.DataFrame:
     """Return the decisions of the shown run that are conflicts."""
     return tables.read("owner_decisions").filter(action="conflict").collect()
 
 
-def store_answers(tables: Tables, answers: pl.DataFrame) -> None:
+def _store_answers(tables: Tables, answers: pl.DataFrame) -> None:
     """Store answers (host_id, acknowledge, note); where the note is null the conflict keeps its own."""
     earlier = tables.read("acknowledged_conflicts").collect()
     rows = (
-        listed_conflicts(tables)
+        _listed(tables)
         .join(answers.filter("acknowledge").rename({"note": "new_note"}), on="host_id")
         .join(earlier, on=ACKNOWLEDGED, how="left")
         .with_columns(

@@ -1,20 +1,15 @@
-"""What a command that failed prints, its exit status, and how commands write files."""
+"""What a command that failed prints, and its exit status."""
 
 import os
 import re
 import sys
 import traceback
 from importlib.metadata import requires
-from pathlib import Path
 
 from ownership.names import printable_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.store.files import remove_leftovers, replacing
-
-LEFT_BY_KILLED_SECONDS = 3600
-"""What a command still writes after so long was left by one that was killed."""
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -54,23 +49,3 @@ def print_error(message: str, *, run_id: str | None = None, instance: str | None
 
 def _logs_as_json() -> bool:
     return os.environ.get("ASSET_OWNERS_LOG") == "json"  # also where another value is the error to tell
-
-
-def require_file(argument: str, path: Path) -> None:
-    """Refuse a folder, which an empty argument means as well, and a device or a pipe as a file to write."""
-    if path.exists() and not path.is_file():
-        raise ConfigurationError(f"{argument}: {str(path)!r} is not a file; name one")
-
-
-def write_file(argument: str, path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, over one that is there; a folder, a pipe or a device is refused."""
-    require_file(argument, path)
-    try:
-        if not path.resolve().parent.is_dir():
-            raise FileNotFoundError(0, f"the folder {path.resolve().parent} does not exist; create it first")
-        remove_leftovers(path.resolve().parent, seconds=LEFT_BY_KILLED_SECONDS)
-        with replacing(path.resolve()) as file:
-            file.write_bytes(content)
-    except OSError as error:
-        reason = f"{argument}: {path} cannot be written: {error.strerror or error}"
-        raise ConfigurationError(reason) from error

@@ -1,14 +1,12 @@
 """`asset-owners explain`: explain one host, or list the hosts of one person, from the stored tables."""
 
 import json
-from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
 import typer
 
-from ownership.history import ACKNOWLEDGED
-from ownership.names import normalise_hostname, printable
+from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId
 from pipelines.cli.stored import stored_tables
 from reports.explanations import host_explanation, in_words
@@ -56,12 +54,8 @@ def explain(
         story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
         print(_json(story) if as_json else in_words(story))
         return 1
-    frames = {"decisions": decisions, "owners": owners, "users": users, "matches": matches}
-    shares = tables.read("host_user_shares").collect()
-    persons = [
-        person_explanation(asked, one, shares=shares, **frames)
-        for one in ([found] if as_json else each_person(found, matches))
-    ]
+    each = [found] if as_json else each_person(found, matches)
+    persons = [person_explanation(asked, one, tables.read) for one in each]
     number = len(found["user_ids"])
     heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
     words = "\n\n".join([*heads, *map(person_in_words, persons)])
@@ -75,32 +69,15 @@ def _json(story: Any) -> str:
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     """Return the explanation of a host, without decisions where it is not known."""
-    rules, decisions = instance.rules.as_rules(), tables.read("owner_decisions").collect()
-    if decisions.is_empty():
+    decided = tables.read("owner_decisions").select("run_id").head(1).collect()
+    if decided.is_empty():
         return {"hostname": host, "similar": [], "decisions": []}
-    window, decided_by = decided_with(tables, decisions["run_id"].item(0), rules)
-    name = pl.select(normalise_hostname(pl.lit(host), short=decided_by.short_hostnames)).item()
-    by_id = pl.col("host_id").str.to_lowercase() == host.strip().lower()
-    by_name = pl.col("hostnames").list.contains(name) | (pl.col("hostname") == pl.lit(name, pl.String))
-    known = tables.read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"}).collect()
-    decisions = decisions.filter(by_id | by_name).join(
-        known, on=ACKNOWLEDGED, how="left", maintain_order="left"
-    )
-    is_asset = pl.col("host_id").is_in(decisions["host_id"].implode())
-    shortened = partial(normalise_hostname, short=True)
-    asked = pl.concat([pl.Series([host]), decisions["hostnames"].explode(empty_as_null=True)])
-    short_names = asked.to_frame("name").select(shortened(pl.col("name")))["name"]
+    rules = instance.rules.as_rules()
+    window, decided_by = decided_with(tables, decided.item(), rules)
     return host_explanation(
-        name or host,
-        decisions=decisions,
-        shares=tables.read("host_user_shares")
-        .filter(shortened(pl.col("hostname")).is_in(short_names.drop_nulls().implode()))
-        .collect(),
-        matches=tables.read("username_matches").collect(),
-        hosts=tables.read("inventory_hosts").collect(),
-        users=tables.read("inventory_users").collect(),
-        owners=tables.read("current_owners").collect(),
-        writes=tables.writes().filter(is_asset).sort(pl.coalesce("completed_at", "intended_at")).collect(),
+        host,
+        tables.read,
+        writes=tables.writes(),
         window=window,
         decided_by=decided_by,
         rules=rules,

@@ -7,7 +7,6 @@ import html
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -184,8 +183,8 @@ def delete_beside_tables(
     runs = runs_of(dagster, instance.name)
     print(f"  {len(runs):>9,} runs in Dagster's records")
     if really:
-        for leftover in _unfinished_reports(instance):
-            shutil.rmtree(leftover)
+        for unfinished in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):  # by killed runs
+            shutil.rmtree(unfinished.parent)
         delete_runs(dagster, runs)
         dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
         overwrite_deleted(dagster)
@@ -198,9 +197,3 @@ def reports_of(instance: Instance, tables: Tables) -> list[Path | UPath]:
     published = published_report(instance, tables)
     kept = sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
     return [*kept, published] if published not in kept and published.exists() else [*kept]
-
-
-def _unfinished_reports(instance: Instance) -> Iterator[Path]:
-    """Yield the folders in which killed runs of the instance were writing a report."""
-    for file in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):
-        yield file.parent

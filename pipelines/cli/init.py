@@ -3,22 +3,22 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 import yaml
 
-from pipelines.cli.exit_status import require_file
+from pipelines.cli.files import require_file
+from pipelines.cli.init_questions import ask
 from pipelines.cli.options import file_option, flag
 from pipelines.cli.terminal import confirm, is_on_terminal, prompt
 from resources.errors import ConfigurationError
+from resources.search.client import SearchClient
+from resources.search.propose import propose
 from resources.settings import command_line, instances_folder
 from resources.settings.files import checked_instance
 from resources.settings.names import slug_of
 from resources.settings.presets import presets
-
-if TYPE_CHECKING:
-    from resources.search.propose import Proposal
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
@@ -92,8 +92,6 @@ def init(
     service = {key: value for key, value in service.items() if value is not None}
     platform: dict[str, Any] = {}
     if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
-        from pipelines.cli.init_questions import ask
-
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
         asked["name"] = prompt("Name of this instance", default=asked["name"])
         if not is_named:
@@ -108,7 +106,9 @@ def init(
         if proposed:
             logs, index = logs or [proposed.preset], index or proposed.index
     elif url and not logs:
-        proposed = _proposed({**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}, path)
+        content = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
+        with SearchClient(checked_instance(content, path)) as client:
+            proposed = propose(client)
         logs, index = [proposed.preset], index or proposed.index
         found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
         print(f"The newest logon is in {found}.", file=sys.stderr)
@@ -128,15 +128,6 @@ def init(
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
     filled_in = "Set the variables that it names" if platform else _FILL_IN
     print(f"{path} is written. {filled_in}, then try it:\n    {check}")
-
-
-def _proposed(content: dict[str, Any], path: Path) -> "Proposal":
-    """Return what `propose` says of the search service that an instance file's content names."""
-    from resources.search.client import SearchClient
-    from resources.search.propose import propose
-
-    with SearchClient(checked_instance(content, path)) as client:
-        return propose(client)
 
 
 def with_logs(text: str, names: list[str], index: str | None) -> str:

@@ -7,8 +7,7 @@ from typing import Any
 
 import typer
 
-from pipelines.cli.findings import print_finding
-from pipelines.cli.terminal import confirm, prompt
+from pipelines.cli.terminal import confirm, print_finding, prompt
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, inventory_transport

@@ -34,7 +34,7 @@ def instance_file(given: str | None = None) -> Path:
 
 def read_host_names(given: Sequence[str] | None) -> list[str]:
     """Return the hosts that `--host` names, those in files included."""
-    from pipelines.cli.exit_status import require_file
+    from pipelines.cli.files import require_file
     from resources.errors import ConfigurationError
 
     names = list[str]()

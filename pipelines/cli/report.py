@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from ownership.names import printable
-from pipelines.cli.exit_status import write_file
+from pipelines.cli.files import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option
 from pipelines.cli.stored import stored_tables
 from reports.exports import BOM, as_csv, as_xlsx

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import dagster as dg
@@ -31,50 +30,38 @@ PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
 
-@dataclass(frozen=True)
-class ResultFormat:
-    """How the result of a command is shown: `again` settles and writes the rest.
+def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:
+    """Return the status for what `print_result` printed (rules 8.1).
 
-    `detailed_exitcode`: status 3 tells of a plan with something to write. `fail_on`: an outcome with which
-    the status is 1. `in_all` is how many hosts it would be of without a choice of some; None: of all.
+    `detailed_exitcode`: 3 tells of a plan with something to write. `fail_on`: an outcome with which it is 1.
     """
-
-    again: Sequence[str]
-    dry_run: bool = False
-    as_json: bool = False
-    _: KW_ONLY
-    detailed_exitcode: bool = False
-    fail_on: str | None = None
-    in_all: int | None = None
-
-    def status(self, report: Mapping[str, Any]) -> int:
-        """Return the exit status for the object that is printed (rules 8.1)."""
-        if "error" in report or self.fail_on in report["writes"]:
-            return 1
-        return PLANNED if self.detailed_exitcode and report.get("plan") else 0
+    if "error" in report or fail_on in report["writes"]:
+        return 1
+    return PLANNED if detailed_exitcode and report.get("plan") else 0
 
 
 def print_result(
     instance: Instance,
     tables: Tables,
     result: dg.ExecuteInProcessResult,
-    form: ResultFormat,
+    again: Sequence[str],
     *,
+    dry_run: bool,
+    as_json: bool,
     about: str | None = None,
     **facts: Any,
-) -> int:
-    """Print the result of a run, as one object or in words, and why it failed; return the exit status.
+) -> dict[str, Any]:
+    """Print the result of a run, as one object or in words, and why it failed; return the object.
 
-    `about` is the run that was applied or undone, which knew the people of its plan. `facts` are what the
-    object has of a scan alone.
+    The command `again` settles and writes the rest. `about` is the run that was applied or undone, which knew
+    the people of its plan. `facts` are what the object has of a scan alone, and `in_all`: of how many hosts
+    it would be without a choice of some.
     """
-    run_id, dry_run, again = result.run_id, form.dry_run, form.again
+    run_id = result.run_id
     writes = tables.run_writes(run_id)
     outcomes = dict(writes["outcome"].value_counts().sort("outcome").iter_rows())
     report: dict[str, Any] = {"instance": instance.name, "run_id": run_id, "dry_run": dry_run}
     report |= {"writes": outcomes, **facts}
-    if form.in_all is not None:
-        report["in_all"] = form.in_all
     if about:
         skipped = writes.filter(SKIPPED).select("host_id", "outcome", "message")
         report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
@@ -93,7 +80,7 @@ def print_result(
         message = "\n".join(dict.fromkeys(errors(result)))
         summary = failure_summary(instance, tables, run_id, *again, message=message)
         report["error"] = f"{message}\n{summary}".lstrip()
-    if form.as_json:
+    if as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
@@ -108,7 +95,7 @@ def print_result(
             print(line)
     if "error" in report:
         print_error(report["error"], run_id=run_id, instance=instance.name)
-    return form.status(report)
+    return report
 
 
 def _next_steps(instance: Instance, run_id: str, outcomes: Iterable[str]) -> Iterator[str]:

@@ -5,10 +5,18 @@ wrote is undone.
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import date, timedelta
+from typing import Annotated, Any
 
+import polars as pl
 import typer
 
+from assets_defs.launch import today_of
+from ownership.codes import SUCCESSES
+from ownership.decisions import summary
+from ownership.names import printable
+from ownership.plan import select_hosts
+from ownership.windows import Window, gaps
 from pipelines.cli.options import (
     DetailedExitCode,
     DryRun,
@@ -20,16 +28,12 @@ from pipelines.cli.options import (
     number,
     read_host_names,
 )
+from pipelines.cli.stored import own_tables
 from pipelines.cli.terminal import confirm, is_on_terminal
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    import polars as pl
-
-    from ownership.windows import Window
-    from resources.settings import Instance
-    from resources.store.tables import Tables
+from reports.run_results import plans_only
+from resources.errors import ConfigurationError, PlanRefusedError
+from resources.settings import Instance, load_instance, named
+from resources.store.tables import Tables, short_run_id
 
 SHOWN = 3
 """Hosts that are named where a person is asked."""
@@ -74,14 +78,9 @@ def run(
 
     Example: --instance NAME --dry-run
     """
-    from ownership.decisions import summary
     from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import ResultFormat, print_result
-    from pipelines.cli.stored import own_tables
+    from pipelines.cli.results import print_result, status_of
     from pipelines.jobs import launch_tags, run_config
-    from reports.run_results import plans_only
-    from resources.errors import ConfigurationError
-    from resources.settings import load_instance
 
     if changes and not dry_run:
         raise ConfigurationError(
@@ -92,7 +91,7 @@ def run(
     instance.require_secrets()
     window = chosen_window(instance, as_of, lookback_days)
     tables = own_tables(instance)
-    asks = not (dry_run or yes or as_json) and _must_ask(instance, window.last, force=force)
+    asks = not (dry_run or yes or as_json) and _must_ask(instance, tables, window.last, force=force)
     options: dict[str, Any] = {
         "refetch": False,
         "force": force,
@@ -111,20 +110,16 @@ def run(
         "decisions": summary(decisions),
         "conflicts": decisions.filter(action="conflict").height,
     }
+    if hosts or limit:
+        found["in_all"] = decisions.filter(action="write").height
     planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
-    form = ResultFormat(
-        ["run", *_host_arguments(hosts)],
-        dry_run,
-        as_json,
-        detailed_exitcode=detailed_exitcode,
-        fail_on=fail_on,
-        in_all=decisions.filter(action="write").height if hosts or limit else None,
-    )
-    status = print_result(instance, tables, result, form, **found)
+    again = ["run", *_host_arguments(hosts)]
+    report = print_result(instance, tables, result, again, dry_run=dry_run, as_json=as_json, **found)
+    status = status_of(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
     if status or not asks or tables.run_writes(run_id).is_empty():
         return status
-    return _ask_and_apply(instance, run_id, window, fail_on=fail_on)
+    return _ask_and_apply(instance, tables, run_id, window, fail_on=fail_on)
 
 
 def _host_arguments(hosts: list[str] | None) -> list[str]:
@@ -132,8 +127,6 @@ def _host_arguments(hosts: list[str] | None) -> list[str]:
 
 
 def _require_dry_run(*, detailed_exitcode: bool, dry_run: bool) -> None:
-    from resources.errors import ConfigurationError
-
     if detailed_exitcode and not dry_run:
         raise ConfigurationError(
             "--detailed-exitcode: tells whether a plan has anything to write; add --dry-run"
@@ -164,12 +157,6 @@ def follow_up(
 
     Example: --instance NAME 1a2b3c4d --dry-run
     """
-    from pipelines.cli.results import ResultFormat
-    from pipelines.cli.stored import own_tables
-    from resources.errors import ConfigurationError
-    from resources.settings import load_instance
-    from resources.store.tables import short_run_id
-
     job = context.info_name or "apply"
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path)
@@ -184,39 +171,19 @@ def follow_up(
         return 0
     allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     again = [job, short_run_id(about), *_host_arguments(hosts), *allowed]
-    form = ResultFormat(
-        again,
-        dry_run,
-        as_json,
-        detailed_exitcode=detailed_exitcode,
-        fail_on=fail_on,
-        in_all=_followed(tables, job, about).height if hosts else None,
-    )
-    config = {
-        "allow_writes": allow_writes,
-        "dry_run": dry_run,
-        "reason": reason,
-        "hosts": chosen,
-    }
-    return _follow(instance, job, about, form, **config)
+    config = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "hosts": chosen}
+    shown: dict[str, Any] = {"as_json": as_json, "detailed_exitcode": detailed_exitcode, "fail_on": fail_on}
+    return _follow(instance, tables, job, {"run_id": about, **config}, again, **shown)
 
 
-def _followed(tables: "Tables", job: str, about: str) -> "pl.DataFrame":
+def _followed(tables: Tables, job: str, about: str) -> pl.DataFrame:
     """Return the rows of owner_writes that a job applies or undoes, if it is of all hosts."""
-    import polars as pl
-
-    from ownership.codes import SUCCESSES
-
     rows = tables.run_writes(about)
     return rows.filter(pl.col("outcome").is_in(SUCCESSES)) if job == "undo" else rows
 
 
-def _is_undo_confirmed(instance: "Instance", tables: "Tables", about: str, hosts: list[str]) -> bool:
+def _is_undo_confirmed(instance: Instance, tables: Tables, about: str, hosts: list[str]) -> bool:
     """Return whether a person confirms what is to be undone; of a single host nobody is asked."""
-    from ownership.names import printable
-    from ownership.plan import select_hosts
-    from resources.store.tables import short_run_id
-
     rows = _followed(tables, "undo", about)
     if hosts:
         decisions = tables.of_run("owner_decisions", tables.decided_by(about))
@@ -240,45 +207,45 @@ def _is_confirmed(question: str) -> bool:
     return confirmed
 
 
-def _follow(instance: "Instance", job: str, about: str, form: Any, **config: Any) -> int:
-    """Run the job `apply` or `undo` about a run, and print its result; return the exit status."""
+def _follow(
+    instance: Instance,
+    tables: Tables,
+    job: str,
+    config: dict[str, Any],
+    again: list[str],
+    *,
+    as_json: bool = False,
+    detailed_exitcode: bool = False,
+    fail_on: str | None = None,
+) -> int:
+    """Run the job `apply` or `undo`, and print its result; return the exit status."""
     from assets_defs.sink import FOLLOW_UPS
     from pipelines.cli.execution import execute
-    from pipelines.cli.results import print_result
-    from pipelines.cli.stored import own_tables
-    from resources.settings import named
+    from pipelines.cli.results import print_result, status_of
 
-    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": {"run_id": about, **config}}}
+    about, dry_run = config["run_id"], config.get("dry_run", False)
+    some = {"in_all": _followed(tables, job, about).height} if config.get("hosts") else {}
+    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, named(instance, job), {"ops": ops})
-    return print_result(instance, own_tables(instance), result, form, about=about)
+    report = print_result(
+        instance, tables, result, again, dry_run=dry_run, as_json=as_json, about=about, **some
+    )
+    return status_of(report, detailed_exitcode=detailed_exitcode, fail_on=fail_on)
 
 
-def _must_ask(instance: "Instance", last: "date", *, force: bool) -> bool:
+def _must_ask(instance: Instance, tables: Tables, last: date, *, force: bool) -> bool:
     """Return whether a run is to ask before it writes: on a terminal, where none has written yet."""
-    from datetime import timedelta
-
-    import polars as pl
-
-    from assets_defs.launch import today_of
-    from pipelines.cli.stored import own_tables
-
     if instance.writes.dry_run or not is_on_terminal():
         return False
     if not force and last < today_of(instance) - timedelta(days=instance.scan.late_days):
         return False  # it does not write
-    runs = own_tables(instance).all_runs("runs")
-    return runs.filter(pl.col("written") > 0).head(1).collect().is_empty()
+    return tables.all_runs("runs").filter(pl.col("written") > 0).head(1).collect().is_empty()
 
 
-def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_on: str | None) -> int:
+def _ask_and_apply(
+    instance: Instance, tables: Tables, run_id: str, window: Window, *, fail_on: str | None
+) -> int:
     """Ask whether the plan that was just printed is to be written, and apply it."""
-    from ownership.windows import gaps
-    from pipelines.cli.results import ResultFormat
-    from pipelines.cli.stored import own_tables
-    from resources.errors import PlanRefusedError
-    from resources.store.tables import short_run_id
-
-    tables = own_tables(instance)
     days = tables.logon_days(window, run_id=run_id)
     lost = gaps(days, timezone=instance.scan.timezone) if instance.scan.require_complete_window else ()
     if lost:  # to apply the plan nevertheless is a word of its own
@@ -290,7 +257,8 @@ def _ask_and_apply(instance: "Instance", run_id: str, window: "Window", *, fail_
     owners = f"{number:,} owner{'s' * (number != 1)}"
     if not _is_confirmed(f"{owners} will be written to {instance.platform.address}. Write them?"):
         return 0
-    return _follow(instance, "apply", run_id, ResultFormat(["apply", short_run_id(run_id)], fail_on=fail_on))
+    apply = ["apply", short_run_id(run_id)]
+    return _follow(instance, tables, "apply", {"run_id": run_id}, apply, fail_on=fail_on)
 
 
 apply = undo = follow_up

@@ -1,4 +1,4 @@
-"""Whether a person reads what a command prints; questions and colours for them."""
+"""Whether a person reads what a command prints; questions, colours and findings for them."""
 
 import os
 import signal
@@ -7,6 +7,11 @@ from typing import Any
 
 import click
 import typer
+
+from ownership.names import printable
+from resources.findings import Finding
+
+_COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "not tried": None}
 
 
 def is_on_terminal() -> bool:
@@ -34,3 +39,10 @@ def _let_ctrl_c_through() -> None:
 def print_styled(text: str) -> None:
     """Print a text that may have colours: without them where it is not a terminal, or NO_COLOR is set."""
     click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def print_finding(finding: Finding) -> None:
+    """Print one line, as `check` and `init` do: on a terminal its first word has a colour."""
+    state = click.style(f"{finding.state:<11}", fg=_COLOURS[finding.state])
+    text = printable(" ".join(finding.text.split()))  # the words of a service may hold line breaks
+    print_styled(f"  {state}{finding.what}: {text}")

@@ -11,17 +11,7 @@ from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
-from reports.tuning import (
-    Aim,
-    as_values,
-    best_line,
-    confidence_in_words,
-    drift_in_words,
-    line_of,
-    nearest_line,
-    settings_in_words,
-    suggestions_in_words,
-)
+from reports import tuning
 from resources.errors import ConfigurationError
 from resources.settings import named
 from resources.store.retention import decided_with
@@ -72,7 +62,7 @@ def tune(
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
         options: dict[str, Any] = {"seed": seed, "out": audit_file, "by_department": by is not None}
         return draw(path, audit, **options, as_json=as_json)
-    aim = Aim(target_precision, keep)
+    aim = tuning.Aim(target_precision, keep)
     audited = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
     from assets_defs.evidence import learnt_model
@@ -87,11 +77,15 @@ def tune(
     decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
     window, _ = decided_with(tables, decided_by, rules)
     suggestions = tables.read("suggestions").collect()
-    now = line_of(lines, rules, window_days=window.days)
-    best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
+    now = tuning.line_of(lines, rules, window_days=window.days)
+    best, nearest = tuning.best_line(lines, now, aim), tuning.nearest_line(lines, now, aim)
     if as_json:
         days = {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
-        compared = {"now": as_values(now), "best": best and as_values(best), "tried": lines.height}
+        compared = {
+            "now": tuning.as_values(now),
+            "best": best and tuning.as_values(best),
+            "tried": lines.height,
+        }
         found = {"instance": instance.name, "window": days, **compared}
         print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
         return 0
@@ -101,10 +95,10 @@ def tune(
     parts = [
         audited,
         [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided{last}"],
-        settings_in_words(now, best, nearest, aim, tried=lines.height),
-        confidence_in_words(learnt_model(instance, tables), planned),
-        suggestions_in_words(suggestions, rules),
-        drift_in_words(tables.read("ownership_drift").collect()),
+        tuning.settings_in_words(now, best, nearest, aim, tried=lines.height),
+        tuning.confidence_in_words(learnt_model(instance, tables), planned),
+        tuning.suggestions_in_words(suggestions, rules),
+        tuning.drift_in_words(tables.read("ownership_drift").collect()),
     ]
     print("\n\n".join("\n".join(lines) for lines in parts if lines))
     return 0

@@ -1,12 +1,13 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
+from typing import Any
 
 import polars as pl
 import pytest
 
 from pipelines.cli.options import read_host_names
-from pipelines.cli.results import PLANNED, ResultFormat
+from pipelines.cli.results import PLANNED, status_of
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
@@ -40,12 +41,14 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
 
 def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_a_write_failed():
     plan, failed = {"writes": {}, "plan": ["h1"]}, {"writes": {"failed": 1, "written": 2}}
-    assert ResultFormat([], detailed_exitcode=True).status(plan) == PLANNED
-    assert ResultFormat([], detailed_exitcode=True).status(plan | {"plan": []}) == 0
-    assert ResultFormat([]).status(plan) == 0
-    assert ResultFormat([]).status(failed) == 0
-    assert ResultFormat([], fail_on="failed").status(failed) == 1
-    assert ResultFormat([], detailed_exitcode=True).status(plan | {"error": "x"}) == 1
+    usual: dict[str, Any] = {"detailed_exitcode": False, "fail_on": None}
+    detailed: dict[str, Any] = usual | {"detailed_exitcode": True}
+    assert status_of(plan, **detailed) == PLANNED
+    assert status_of(plan | {"plan": []}, **detailed) == 0
+    assert status_of(plan, **usual) == 0
+    assert status_of(failed, **usual) == 0
+    assert status_of(failed, detailed_exitcode=False, fail_on="failed") == 1
+    assert status_of(plan | {"error": "x"}, **detailed) == 1
 
 
 def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):

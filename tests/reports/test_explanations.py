@@ -1,13 +1,13 @@
 from datetime import timedelta
 
-import polars as pl
 import pytest
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
 from ownership.current_owners import current_owners
+from ownership.declaration import empty
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import OwnerWrites
+from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.explanations import host_explanation, in_words
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
@@ -26,7 +26,7 @@ OWNED = host("h1", "ws1", owners=("u9",))
 UNREADABLE = host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}
 
 
-def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), hostname="ws1", fields=None):
+def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), asked="ws1", fields=None):
     """The story of ws1: decided by `rules`, asked about by the rules `now`, an hour after each write."""
     rules, assets = rules or Rules(), hosts(*assets) if assets else hosts(WS1)
     made = resolution(counts(*logons), people, assets, rules)
@@ -35,15 +35,19 @@ def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), hostn
         row("h1", **{**of_ws1, **write}, run_id=f"run-{number}", completed_at=NOW + timedelta(hours=number))
         for number, write in enumerate(writes, 2)
     ]
-    written = table(OwnerWrites, *rows)
+    written = table(OwnerWrites, *rows).lazy()
+    tables = {
+        "owner_decisions": made.decisions,
+        "acknowledged_conflicts": empty(AcknowledgedConflicts),
+        "host_user_shares": made.shares,
+        "username_matches": made.matches,
+        "inventory_hosts": assets,
+        "inventory_users": people,
+        "current_owners": current_owners(assets, people, written),
+    }
     return host_explanation(
-        hostname,
-        decisions=made.decisions.filter(pl.col("hostname").eq_missing(pl.lit(hostname))),
-        shares=made.shares,
-        matches=made.matches,
-        hosts=assets,
-        users=people,
-        owners=current_owners(assets, people, written.lazy()),
+        asked,
+        lambda name: tables[name].lazy(),
         writes=written,
         window=WINDOW,
         decided_by=rules,
@@ -130,9 +134,7 @@ CASES = {
         logons=[("ws1.a", "alice", 3), ("ws1.b", "alice", 3)],
         rules=Rules(hostname_match="short"),
     ),
-    "no name": case(
-        "h1 has no owner: ", "a host name in name", logons=[], assets=[host("h1")], hostname=None
-    ),
+    "no name": case("h1 has no owner: ", "a host name in name", logons=[], assets=[host("h1")], asked="h1"),
     "no user asset": case(
         "has no owner: no user asset",
         "Give carol a user asset, one with this name in user_email or directory_user_sam",
@@ -228,7 +230,7 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_i
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
-    assert in_words(story([], host("h1", "pc"), hostname="ws9")).startswith("ws9: neither")
+    assert in_words(story([], host("h1", "pc"), asked="ws9")).startswith("ws9: neither")
     found = story([("ws1.lab", "bob", 1), ("ws11", "bob", 1)], host("h1", "WS1.corp", "pc"))
     assert found["similar"] == ["ws1.corp", "ws1.lab"]
     assert "ws1.corp, ws1.lab" in in_words(found)
@@ -237,7 +239,7 @@ def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
 def test_hostile_names_cannot_act_on_a_terminal():
     name = "ws1\x1b[2j\u202e"
     asset = host("h\x07", name, department="\x1b]0;x\x07")
-    lines = lines_of([(name, "al\nice\x07", 3)], asset, hostname=name)
+    lines = lines_of([(name, "al\nice\x07", 3)], asset, asked=name)
     assert "ws1\\x1b[2j\\u202e" in lines[0]
     assert all(line.isprintable() for line in lines)
 

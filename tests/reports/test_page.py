@@ -76,20 +76,22 @@ def report(
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
     known = empty(AcknowledgedConflicts) if acknowledged is None else acknowledged
+    tables = {
+        "host_user_shares": made.shares,
+        "username_matches": made.matches,
+        "inventory_users": people,
+        "unmatched_users": unmatched_users(made.shares, made.matches, decisions),
+        "closest_users": empty(ClosestUsers) if closest is None else closest,
+        "host_profiles": table(HostProfiles, {"host_id": "h1", "hostname": "pc-1", "kind": "personal"}),
+    }
     return report_page(
+        lambda name: tables[name].lazy(),
         instance=instance,
-        decisions=decisions,
         hosts_now=hosts_by_now(decisions, owners, writes.lazy(), known),
-        shares=made.shares,
-        matches=made.matches,
         counts=logons,
-        unmatched=unmatched_users(made.shares, made.matches, decisions),
-        users=people,
         days=days,
         writes=writes,
         earlier_writes=writes.clear(),
-        closest=empty(ClosestUsers) if closest is None else closest,
-        kinds=table(HostProfiles, {"host_id": "h1", "hostname": "pc-1", "kind": "personal"}),
         weeks=weeks,
         window=WINDOW,
         is_plan=outcome == "planned",
@@ -112,11 +114,7 @@ def packed(html):
 def rows_of(html, name):
     """The rows of a list by the first column, with people as their keys."""
     content = packed(html)
-    keys, rows = content["people"]["key"], content[name]
-    fields = {
-        field: [values["of"][at] for at in values["at"]] if isinstance(values, dict) else values
-        for field, values in rows.items()
-    }
+    keys, fields = content["people"]["key"], dict(content[name])
     for field in {"owners", "planned", "primary", "before", "after", "user", "candidates", "perhaps"} & {
         *fields
     }:
@@ -292,4 +290,4 @@ def test_of_very_many_users_the_first_have_a_strip():
 def test_a_page_about_nothing_says_so():
     html = report(counts(), PEOPLE, hosts(), days=DAYS.clear())
     assert "The last run knew no host" in html
-    assert packed(html)["hosts"]["name"] == {"of": [], "at": []}
+    assert packed(html)["hosts"]["name"] == []

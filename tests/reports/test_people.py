@@ -52,16 +52,15 @@ def test_who_is_unknown_is_nobody(asked):
 
 def text_of(usernames, user_ids, logons, assets, *writes):
     made = resolution(logons, PEOPLE, assets)
-    found = person_explanation(
-        "asked",
-        {"user_ids": user_ids, "usernames": usernames},
-        decisions=made.decisions,
-        shares=made.shares,
-        owners=current_owners(assets, PEOPLE, table(OwnerWrites, *writes).lazy()),
-        users=PEOPLE,
-        matches=made.matches,
-    )
-    return person_in_words(found)
+    tables = {
+        "owner_decisions": made.decisions,
+        "host_user_shares": made.shares,
+        "current_owners": current_owners(assets, PEOPLE, table(OwnerWrites, *writes).lazy()),
+        "inventory_users": PEOPLE,
+        "username_matches": made.matches,
+    }
+    found = {"user_ids": user_ids, "usernames": usernames}
+    return person_in_words(person_explanation("asked", found, lambda name: tables[name].lazy()))
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():
