@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,8 +27,9 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
         wait_until(lambda: _try_lock(descriptor), lambda: path.read_text("utf-8", "replace"), what)
         run = f", run {run_id}" if run_id else ""
         holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds, and a backup may still be made
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
         yield
     finally:
         os.close(descriptor)

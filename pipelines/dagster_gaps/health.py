@@ -88,11 +88,15 @@ def routes(process_context: Any) -> list[Route]:
     registry.register(metrics)
 
     def healthz(_: Request) -> JSONResponse:
-        locations, heartbeats = metrics.code_locations(), metrics.heartbeats()
+        body: dict[str, Any] = {"code_locations": metrics.code_locations()}
+        try:
+            heartbeats = metrics.heartbeats()
+        except Exception as error:  # noqa: BLE001  (of any database)
+            reason, *_ = str(error).splitlines()
+            return JSONResponse(body | {"storage": f"does not answer: {reason}"}, status_code=503)
         silent = [name for name, at in heartbeats.items() if at < time.time() - MAX_SILENCE_SECONDS]
-        healthy = {*locations.values()} <= {ANSWERS} and not silent
-        body = {"code_locations": locations, "silent_daemons": silent}
-        return JSONResponse(body, status_code=200 if healthy else 503)
+        healthy = {*body["code_locations"].values()} <= {ANSWERS} and not silent
+        return JSONResponse(body | {"silent_daemons": silent}, status_code=200 if healthy else 503)
 
     def scrape(_: Request) -> Response:
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")

@@ -215,7 +215,7 @@ class KeepSettings(Section):
     """How long the tables remember."""
 
     evidence_days: int = Field(400, ge=1, le=36_500)
-    """days of logon counts kept"""
+    """days of logon counts kept; those of the window stay"""
     history_days: int = Field(400, ge=1, le=36_500)
     """days for which past decisions, plans and writes are kept"""
     runs_days: int = Field(90, ge=1, le=36_500)

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import tarfile
 from contextlib import closing
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -102,6 +103,11 @@ def test_a_restored_home_is_the_same_also_days_that_a_dry_run_keeps_to_itself(
         assert int(copy.stat().st_mtime) == int(path.stat().st_mtime), "what is kept goes by it"
     assert {path.stat().st_mode & 0o077 for path in other.rglob("*")} == {0}
     assert left_behind(other) == []
+
+
+def test_a_home_on_a_full_disk_is_backed_up_to_another_one(call, home, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.pwrite", Mock(side_effect=OSError(28, "No space left on device")))
+    assert call("backup", "--out", tmp_path / "backup.tar")[0] == 0
 
 
 def test_a_database_that_dagster_stores_its_records_in_is_left_to_the_operator(call, home, tmp_path):

@@ -22,10 +22,12 @@ import yaml
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._grpc.server import DagsterApiServer
+from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
 
 from assets_defs.specs import LOCATION
 from pipelines.cli.serve import _Services
+from pipelines.dagster_gaps.health import routes
 from pipelines.dagster_gaps.launcher import (
     LOCK_TAG,
     WatchfulRunLauncher,
@@ -224,6 +226,19 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
 
 def health(url):
     return requests.get(f"{url}/healthz", timeout=300).json()
+
+
+def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
+    context = Mock()
+    context.create_request_context().get_code_location_entries.return_value = {}
+    refused = OperationalError("connect", None, ConnectionError("refused"))
+    context.instance.get_daemon_statuses.side_effect = refused
+    healthz, _ = routes(context)
+    answer = healthz.endpoint(None)
+    assert (answer.status_code, json.loads(answer.body)) == (
+        503,
+        {"code_locations": {}, "storage": "does not answer: (builtins.ConnectionError) refused"},
+    )
 
 
 def children(pid):
