@@ -105,7 +105,8 @@ def test_a_restored_home_is_the_same_also_days_that_a_dry_run_keeps_to_itself(
     assert left_behind(other) == []
 
 
-def test_a_home_on_a_full_disk_is_backed_up_to_another_one(call, home, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("home")
+def test_a_home_on_a_full_disk_is_backed_up_to_another_one(call, tmp_path, monkeypatch):
     monkeypatch.setattr("os.pwrite", Mock(side_effect=OSError(28, "No space left on device")))
     assert call("backup", "--out", tmp_path / "backup.tar")[0] == 0
 
