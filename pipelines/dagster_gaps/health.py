@@ -92,7 +92,7 @@ def routes(process_context: Any) -> list[Route]:
         try:
             heartbeats = metrics.heartbeats()
         except Exception as error:  # noqa: BLE001  (of any database)
-            reason, *_ = str(error).splitlines()
+            reason = str(error).partition("\n")[0]
             return JSONResponse(body | {"storage": f"does not answer: {reason}"}, status_code=503)
         silent = [name for name, at in heartbeats.items() if at < time.time() - MAX_SILENCE_SECONDS]
         healthy = {*body["code_locations"].values()} <= {ANSWERS} and not silent
