@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from resources.store.files import replacing
-from resources.store.table_owner import require_own
 from resources.store.tables import Tables
 
 OVERDUE_AFTER = timedelta(hours=2)
@@ -53,7 +52,7 @@ def read_run_state(tables: Tables) -> dict[str, Any] | None:
     """
     state = _stored(tables)
     if state is not None and tables.name not in {None, state["name"]}:
-        require_own(tables.folder, name=tables.name, target=tables.target)
+        tables.require_own()
     return state
 
 
