@@ -88,12 +88,9 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         for table, frame in {**planned, "owner_decisions": decisions}.items():
             tables.write(table, frame)
         # Older than what was published last, it is what holds from now on all the same.
-        changed = changed_decisions(
-            before, decisions.with_columns(decided_at=at), decided_at=at, run_id=applied_by
-        )
-        tables.append(
-            HISTORY, changed.cast({"decided_at": decisions.schema["decided_at"]}), run_id=applied_by
-        )
+        decided_then = decisions.with_columns(decided_at=pl.lit(at, decisions.schema["decided_at"]))
+        changed = changed_decisions(before, decided_then, decided_at=at, run_id=applied_by)
+        tables.append(HISTORY, changed, run_id=applied_by)
     tables.store_current_owners()
     return []
 

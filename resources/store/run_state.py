@@ -110,9 +110,8 @@ def _stored(tables: Tables) -> dict[str, Any] | None:
     place = tables.folder / STATE
     try:
         state = json.loads(place.fs.cat_file(place.path))
-    except (FileNotFoundError, ValueError):  # of an earlier version, or damaged
+        began = (state["last_run"] or {}).get("started_at", 0)
+        last = max(began, *state["succeeded"].values(), 0)
+    except (FileNotFoundError, ValueError, LookupError, TypeError):  # of an earlier version, or damaged
         return None
-    if not isinstance(state, dict):
-        return None
-    began = (state["last_run"] or {}).get("started_at", 0)
-    return state if max(began, *state["succeeded"].values(), 0) <= latest_time().timestamp() else None
+    return state if last <= latest_time().timestamp() else None
