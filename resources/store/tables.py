@@ -22,8 +22,8 @@ from upath import UPath
 from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
+from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays
-from ownership.unmatched_users import unmatched_users
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
