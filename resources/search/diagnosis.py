@@ -5,13 +5,13 @@ All are searches with the client's own rights (rules 3.1), and none changes what
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from resources.dotted import values_at
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.search.answers import Bucket, texts
 from resources.search.refusals import FIELDS
@@ -152,28 +152,13 @@ def require_whole_names(search: "SearchClient", first: date, last: date) -> None
         with suppress(ConfigurationError):  # a type of field whose values cannot be shown
             buckets = search.search([search.between(first, last)], {"buckets": by_name}).buckets
         for document in (one for bucket in buckets if bucket.documents for one in bucket.documents.hits.hits):
-            sent = _values(document.source, field) or _values(document.source, field.rpartition(".")[0])
+            sent = values_at(document.source, field) or values_at(document.source, field.rpartition(".")[0])
             if sent and len(document.fields.get(field, ())) > len(sent):
                 raise ConfigurationError(
                     f"{setting}: {field!r} is text with fielddata in the index {document.index}: documents "
                     "are counted once for each word of a name, so parts of names stand for users and hosts; "
                     "name a keyword field that all indexes have"
                 )
-
-
-def _values(source: Any, path: str) -> list[Any]:
-    """Return the values of a field of a document as it was sent: nested, with dots in keys, or both."""
-    if isinstance(source, list):
-        return [value for each in source for value in _values(each, path)]
-    if not isinstance(source, dict):
-        return [source] if source is not None and not path else []
-    return [value for key, rest in _splits(path) if key in source for value in _values(source[key], rest)]
-
-
-def _splits(path: str) -> Iterator[tuple[str, str]]:
-    parts = path.split(".")
-    for number in range(1, len(parts) + 1):
-        yield ".".join(parts[:number]), ".".join(parts[number:])
 
 
 def sampled_names(search: "SearchClient", first: date, last: date) -> dict[str, list[str]]:
