@@ -33,9 +33,7 @@ from resources.writeback.decide import (
 from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
-MAX_READ_TO_WRITE_SECONDS = (
-    1.0  # after so long the host is read again before the request goes out (rules 7.2)
-)
+MAX_READ_TO_WRITE_SECONDS = 1.0  # after so long the host is read again before the request (rules 7.2)
 # The age of a host's first reads counts from their request: a process that is stopped while the answer is on
 # its way does not notice. Later ones count from the answer, for the service itself may be that slow.
 STRICT_READS = 2
