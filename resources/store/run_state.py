@@ -73,11 +73,11 @@ def state_after(state: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, A
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
     """
-    kind, ended_at = row["kind"], _seconds(row["ended_at"])
     after = {**_NO_RUNS, **state}
-    if ended_at is None:
+    if row["ended_at"] is None:
         return after
-    began, succeeded = _seconds(row["started_at"]), row["status"] == "succeeded"
+    began, ended_at = row["started_at"].timestamp(), row["ended_at"].timestamp()
+    kind, succeeded = row["kind"], row["status"] == "succeeded"
     if succeeded:
         last = after["succeeded"].get(kind, ended_at)
         after["succeeded"] = {**after["succeeded"], kind: max(last, ended_at)}
@@ -100,10 +100,6 @@ def state_after(state: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, A
 def latest_time() -> datetime:
     """Return the latest time that a stored row may have, unless a wrong clock gave it."""
     return datetime.now(UTC) + _MAX_AHEAD
-
-
-def _seconds(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
 
 
 def _stored(tables: Tables) -> dict[str, Any] | None:
