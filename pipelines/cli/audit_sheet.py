@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.tuning.audit import draw_sample
+from ownership.tuning.confidence import draw_sample
 from pipelines.cli.exit_status import require_file
 from pipelines.cli.sheets import reading_sheet, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
