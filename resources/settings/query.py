@@ -3,7 +3,7 @@
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _PHRASE = r'"(?:\\.|[^"\\])*"'
@@ -124,9 +124,8 @@ def _text(level: _Level) -> str:
     before: _Clause | None = None
     for clause, operator in zip(level.clauses, ["", *level.operators], strict=True):
         if before and not operator and not level.of_field and _goes_on(before, clause):
-            together[-1][-1] = _clause_text(before).removesuffix(before.value)
-            before = _Clause(before.prefix, before.field, f'"{before.value.strip(chr(34))} {clause.value}"')
-            together[-1][-1] += before.value
+            before = replace(before, value=f'"{before.value.strip(chr(34))} {clause.value}"')
+            together[-1][-1] = _clause_text(before)
             continue
         if before and (operator == "OR" or (level.of_field and not operator)):
             together.append([])
