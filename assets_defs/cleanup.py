@@ -26,7 +26,6 @@ from resources.store.retention import (
     empty_outdated_snapshots,
 )
 from resources.store.run_state import read_run_state
-from resources.store.table_owner import require_own
 from resources.store.tables import Tables
 
 MAX_PAUSE_DAYS = 60
@@ -97,7 +96,7 @@ def delete_old_of_all(
     for slug in sorted(path.name for path in location.glob("*") if is_slug(path.name)):
         tables = Tables(home(), slug, location=location, analysts=analysts_group())
         try:
-            name = require_own(tables.folder, name=None, target=None).get("name")
+            name = tables.require_own().get("name")
             instance = by_slug.get(slug)
             if instance and instance.name == name:
                 retention = Retention.of_instance(instance)

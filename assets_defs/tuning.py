@@ -19,9 +19,8 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
 from ownership.tables import ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import confidence_bands
+from ownership.tuning.confidence import confidence_bands, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError

@@ -13,8 +13,8 @@ from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
-from ownership.tuning.audit import with_answers
 from ownership.tuning.backtest import WINDOWS, usual_settings
+from ownership.tuning.confidence import with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window
 from resources.store.tables import Tables

@@ -50,8 +50,7 @@ def owner_decisions(
     return (
         decided.lazy()
         .join(conflicts, on="subject", how="left")
-        .with_columns(conflict_since=pl.min_horizontal(since, "decided_at"))
-        .with_columns(pl.when(action="conflict").then("conflict_since"))
+        .with_columns(conflict_since=pl.when(action="conflict").then(pl.min_horizontal(since, "decided_at")))
         .select(*polars_schema(OwnerDecisions))
         .sort("hostname", "host_id", nulls_last=True)
         .collect(engine="streaming")

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ownership.names import normalise_username
+from ownership.declaration import polars_schema
+from ownership.names import is_stand_in, normalise_username
+from ownership.tables import UnmatchedUsers
 
 ACCOUNT_FIELDS = ("user_email", "directory_user_sam_account_name")
 """The fields that hold account names, which are asked together (rules 2.1)."""
@@ -108,3 +110,27 @@ def people_by_account(users: pl.DataFrame, *, user_value_field: str | None) -> p
     matches = username_matches(usernames, users, user_value_field=user_value_field)
     found = candidates(matches.lazy()).filter(pl.col("matched_by") != SURNAME)
     return found.select("username", user_id="resolved_owner").drop_nulls().collect()
+
+
+def unmatched_users(shares: pl.DataFrame, matches: pl.DataFrame, decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of `unmatched_users`, those for whom most hosts wait first.
+
+    The arguments are rows of `host_user_shares`, `username_matches` and `owner_decisions` of one run.
+    """
+    seen = shares.group_by("username").agg(
+        pl.sum("events"), pl.min("first_seen"), pl.max("last_seen"), hosts=pl.len()
+    )
+    waits = pl.col("host_id").is_not_null() & pl.col("existing_owner").is_null()
+    named = decisions.drop_nulls("match").group_by("username")
+    return (
+        seen.join(matches, on="username", how="semi")
+        .join(candidates(matches.lazy()).collect(), on="username", how="left")
+        .filter(pl.col("resolved_owner").is_null(), ~is_stand_in(pl.col("username")))
+        .join(named.agg(hosts_named=pl.len(), hosts_waiting=waits.sum()), on="username", how="left")
+        .with_columns(
+            pl.col("hosts_named", "hosts_waiting").fill_null(0), pl.col("candidate_ids").fill_null([])
+        )
+        .with_columns(user_assets=pl.col("candidate_ids").list.len())
+        .select(pl.col(name).cast(kind) for name, kind in polars_schema(UnmatchedUsers).items())
+        .sort("hosts_waiting", "hosts_named", "events", "username", descending=[True, True, True, False])
+    )

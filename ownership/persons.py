@@ -85,9 +85,7 @@ class Persons:
         accounts = self._whose_account
         if own in self._whole_names:
             keys |= self._whose(own, short)
-        elif (
-            "@" in text
-        ):  # an address that nobody has is nobody's, even if its first part is somebody's account
+        elif "@" in text:  # an address that nobody has is nobody's, even if it begins with an account
             spelled = (account for _, whole, account in self._spelled if whole == own)
             keys |= set[_Key]().union(*(accounts.get(account, set()) for account in spelled))
         else:

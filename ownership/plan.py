@@ -1,6 +1,5 @@
 """Plans: what would be written or undone, one row for each host, and every reason to refuse that."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -175,27 +174,24 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
     Raises:
         LookupError: a host that is asked for is not in the plan; the closest name is given.
     """
-    full, short = (normalise_hostname(pl.col("name"), short=short) for short in (False, True))
+    name, full, short = map(pl.col, ("name", "full", "short"))
     listed = decisions.join(rows, on="host_id", how="semi").select("host_id", name="hostnames")
-    names = pl.concat([rows.select("host_id", name="hostname"), listed.explode("name")]).unique()
-    by_id = {host_id.lower(): {host_id} for host_id in rows["host_id"]}
-    by_name, by_short_name, without_domain = (defaultdict[str, set[str]](set) for _ in range(3))
-    for host_id, full_name, short_name in names.drop_nulls().select("host_id", full, short=short).iter_rows():
-        by_name[full_name].add(host_id)
-        by_short_name[short_name].add(host_id)
-        if full_name == short_name:
-            without_domain[short_name].add(host_id)
+    with_forms = {"full": normalise_hostname(name), "short": normalise_hostname(name, short=True)}
+    names = pl.concat([rows.select("host_id", name="hostname"), listed.explode("name")])
+    names = names.unique().with_columns(**with_forms, id=pl.col("host_id").str.to_lowercase())
     chosen = set[str]()
-    given = pl.DataFrame({"name": [*asked]}, schema={"name": pl.String})
-    for name, full_name, short_name in given.select("name", full=full, short=short).iter_rows():
-        found = by_name.get(full_name, set()) | by_id.get(name.strip().lower(), set())
+    given = pl.DataFrame({"name": [*asked]}, schema={"name": pl.String}).with_columns(**with_forms)
+    for asked_name, asked_full, asked_short in given.iter_rows():
+        is_id = pl.col("id") == asked_name.strip().lower()
+        found = set(names.filter((full == asked_full) | is_id)["host_id"])
         if not found:
-            found = (by_short_name if full_name == short_name else without_domain).get(short_name, set())
+            is_bare = pl.lit(asked_full == asked_short) | (full == short)
+            found = set(names.filter(short == asked_short, is_bare)["host_id"])
             if len(found) != 1:
                 known = sorted(found) or [*dict.fromkeys([*names["name"].drop_nulls(), *rows["host_id"]])]
-                closest = get_close_matches(name.strip().lower(), known, n=3, cutoff=0)
+                closest = get_close_matches(asked_name.strip().lower(), known, n=3, cutoff=0)
                 near = f"; the closest: {', '.join(closest)}" if closest else ""
-                raise LookupError(f"no planned host is called {name!r}{near}")
+                raise LookupError(f"no planned host is called {asked_name!r}{near}")
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 
@@ -246,14 +242,12 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
         rows.drop_nulls("host_id").select("host_id", "hostname", *columns, owner=given)
         for rows in (first, second)
     )
-    both = before.join(after, on="host_id", how="full", coalesce=True, suffix="_after")
     old, new = pl.col("owner_before"), pl.col("owner")
     planned_before, planned = (pl.col(name).eq_missing("write") for name in ("action_before", "action"))
     return (
-        both.rename({name: f"{name}_before" for name in (*columns, "owner")})
-        .rename({f"{name}_after": name for name in (*columns, "owner")})
+        after.join(before, on="host_id", how="full", coalesce=True, suffix="_before")
         .with_columns(
-            hostname=pl.coalesce("hostname_after", "hostname"),
+            pl.coalesce("hostname", "hostname_before"),
             change=pl.when(new.is_null())
             .then(pl.when(planned_before).then(pl.lit("drop")))
             .when(old.is_null() | (old == new))
@@ -262,7 +256,7 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
             .then(pl.lit("change")),
         )
         .drop_nulls("change")
-        .drop("hostname_after")
+        .drop("hostname_before")
         .sort("change", "hostname", "host_id")
     )
 

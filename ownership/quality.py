@@ -39,17 +39,16 @@ def too_many_unreadable(unreadable: int, assets: int) -> bool:
 
 def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     """Find host names that several host assets have (rules 1.5): hostname (as compared), host_ids."""
-    return (
-        hosts.lazy()
-        .explode("hostnames")
-        .select("host_id", hostname=normalise_hostname(pl.col("hostnames"), short=short))
-        .drop_nulls("hostname")
-        .group_by("hostname")
-        .agg(host_ids=pl.col("host_id").unique().sort())
-        .filter(pl.col("host_ids").list.len() > 1)
-        .sort("hostname")
-        .collect()
-    )
+    names = hosts.select("host_id", hostname="hostnames").explode("hostname")
+    names = names.with_columns(normalise_hostname(pl.col("hostname"), short=short))
+    return _of_several(names, "hostname", host_ids="host_id")
+
+
+def _of_several(names: pl.DataFrame, name: str, **ids: str) -> pl.DataFrame:
+    """Gather the ids of each name that several have, both sorted."""
+    of_name = {gathered: pl.col(one).unique().sort() for gathered, one in ids.items()}
+    gathered = names.drop_nulls(name).group_by(name).agg(**of_name)
+    return gathered.filter(pl.col(*ids).list.len() > 1).sort(name)
 
 
 def hosts_named_alike(documented: pl.Series, listed: pl.Series) -> pl.DataFrame:
@@ -99,22 +98,10 @@ def ambiguous_accounts(users: pl.DataFrame) -> pl.DataFrame:
 
     Assets that cannot be read whole are excluded. A name that two assets hold in one field is found as well.
     """
-    names = pl.concat(
-        users.lazy()
-        .filter(pl.col("problem").is_null())
-        .select("user_id", name=field)
-        .explode("name")
-        .with_columns(normalise_username(pl.col("name")))
-        for field in ACCOUNT_FIELDS
-    )
-    return (
-        names.drop_nulls()
-        .group_by("name")
-        .agg(user_ids=pl.col("user_id").unique().sort())
-        .filter(pl.col("user_ids").list.len() > 1)
-        .sort("name")
-        .collect()
-    )
+    readable = users.filter(pl.col("problem").is_null())
+    names = pl.concat(readable.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
+    names = names.with_columns(normalise_username(pl.col("name")))
+    return _of_several(names, "name", user_ids="user_id")
 
 
 def fields_without_values(hosts: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:

@@ -121,10 +121,7 @@ class Transport:
     def _ssl_context(self) -> ssl.SSLContext:
         if self.ignore_ssl:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # a check reports it
-            context = ssl.create_default_context()
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-            return context
+            return urllib3.util.create_urllib3_context(cert_reqs=ssl.CERT_NONE)
         try:
             context = (
                 ssl.create_default_context(cafile=str(self.ca_file))

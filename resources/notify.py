@@ -8,13 +8,14 @@ import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from threading import Thread, local
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
 
 from ownership.names import printable
 from resources.errors import ConfigurationError
-from resources.findings import Finding
+from resources.findings import Finding, attempt
 from resources.redaction import redacted
 from resources.settings.fields import Secret
 from resources.settings.models import Instance
@@ -46,14 +47,14 @@ def send_notices(
     """
     why = dict.fromkeys(_addresses(instance), f"no answer within {seconds:g} seconds")
 
-    def attempt(setting: str, secret: Secret) -> None:
+    def deliver(setting: str, secret: Secret) -> None:
         try:
             why[setting] = _send(setting, secret, instance.name, text, kind)
         except ConfigurationError as error:
             why[setting] = str(error).removeprefix(f"{setting}: ")
 
     # The name of a host may take minutes to look up, and nothing can end that.
-    threads = [Thread(target=attempt, args=one, daemon=True) for one in _addresses(instance).items()]
+    threads = [Thread(target=deliver, args=one, daemon=True) for one in _addresses(instance).items()]
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.start()
@@ -66,15 +67,14 @@ def notify_findings(instance: Instance, *, send: bool) -> Iterator[Finding]:
     """Say for each address whether it can be used; `send` tries it with a notice."""
     why = send_notices(instance, "This is a test: `asset-owners check --notify` sent it.") if send else {}
     for setting, secret in _addresses(instance).items():
-        try:
-            service = f"{_service(setting, secret).service_name}"
-        except ConfigurationError as error:
-            yield Finding("wrong", setting, str(error).removeprefix(f"{setting}: "))
+        service = yield from attempt(setting, partial(_service, setting, secret))
+        if service is None:
             continue
-        if send and setting in why:
-            yield Finding("wrong", setting, f"{service}: not delivered: {why[setting]}")
+        if setting in why:
+            yield Finding("wrong", setting, f"{service.service_name}: not delivered: {why[setting]}")
         else:
-            yield Finding("ok", setting, f"{service}: {'delivered' if send else 'try it with --notify'}")
+            done = "delivered" if send else "try it with --notify"
+            yield Finding("ok", setting, f"{service.service_name}: {done}")
 
 
 def _addresses(instance: Instance) -> Mapping[str, Secret]:

@@ -17,7 +17,6 @@ from ownership.tables import LogonCounts
 from ownership.windows import Window
 from resources.findings import Finding, attempt
 from resources.inventory.client import AssetInventory, Kind
-from resources.inventory.records import host_rows, user_rows
 from resources.search.client import SearchClient
 
 COMPARED_DAYS = 7
@@ -56,8 +55,7 @@ def _first_assets(
     pages = yield from attempt(f"platform.contract.{kind}", lambda: inventory.first_pages(kind))
     if not pages:
         return None
-    rows = (host_rows if kind == "hosts" else user_rows)(inventory.instance)
-    frame = pl.concat(rows.table(page.ids, page.fields) for page in pages)
+    frame = pl.concat(inventory.rows[kind].table(page.ids, page.fields) for page in pages)
     size = pages[0].size
     some = f" (of the first {frame.height:,} of {size:,} {kind} listed)" if size > frame.height else ""
     return frame.with_columns(listed_at=datetime.now(UTC)), some

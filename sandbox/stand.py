@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from resources.settings import slug_of
-from resources.store.table_owner import CLAIM
+from resources.store.tables import CLAIM
 from sandbox.company import DEMO_RULES, MAPPING, generate
 from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService, InventoryState

@@ -13,7 +13,6 @@ from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
 from ownership.tuning.accuracy import SHARE_BANDS, TRAITS, Comparison
-from ownership.tuning.audit import MIN_PART_DRAWN_FROM
 from ownership.tuning.claims import (
     Bands,
     effective_sample_size,
@@ -31,6 +30,8 @@ PRIMARY_DEVICES = (None, 1, 2)
 
 MIN_COMPARED = 30
 """Hosts that a measure must have compared before it says how many owners are wrong (rules 9.4)."""
+MIN_PART_DRAWN_FROM = 0.9
+"""Part of the hosts to write that must have been in the plan that an audit was drawn from."""
 
 _NOT_USUAL = "the last settled week has too few logons to compare with, as after holidays"
 COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}

@@ -1,9 +1,10 @@
-"""How sure each owner is, learnt from answers to an audit (rules 9.8): a ridge logistic regression in numpy.
+"""Owners drawn for an audit, and how sure each is, learnt from the answers (rules 9.7, 9.8).
 
-It is learnt where it is used, from owners that were drawn by chance from a plan, and holds for the rules of
-that plan only. The order of what is least certain needs no answers (rules 9.9).
+A ridge logistic regression in numpy, learnt where it is used, from owners that were drawn by chance from a
+plan; it holds for the rules of that plan only. The order of what is least certain needs no answers.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
@@ -51,6 +52,27 @@ def least_certain_first(decisions: pl.DataFrame) -> pl.DataFrame:
     """Sort rows of `owner_decisions` by how sure they are, then by host (rules 9.9); unknown last."""
     order = pl.coalesce("confidence", certainty())
     return decisions.sort(order, "hostname", "host_id", nulls_last=True, maintain_order=True)
+
+
+def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
+    """Draw so many of the owners that a run planned, all where there are fewer; the same ones for a seed.
+
+    Rows of `owner_decisions` in, and some of them out, the least certain first.
+    """
+    planned = decisions.filter(action="write").sort("host_id")
+    chosen = random.Random(seed).sample(range(planned.height), min(number, planned.height))  # noqa: S311
+    return least_certain_first(planned[sorted(chosen)])
+
+
+def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
+    """Return each owner that could have been drawn with the answer: host_id, resolved_owner, right_by_audit.
+
+    `decisions` are those of the run that the rows of `audit_sample` were drawn from; right_by_audit is null
+    where nobody was asked, or nobody has answered.
+    """
+    answers = sample.select("host_id", resolved_owner="user_id", right_by_audit="right")
+    planned = decisions.filter(action="write").select("host_id", "resolved_owner")
+    return planned.join(answers, on=("host_id", "resolved_owner"), how="left")
 
 
 def _log_odds(part: pl.Expr) -> pl.Expr:

@@ -32,7 +32,7 @@ class Inputs(Resolution):
 
     `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
     `writes` of owner_writes of all runs on the target; `decisions` of one run; `audit` is what
-    `audit.with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
+    `with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
     `last_settled` the last day that nothing arrives for.
     """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.tuning.audit import draw_sample
+from ownership.tuning.confidence import draw_sample
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet

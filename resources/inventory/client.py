@@ -98,7 +98,8 @@ class AssetInventory(Inventory):
         self.reads_single_hosts = platform.contract.read is not None
         self.how_read = "platform.contract (read, fields_in) and platform_user_field"
         self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
-        self._rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
+        self.rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
+        """How listed assets become rows of the tables."""
         self._session = InventorySession(platform, self.transport, clock)
 
     def __exit__(self, *_: object) -> None:
@@ -130,7 +131,7 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {call.path} with another asset than {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        host = self._rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0])
+        host = self.rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0])
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")
         return host
@@ -223,7 +224,7 @@ class AssetInventory(Inventory):
         is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single assets may
         be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
         """
-        listed_at, rows = datetime.now(UTC), self._rows[kind]
+        listed_at, rows = datetime.now(UTC), self.rows[kind]
         known = self.first_pages(kind)
         size, complete, reason = known[0].size, False, ""
         last_size = size

@@ -4,7 +4,7 @@ The service gives an asset as JSON; here its fields become the plain columns of 
 inventory_users. A list may hold an odd asset, whose row says what cannot be read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import polars as pl
 from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
+from resources.dotted import values_at
 from resources.inventory.adapter import Values
 from resources.settings import Instance
 
@@ -48,27 +49,13 @@ def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fi
     """
     if not isinstance(fields, dict):
         return fields
-    listed = [
-        value if isinstance(value, dict) else f"{name}: {value}"
-        for name in names
-        for value in [*_values_at(item, name)] or _values_at(fields, name)
-    ]
-    return {**fields, LISTED: next((value for value in listed if isinstance(value, dict)), listed)}
 
+    def filled(place: Fields, name: str) -> list[Any]:
+        return [value for value in values_at(place, name) if value != ""]
 
-def _values_at(value: Any, path: str) -> Iterator[Any]:
-    """Find the values at a dotted path, in each element of the lists on the way; a name may hold dots."""
-    if isinstance(value, list):
-        for one in value:
-            yield from _values_at(one, path)
-    elif path:
-        first, _, rest = path.partition(".")
-        if isinstance(value, dict):
-            yield from _values_at(value[path], "") if path in value else _values_at(value.get(first), rest)
-    elif isinstance(value, bool):
-        yield str(value).lower()
-    elif value not in (None, ""):
-        yield value
+    found = [(name, value) for name in names for value in filled(item, name) or filled(fields, name)]
+    listed = [f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in found]
+    return {**fields, LISTED: next((value for _, value in found if isinstance(value, dict)), listed)}
 
 
 class AssetRows:

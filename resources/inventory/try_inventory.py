@@ -12,7 +12,7 @@ from ownership.matching import FIELDS
 from ownership.quality import fields_without_values, too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, Kind
-from resources.inventory.records import LISTED, AssetRows, host_fields, host_rows, user_rows
+from resources.inventory.records import LISTED, host_fields
 from resources.inventory.session import PROFILE
 from resources.settings import Instance, command_line
 
@@ -57,7 +57,7 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     if users := (yield from listed("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
         yield _any_carried("platform_user_value_field", "users", fields, users)
-        yield from _readable("users", user_rows(instance), users)
+        yield from _readable("users", inventory, users)
 
 
 def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
@@ -88,7 +88,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
-    table = yield from _readable("hosts", host_rows(inventory.instance), hosts)
+    table = yield from _readable("hosts", inventory, hosts)
     for name in fields_without_values(table, inventory.instance.rules.exclude_assets)["field"]:
         text = f"none of the first {len(hosts):,} hosts has a value in {name}, so it excludes none of them; "
         have = ", ".join(_names_of_fields(hosts)[:20])
@@ -134,9 +134,11 @@ def _names_of_fields(assets: Assets) -> list[str]:
     return sorted(names - {LISTED})
 
 
-def _readable(what: str, rows: AssetRows, assets: Assets) -> Generator[Finding, None, pl.DataFrame]:
+def _readable(
+    what: Kind, inventory: AssetInventory, assets: Assets
+) -> Generator[Finding, None, pl.DataFrame]:
     """Return the rows of the assets that can be read, and report the others: a few of them stop no run."""
-    table = rows.table(list(assets), list(assets.values()))
+    table = inventory.rows[what].table(list(assets), list(assets.values()))
     odd = unreadable_assets(table)
     if not odd.is_empty():
         wrong = odd.height == table.height or too_many_unreadable(odd.height, table.height)

@@ -5,15 +5,15 @@ All are searches with the client's own rights (rules 3.1), and none changes what
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from resources.dotted import values_at
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
-from resources.search.answers import Bucket, texts
+from resources.search.answers import Bucket, Name, texts
 from resources.search.refusals import FIELDS
 from resources.search.source import Senders
 from resources.settings.query import clauses
@@ -116,8 +116,8 @@ def mixed_types(search: "SearchClient", query: dict[str, Any]) -> str:
             by_index = {"terms": {"field": "_index", "size": MAX_INDEXES}, "aggs": value}
             indexes: dict[str, list[str]] = defaultdict(list)
             for index in search.ask(query, {"buckets": by_index}).buckets:
-                for name in index.names.buckets if index.names else ():
-                    indexes["text" if isinstance(name.key, str) else "numbers"].append(str(index.key))
+                for name in _names_of(index):
+                    indexes["text" if isinstance(name, str) else "numbers"].append(str(index.key))
             if len(indexes) > 1:
                 where = " and ".join(f"{kind} in {_some(names)}" for kind, names in indexes.items())
                 return (
@@ -125,6 +125,10 @@ def mixed_types(search: "SearchClient", query: dict[str, Any]) -> str:
                     "those of one type, or index the others again with the same type"
                 )
     return ""
+
+
+def _names_of(bucket: Bucket) -> list[Name | None]:
+    return [name.key for name in bucket.names.buckets] if bucket.names else []
 
 
 def _some(names: list[str]) -> str:
@@ -152,7 +156,7 @@ def require_whole_names(search: "SearchClient", first: date, last: date) -> None
         with suppress(ConfigurationError):  # a type of field whose values cannot be shown
             buckets = search.search([search.between(first, last)], {"buckets": by_name}).buckets
         for document in (one for bucket in buckets if bucket.documents for one in bucket.documents.hits.hits):
-            sent = _values(document.source, field) or _values(document.source, field.rpartition(".")[0])
+            sent = values_at(document.source, field) or values_at(document.source, field.rpartition(".")[0])
             if sent and len(document.fields.get(field, ())) > len(sent):
                 raise ConfigurationError(
                     f"{setting}: {field!r} is text with fielddata in the index {document.index}: documents "
@@ -161,34 +165,16 @@ def require_whole_names(search: "SearchClient", first: date, last: date) -> None
                 )
 
 
-def _values(source: Any, path: str) -> list[Any]:
-    """Return the values of a field of a document as it was sent: nested, with dots in keys, or both."""
-    if isinstance(source, list):
-        return [value for each in source for value in _values(each, path)]
-    if not isinstance(source, dict):
-        return [source] if source is not None and not path else []
-    return [value for key, rest in _splits(path) if key in source for value in _values(source[key], rest)]
-
-
-def _splits(path: str) -> Iterator[tuple[str, str]]:
-    parts = path.split(".")
-    for number in range(1, len(parts) + 1):
-        yield ".".join(parts[:number]), ".".join(parts[number:])
-
-
 def sampled_names(search: "SearchClient", first: date, last: date) -> dict[str, list[str]]:
     """Return the most frequent users and hosts by the setting that names their field."""
-    fields = {"user_field": search.fields["username"], "hostname_field": search.fields["hostname"]}
-    return {
-        setting: [
-            str(bucket.key)
-            for bucket in search.search(
-                [search.between(first, last)],
-                {"buckets": {"terms": {"field": field, "size": MAX_NAMES_LOOKED_AT}}},
-            ).buckets
-        ]
-        for setting, field in fields.items()
-    }
+
+    def most_frequent(field: str) -> list[str]:
+        terms = {"terms": {"field": field, "size": MAX_NAMES_LOOKED_AT}}
+        found = search.search([search.between(first, last)], {"buckets": terms})
+        return [str(bucket.key) for bucket in found.buckets]
+
+    settings = {"user_field": "username", "hostname_field": "hostname"}
+    return {setting: most_frequent(search.fields[name]) for setting, name in settings.items()}
 
 
 def why_nothing(search: "SearchClient", first: date, last: date) -> str:
@@ -212,12 +198,10 @@ def unmatched_parts(search: "SearchClient") -> list[str]:
     parts = [part for part in _COMMAS.split(search.instance.index) if not part.startswith("-")]
     unmatched = []
     for part in parts if len(parts) > 1 or ":" in parts[0] else ():
-        try:
-            found = bool(search.ask({"match_all": {}}, index=part).shards.get("total"))
-        except (ConfigurationError, PermissionDeniedError):
-            found = False
-        if not found:
-            unmatched.append(part)
+        shards = None
+        with suppress(ConfigurationError, PermissionDeniedError):
+            shards = search.ask({"match_all": {}}, index=part).shards.get("total")
+        unmatched += [] if shards else [part]
     return unmatched
 
 
@@ -263,12 +247,5 @@ def top_senders(search: "SearchClient", first: date, last: date) -> Senders | No
         },
     }
     found = search.search([between], {"buckets": by_name, "matching": {"filter": {"match_all": {}}}})
-    rows = [
-        (
-            bucket.key,
-            bucket.doc_count,
-            texts([name.key for name in bucket.names.buckets] if bucket.names else []),
-        )
-        for bucket in found.buckets
-    ]
+    rows = [(bucket.key, bucket.doc_count, texts(_names_of(bucket))) for bucket in found.buckets]
     return Senders(finest, found.matching, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))

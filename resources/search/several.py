@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import TypeVar
 
@@ -117,9 +118,8 @@ def _sum_of_parts(parts: Sequence[DayOfLogons]) -> DayOfLogons:
     counts = pl.concat([part.counts for part in parts], how="diagonal")
     pairs = counts.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))
     totals = {name: sum(getattr(part, name) for part in parts) for name in _TOTALS}
-    return DayOfLogons(
-        parts[0].day, min(part.fetched_at for part in parts), **totals, counts=pairs.select(counts.columns)
-    )
+    first_fetched = min(parts, key=lambda part: part.fetched_at)
+    return replace(first_fetched, **totals, counts=pairs.select(counts.columns))
 
 
 @contextmanager

@@ -2,20 +2,28 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _PHRASE = r'"(?:\\.|[^"\\])*"'
-_VALUES = re.compile(
+_BOOST = r"(?:[~^][\d.]*)*"
+_VALUE = (
     rf'(?:{_PHRASE}|/(?:\\.|[^/\\])+/|[\[{{](?:{_PHRASE}|\\.|[^\]}}"\\])*[\]}}]|(?:\\.|[^\s()"\\:])(?:\\.|[^\s()"\\])*)'
-    r"(?:[~^][\d.]*)*",
-    re.DOTALL,
+    rf"{_BOOST}"
 )
-_NAME = re.compile(
-    r'((?:\\.|[^\s()"\[\]{}:\\/<>=!+-])(?:\\.|[^\s()"\[\]{}:\\/<>=])*)\s*(:|[<>]=?)\s*', re.DOTALL
+_NAME = r'(?:\\.|[^\s()"\[\]{}:\\/<>=!+-])(?:\\.|[^\s()"\[\]{}:\\/<>=])*'
+_GOES_ON = r"(?!\s*(?:[):]|$))"
+_CLAUSE = re.compile(
+    rf"(?P<prefix>(?:(?:[+-]|(?:NOT(?=[\s()])|!){_GOES_ON})\s*)*+)"
+    rf"(?:(?P<name>{_NAME})\s*(?P<sign>:|[<>]=?)\s*)?+"
+    rf'(?:(?P<group>\()|(?P<value>(?:[<>]=?(?:\s+|(?=")))?{_VALUE}))',
+    re.DOTALL | re.IGNORECASE,
 )
-_OPERATOR = re.compile(r"(and|or|not)(?=[\s()]|$)|(&&|\|\||!)", re.IGNORECASE)
-_NAMED = {"&&": "AND", "||": "OR", "!": "NOT"}
+_OPERATOR = re.compile(rf"(?:(?:AND|OR)(?=[\s()])|&&|\|\|){_GOES_ON}\s*", re.IGNORECASE)
+_BLANKS = re.compile(r"\s*")
+_GROUP_END = re.compile(rf"\)({_BOOST})")
+_NAMED = {"&&": "AND", "||": "OR", "!": "NOT ", "NOT": "NOT "}
 
 
 @dataclass
@@ -41,10 +49,6 @@ class _Level:
     operators: list[str] = field(default_factory=list)
 
 
-class _UnreadableError(ValueError):
-    """The text is neither; the search service will say what it thinks of it."""
-
-
 class _Reader:
     """Reads Lucene syntax with the operators of KQL as well; `is_kql` says whether it met any."""
 
@@ -53,38 +57,31 @@ class _Reader:
         self.at = 0
         self.is_kql = False
 
-    def read(self) -> _Level:
-        level = self._level(of_field=False)
-        if self.at < len(self.text) or not level.clauses:
-            raise _UnreadableError
-        return level
+    def read(self) -> _Level | None:
+        """Return the clauses; None where the text is neither: the search service will say what is wrong."""
+        with suppress(ValueError, RecursionError):
+            level = self._level(of_field=False)
+            if self.at == len(self.text) and level.clauses:
+                return level
+        return None
 
-    def _skip_blanks(self) -> bool:
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
-        return self.at < len(self.text) and self.text[self.at] != ")"
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return found
 
-    def _operator(self, *wanted: str) -> str:
-        """Read one of these operators, if it stands here and a clause follows."""
-        found = _OPERATOR.match(self.text, self.at)
-        if not found:
-            return ""
-        operator = _NAMED.get(found[0], found[0].upper())
-        rest = self.text[found.end() :].lstrip()
-        if operator not in wanted or not rest or rest[0] in "):":
-            return ""
-        self.at = found.end()
-        if found[1] and found[1] != operator:
-            self.is_kql = True
-        return operator
+    def _named(self, operator: str) -> str:
+        name = operator.upper()
+        self.is_kql |= operator != name
+        return _NAMED.get(name, name)
 
     def _level(self, *, of_field: bool) -> _Level:
         level = _Level(of_field)
-        while self._skip_blanks():
+        while self._take(_BLANKS) and self.text[self.at : self.at + 1] not in {"", ")"}:
             operator = ""
             if level.clauses:
-                operator = self._operator("AND", "OR")
-                self._skip_blanks()
+                found = self._take(_OPERATOR)
+                operator = self._named(found[0].strip()) if found else ""
                 level.operators.append(operator)
             clause = self._clause()
             # Lucene takes either of two such clauses, and of no prefix at all beside `+` none.
@@ -94,42 +91,21 @@ class _Reader:
         return level
 
     def _clause(self) -> _Clause:
-        prefix = ""
-        while True:
-            self._skip_blanks()
-            if self.text[self.at : self.at + 1] in {"+", "-"}:
-                prefix, self.at = prefix + self.text[self.at], self.at + 1
-            elif self._operator("NOT"):
-                prefix += "NOT "
-            else:
-                break
+        found = self._take(_CLAUSE)
+        if not found:
+            raise ValueError(f"no clause at {self.at}")
+        prefix = "".join(map(self._named, re.findall(r"[+-]|!|\w+", found["prefix"])))
         name = ""
-        if found := _NAME.match(self.text, self.at):
-            self.at = found.end()
-            name = f"{found[1]}:"
-            if found[2] != ":":
-                self.is_kql = True
-                name += found[2]
-        if self.text[self.at : self.at + 1] == "(":
-            self.at += 1
-            group = self._level(of_field=bool(name))
-            if self.text[self.at : self.at + 1] != ")" or not group.clauses:
-                raise _UnreadableError
-            after = re.compile(r"\)(?:[~^][\d.]*)*").match(self.text, self.at)
-            self.at = after.end() if after else self.at
-            return _Clause(prefix, name, after[0][1:] if after else "", group)
-        value = _VALUES.match(self.text, self.at)
-        if not value:
-            raise _UnreadableError
-        self.at = value.end()
-        text = value[0]
-        if text in {"<", ">", "<=", ">="} and (bound := _VALUES.match(self.text, self._next())):
-            text, self.at = text + bound[0], bound.end()
-        return _Clause(prefix, name, text)
-
-    def _next(self) -> int:
-        self._skip_blanks()
-        return self.at
+        if found["name"]:
+            bound = found["sign"].removeprefix(":")
+            name = f"{found['name']}:{bound}"
+            self.is_kql |= bool(bound)
+        if found["value"]:
+            return _Clause(prefix, name, re.sub(r"^([<>]=?)\s+", r"\1", found["value"]))
+        group, end = self._level(of_field=bool(name)), self._take(_GROUP_END)
+        if not end or not group.clauses:
+            raise ValueError(f"no end of a group at {self.at}")
+        return _Clause(prefix, name, end[1], group)
 
 
 def corrected(query: str) -> str | None:
@@ -138,11 +114,8 @@ def corrected(query: str) -> str | None:
     Lucene reads `a:1 and b:2` as three clauses of which any may match.
     """
     reader = _Reader(query)
-    try:
-        level = reader.read()
-    except (_UnreadableError, RecursionError):
-        return None
-    return _text(level) if reader.is_kql else None
+    level = reader.read()
+    return _text(level) if level and reader.is_kql else None
 
 
 def _text(level: _Level) -> str:
@@ -151,9 +124,8 @@ def _text(level: _Level) -> str:
     before: _Clause | None = None
     for clause, operator in zip(level.clauses, ["", *level.operators], strict=True):
         if before and not operator and not level.of_field and _goes_on(before, clause):
-            together[-1][-1] = _clause_text(before).removesuffix(before.value)
-            before = _Clause(before.prefix, before.field, f'"{before.value.strip(chr(34))} {clause.value}"')
-            together[-1][-1] += before.value
+            before = replace(before, value=f'"{before.value.strip(chr(34))} {clause.value}"')
+            together[-1][-1] = _clause_text(before)
             continue
         if before and (operator == "OR" or (level.of_field and not operator)):
             together.append([])
@@ -186,17 +158,11 @@ def clauses(query: str) -> dict[str, dict[str, Any]]:
     if query.lstrip().startswith("{"):
         found = _clauses_of_dsl(json.loads(query))
     else:
-        try:
-            level = _Reader(query).read()
-        except (_UnreadableError, RecursionError):
-            return {}
-        each = [] if "OR" in level.operators else level.clauses
-        found = {
-            text: {"query_string": {"query": text}}
-            for text in (
-                re.sub(r"^(\+|-)", lambda sign: "NOT " * (sign[0] == "-"), _clause_text(one)) for one in each
-            )
-        }
+        level = _Reader(query).read()
+        each = level.clauses if level and "OR" not in level.operators else []
+        signed = map(_clause_text, each)
+        texts = (re.sub("^-", "NOT ", text.removeprefix("+")) for text in signed)
+        found = {text: {"query_string": {"query": text}} for text in texts}
     return found if len(found) > 1 else {}
 
 

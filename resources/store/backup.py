@@ -28,8 +28,6 @@ from resources.store.tables import Tables
 
 _CONTENTS = "contents.json"
 """The last file of a whole backup, with the hash of each other one, which shows damage."""
-_HASH = "ASSET_OWNERS.sha256"
-"""Header that had the hash in backups of earlier versions; `tar` warns of it."""
 
 _NAMES = re.compile(
     r"tables/[a-z0-9_]{1,200}((/\w[\w.-]{0,254}){1,9}|/\.(instance|journal))"
@@ -129,8 +127,8 @@ def _expected(stored: tarfile.TarFile) -> tuple[list[tarfile.TarInfo], str | Non
         names.add(member.name)
     hashes = contents.get("sha256", {})
     for member in members:
-        file, known = stored.extractfile(member), hashes.get(member.name, member.pax_headers.get(_HASH))
-        if not file or hashlib.sha256(file.read()).hexdigest() != known:
+        file = stored.extractfile(member)
+        if not file or hashlib.sha256(file.read()).hexdigest() != hashes.get(member.name):
             raise ValueError(f"{member.name} is damaged")
     return members, contents.get("version")
 

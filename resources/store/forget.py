@@ -111,7 +111,7 @@ class Forgetting:
         def replaced(value: pl.Expr) -> pl.Expr:
             if holds is Holds.JOINED_USER_IDS:
                 return self._joined(value)
-            return value.replace([*replacing], [*replacing.values()]) if replacing else value
+            return value.replace(replacing)
 
         if isinstance(kind, pl.Struct):
             return values.struct.with_fields(owner=replaced(pl.field("owner")))
@@ -135,13 +135,8 @@ class Forgetting:
         """Return a column of words without the person; in rows about the person each word may be theirs."""
         if isinstance(texts.dtype, pl.List):
             words = texts.explode().unique().drop_nulls()
-            changed = {one: new for one in words if (new := self.in_text(one)) != one}
-            return (
-                texts.list.eval(pl.element().replace([*changed], [*changed.values()])) if changed else texts
-            )
-        found = [
-            text and self.in_text(text, about=of_person) for text, of_person in zip(texts, about, strict=True)
-        ]
+            return texts.list.eval(pl.element().replace({one: self.in_text(one) for one in words}))
+        found = [text and self.in_text(text, about=theirs) for text, theirs in zip(texts, about, strict=True)]
         return pl.Series(texts.name, found, dtype=pl.String)
 
     def _in_settings(self, text: str) -> str:
@@ -152,10 +147,8 @@ class Forgetting:
         if by_field := values.get("exclude_assets"):
             values["exclude_assets"] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
         if tried := values.get("set"):
-            of_names = [one.partition("=")[0].endswith("exclude_users") for one in tried]
-            values["set"] = [
-                self.in_text(one, about=names) for one, names in zip(tried, of_names, strict=True)
-            ]
+            named = [one.partition("=")[0].endswith("exclude_users") for one in tried]
+            values["set"] = [self.in_text(one, about=names) for one, names in zip(tried, named, strict=True)]
         if values.get("reason"):
             values["reason"] = self.in_text(values["reason"])
         return json.dumps(values)
@@ -178,13 +171,8 @@ class Forgetting:
             words = "|".join(map(re.escape, values))
             return f"{before}{begin}(?:{words}){end}{after}" if words else "(?!)"
 
-        named = "|".join(
-            [
-                any_of(one for one in values if one not in plain),
-                any_of(plain, after="(?=: )"),
-                any_of(plain, before="(?<=; next )"),
-            ]
-        )
+        certain = any_of(one for one in values if one not in plain)
+        named = f"{certain}|{any_of(plain, after='(?=: )')}|{any_of(plain, before='(?<=; next )')}"
         return re.compile(named, re.IGNORECASE), re.compile(any_of(values), re.IGNORECASE)
 
 

@@ -88,12 +88,9 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         for table, frame in {**planned, "owner_decisions": decisions}.items():
             tables.write(table, frame)
         # Older than what was published last, it is what holds from now on all the same.
-        changed = changed_decisions(
-            before, decisions.with_columns(decided_at=at), decided_at=at, run_id=applied_by
-        )
-        tables.append(
-            HISTORY, changed.cast({"decided_at": decisions.schema["decided_at"]}), run_id=applied_by
-        )
+        decided_then = decisions.with_columns(decided_at=pl.lit(at, decisions.schema["decided_at"]))
+        changed = changed_decisions(before, decided_then, decided_at=at, run_id=applied_by)
+        tables.append(HISTORY, changed, run_id=applied_by)
     tables.store_current_owners()
     return []
 
@@ -172,13 +169,12 @@ def _carry_over(
     tables: Tables, table: str, instant: datetime, kept: Callable[[pl.LazyFrame], pl.DataFrame]
 ) -> int:
     """Delete files of runs that are older than an instant; the rows that `kept` returns go into one file."""
-    files = sorted((tables.folder / table).glob("*.parquet"))
-    carried = [file for file in files if file.name == CARRIED_OVER]
-    own = [file for file in files if file.name not in (EMPTY, CARRIED_OVER)]
-    outdated = [file for file in own if _is_older(file, instant)]
+    folder = tables.folder / table
+    carried_over = folder / CARRIED_OVER
+    files = {*folder.glob("*.parquet")} - {folder / EMPTY}
+    outdated = sorted(file for file in files - {carried_over} if _is_older(file, instant))
     if outdated:
-        rows = kept(read_files(table, [*carried, *outdated]))
-        carried_over = tables.folder / table / CARRIED_OVER
+        rows = kept(read_files(table, [*(files & {carried_over}), *outdated]))
         write_file(validated(TABLES[table], rows), carried_over, tables.analysts)
         for file in outdated:
             file.unlink()

@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from resources.store.files import replacing
-from resources.store.table_owner import require_own
 from resources.store.tables import Tables
 
 OVERDUE_AFTER = timedelta(hours=2)
@@ -53,7 +52,7 @@ def read_run_state(tables: Tables) -> dict[str, Any] | None:
     """
     state = _stored(tables)
     if state is not None and tables.name not in {None, state["name"]}:
-        require_own(tables.folder, name=tables.name, target=tables.target)
+        tables.require_own()
     return state
 
 
@@ -74,11 +73,11 @@ def state_after(state: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, A
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
     """
-    kind, ended_at = row["kind"], _seconds(row["ended_at"])
     after = {**_NO_RUNS, **state}
-    if ended_at is None:
+    if row["ended_at"] is None:
         return after
-    began, succeeded = _seconds(row["started_at"]), row["status"] == "succeeded"
+    began, ended_at = row["started_at"].timestamp(), row["ended_at"].timestamp()
+    kind, succeeded = row["kind"], row["status"] == "succeeded"
     if succeeded:
         last = after["succeeded"].get(kind, ended_at)
         after["succeeded"] = {**after["succeeded"], kind: max(last, ended_at)}
@@ -103,17 +102,12 @@ def latest_time() -> datetime:
     return datetime.now(UTC) + _MAX_AHEAD
 
 
-def _seconds(at: datetime | None) -> float | None:
-    return None if at is None else at.timestamp()
-
-
 def _stored(tables: Tables) -> dict[str, Any] | None:
     place = tables.folder / STATE
     try:
         state = json.loads(place.fs.cat_file(place.path))
-    except (FileNotFoundError, ValueError):  # of an earlier version, or damaged
+        began = (state["last_run"] or {}).get("started_at", 0)
+        last = max(began, *state["succeeded"].values(), 0)
+    except (FileNotFoundError, ValueError, LookupError, TypeError):  # of an earlier version, or damaged
         return None
-    if not isinstance(state, dict):
-        return None
-    began = (state["last_run"] or {}).get("started_at", 0)
-    return state if max(began, *state["succeeded"].values(), 0) <= latest_time().timestamp() else None
+    return state if last <= latest_time().timestamp() else None

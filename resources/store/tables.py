@@ -4,6 +4,7 @@ ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the 
 locks need a disk and stay in the home. A reader sees the old or the new file, never a part.
 """
 
+import json
 import logging
 import os
 import re
@@ -13,7 +14,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import polars as pl
 from upath import UPath
@@ -21,16 +22,18 @@ from upath import UPath
 from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
+from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays
-from ownership.unmatched_users import unmatched_users
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.format_version import own_format, require_known_format
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import allow, remove_leftovers, replacing
-from resources.store.table_owner import CLAIM, claim, require_own
+from resources.store.files import allow, create, remove_leftovers, replacing
 
+CLAIM = ".instance"
+"""File beside the tables with the instance whose they are, and their format."""
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -72,13 +75,43 @@ class Tables:
         self.disk = self.home / "tables" / self.slug
 
     def claim(self) -> None:
-        """Record whose tables these are; fails where `require_own` does."""
+        """Record that these tables are the named instance's, and its target if known."""
         with self.changing():
-            claim(self.folder, name=self.name, target=self.target, readers=self.analysts)
+            recorded = self.require_own()
+            target = recorded.get("target") or self.target
+            number, version = own_format()
+            if self.name is None or (recorded.get("format"), recorded.get("target")) == (number, target):
+                return
+            owner = {"name": self.name, "target": target, "format": number, "version": version}
+            if recorded or isinstance(self.folder, Path):
+                with replacing(self.folder / CLAIM, self.analysts) as path:
+                    path.write_text(json.dumps(owner), encoding="utf-8")
+            else:
+                create(self.folder / CLAIM, json.dumps(owner).encode())
+            self.require_own()  # another machine may have come first
 
-    def require_own(self) -> None:
-        """Fail for tables of another instance, or of a newer program; records nothing."""
-        require_own(self.folder, name=self.name, target=self.target)
+    def require_own(self) -> dict[str, Any]:
+        """Return what is recorded; fails for another instance with the same slug, or a newer program."""
+        place = self.folder / CLAIM
+        try:
+            recorded = json.loads(place.read_bytes())
+            owner, other = recorded["name"], recorded["target"]
+            require_known_format(recorded["format"], recorded["version"], str(self.folder))
+        except (FileNotFoundError, PermissionError):  # before the first run; an analyst reads
+            return {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"{place} is damaged; delete it and run the instance that owns these tables: it is written "
+                "again"
+            ) from error
+        if self.name not in {None, owner} or (self.name and other and self.target not in {None, other}):
+            raise ConfigurationError(
+                f"The tables in {self.folder} belong to the instance {owner!r}, which writes to {other}. "
+                f"{self.name!r}, which writes to {self.target}, would share them: give it another name or a "
+                f"home of its own; if it is the same one, renamed or moved, delete {place}: earlier runs can "
+                "then no longer be undone"
+            )
+        return recorded
 
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""

@@ -33,9 +33,7 @@ from resources.writeback.decide import (
 from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 
-MAX_READ_TO_WRITE_SECONDS = (
-    1.0  # after so long the host is read again before the request goes out (rules 7.2)
-)
+MAX_READ_TO_WRITE_SECONDS = 1.0  # after so long the host is read again before the request (rules 7.2)
 # The age of a host's first reads counts from their request: a process that is stopped while the answer is on
 # its way does not notice. Later ones count from the answer, for the service itself may be that slow.
 STRICT_READS = 2
@@ -286,7 +284,7 @@ class Writer:
             self.confirmed = self.confirmed or unseen is None
             if unseen:
                 self._unseen.append(f"{attempt.row['host_id']} ({attempt.row['hostname']}): {unseen}")
-            no_effect = self._no_effect_message() if self._read_back >= READ_BACK else None
+            no_effect = self.no_effect_reason() if self._read_back >= READ_BACK else None
         if not unseen:
             return attempt.success()
         result = attempt.result("intended", f"the service accepted the write, and then {unseen}")
@@ -324,11 +322,7 @@ class Writer:
         return f"its {' and '.join(lost)}, which was not sent, had changed" if lost else None
 
     def no_effect_reason(self) -> str | None:
-        """Return, at the end, why no accepted write was confirmed; None if one was, or none was read back."""
-        with self._lock:
-            return self._no_effect_message()
-
-    def _no_effect_message(self) -> str | None:
+        """Return why no accepted write was confirmed; None if one was, or none was read back."""
         if self.confirmed or not self._unseen:
             return None
         return (

@@ -1,6 +1,6 @@
 from ownership.declaration import validated
+from ownership.matching import unmatched_users
 from ownership.tables import UnmatchedUsers
-from ownership.unmatched_users import unmatched_users
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 
 PEOPLE = users(user("u1", "ann@corp.example"), user("u4", surname="Kim"), user("u5", surname="kim"))

@@ -9,7 +9,7 @@ import yaml
 
 from assets_defs.evidence import learnt_confidence
 from ownership.tables import LogonDays
-from ownership.tuning.audit import draw_sample
+from ownership.tuning.confidence import draw_sample
 from ownership.windows import days_of, window_before
 from reports.audit import as_sample
 from resources.errors import ConfigurationError

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ownership.rules import Rules
-from ownership.tuning.audit import draw_sample
+from ownership.tuning.confidence import draw_sample
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import SheetError, sheet_content
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, user, users

@@ -9,10 +9,9 @@ import polars as pl
 from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.history import with_conflict_since
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, unmatched_users
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
-from ownership.unmatched_users import unmatched_users
 from reports import page_tables
 from reports.hosts import hosts_by_now
 from reports.page import report_page

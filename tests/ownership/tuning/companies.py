@@ -17,8 +17,8 @@ from typing import Any, Literal
 import polars as pl
 
 from ownership.rules import Rules
-from ownership.tuning.audit import draw_sample, with_answers
 from ownership.tuning.backtest import Tried, key_of, usual_settings
+from ownership.tuning.confidence import draw_sample, with_answers
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of, nearest_line
 from tests.ownership.builders import counts, host, hosts, resolution, user, users

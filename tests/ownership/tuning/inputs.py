@@ -7,7 +7,7 @@ import polars as pl
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, OwnerDecisions, OwnerWrites
-from ownership.tuning.audit import with_answers
+from ownership.tuning.confidence import with_answers
 from ownership.tuning.inputs import Inputs
 from sandbox.stored_run import inventory_reader
 from tests.ownership.builders import PEOPLE, WINDOW

@@ -8,8 +8,7 @@ import pytest
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
-from ownership.tuning.audit import draw_sample
-from ownership.tuning.confidence import confidence_bands, fit, least_certain_first
+from ownership.tuning.confidence import confidence_bands, draw_sample, fit, least_certain_first
 from tests.ownership.tuning.companies import COMPANIES, VISITED, decisions, draw
 
 pytestmark = pytest.mark.jobs  # or takes as long

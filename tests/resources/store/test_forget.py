@@ -8,11 +8,11 @@ import pytest
 
 from ownership.declaration import Holds, held_of_persons, polars_schema
 from ownership.joined_ids import joined_ids, split_ids
+from ownership.matching import unmatched_users
 from ownership.names import is_stand_in
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts
-from ownership.unmatched_users import unmatched_users
 from resources.store.forget import Forgetting
 from tests.ownership import builders
 from tests.ownership.builders import DAY, counts, host, hosts, resolution, table, user, users
