@@ -125,10 +125,10 @@ def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
     if not (cut_off := [run_id for run_id in runs if run_id not in elsewhere]):
         return
     inventory = run.inventory()
-    hosts = inventory.hosts()
-    settled = 0
+    hosts, settled = inventory.hosts(), 0
     for run_id in cut_off:  # the last one first: it had read that no owner was there
-        settled += settle_leftovers(journal, run_id, hosts, inventory, run.tables.writes_to(target))
+        writes, began = run.tables.writes_to(target), run.tables.appended("runs", run_id)["started_at"]
+        settled += settle_leftovers(journal, run_id, hosts, inventory, writes, began=began)
         _store_writes(run.tables, journal, run_id)
         if run_id != run.run_id:
             run.record.recount(run_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import polars as pl
 
@@ -22,17 +23,25 @@ CUT_OFF = "the run was cut off"
 
 
 def settle_leftovers(
-    journal: Journal, run_id: str, hosts: pl.DataFrame, inventory: Inventory, writes: pl.LazyFrame
+    journal: Journal,
+    run_id: str,
+    hosts: pl.DataFrame,
+    inventory: Inventory,
+    writes: pl.LazyFrame,
+    *,
+    began: pl.Series | None = None,
 ) -> int:
     """Settle the writes of a run that was cut off from what the inventory holds; return how many (rules 7.3).
 
     A host to which no request went out was not written, whatever it holds: others set owners as well. `hosts`
     is inventory_hosts, listed after that run had ended; a host that the list lacks is read by itself, and
-    what is still not known stays pending. `writes` has the rows of owner_writes of all runs on the target.
+    what is still not known stays pending. `writes` has the rows of owner_writes of all runs on the target;
+    `began` holds when that run did, later than its plan if it applies one; nothing if that is not known.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
-    others, settled = _written_since(writes, pending), 0
+    known = pending["intended_at"] if began is None or began.is_empty() else began
+    others, settled = _written_since(known.min(), writes, pending), 0
     for row in pending.iter_rows(named=True):
         host_id, said = row["host_id"], row["message"] or CUT_OFF
         if host_id in never_sent:
@@ -49,11 +58,11 @@ def settle_leftovers(
     return settled
 
 
-def _written_since(writes: pl.LazyFrame, pending: pl.DataFrame) -> Mapping[str, str]:
-    """Return the run that last wrote each host after that plan: it had seen no owner there."""
+def _written_since(since: Any, writes: pl.LazyFrame, pending: pl.DataFrame) -> Mapping[str, str]:
+    """Return the run that last wrote each host after that one began: it had seen no owner there."""
     written = writes.filter(
         ~pl.col("run_id").is_in(pending["run_id"].implode()),
-        pl.col("completed_at") >= pl.lit(pending["intended_at"].min(), pl.Datetime("us", "UTC")),
+        pl.col("completed_at") >= pl.lit(since, pl.Datetime("us", "UTC")),
         outcome="written",
     )
     return dict(written.sort("completed_at").select("host_id", "run_id").collect().iter_rows())

@@ -269,6 +269,16 @@ def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_writte
     assert outcomes == ["not_written", "written"]
 
 
+def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_plan_and_apply(planned):
+    follow(planned, "apply", RUN, run_id="first")
+    RunRecord(planned.tables, "second", None, LOG).begin("apply", of_run=RUN)
+    lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"), run_id=pl.lit("second"))
+    with open_journal(planned.tables) as journal:
+        journal.intend(lost, sent=True)
+    write_planned(planned)
+    assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
+
+
 def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned, monkeypatch, tmp_path):
     with Journal(planned.tables.journal) as left:
         left.intend(planned.tables.run_writes(RUN).with_columns(run_id=pl.lit("dead")))
