@@ -1,5 +1,6 @@
 """Options that several commands share, and how options are declared."""
 
+import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,10 @@ def read_host_names(given: Sequence[str] | None) -> list[str]:
             lines = [name]
             if name.startswith("@"):
                 require_file("--host", file)
-                lines = file.read_text("utf-8-sig").splitlines()
+                rows = csv.reader(
+                    file.read_text("utf-8-sig").splitlines()
+                )  # as `sql --format csv` prints them
+                lines = [row[0] for row in rows if row and row != ["hostname"]]
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
         names += filter(None, map(str.strip, lines))

@@ -61,3 +61,5 @@ def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_
             read_host_names([f"@{wrong}"])
     empty.write_text("\ufeffpc-1\r\n\n pc-2 \n")
     assert read_host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
+    empty.write_text('"hostname"\n"pc-1"\n"pc,2"\n')  # as `sql --format csv` prints it
+    assert read_host_names([f"@{empty}"]) == ["pc-1", "pc,2"]
