@@ -27,7 +27,7 @@ def console_script() -> None:
     try:
         main()
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0
+        status = ended.code if isinstance(ended.code, int) else bool(ended.code)
         raise
     except BaseException:
         atexit.unregister(end)
