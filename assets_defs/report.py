@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ class Report:
     def __init__(self, instance: Instance, tables: Tables) -> None:
         self._instance = instance
         self._tables = tables
+        self._read = cache(lambda table: tables.read(table).collect().lazy())  # for fingerprint and page
         self._decisions = decisions = tables.read("owner_decisions").collect()
         self._run_id = run_id = decisions["run_id"].item(0) if decisions.height else "none"
         rules = instance.rules.as_rules()
@@ -145,10 +146,10 @@ class Report:
 
     def html(self) -> str:
         """Return the page."""
-        drift = drift_in_words(self._tables.read("ownership_drift").collect())
+        drift = drift_in_words(self._read("ownership_drift").collect())
         claims = how_sure(self._instance, self._tables, done=not self.is_plan)
         return report_page(
-            self._tables.read,
+            self._read,
             **self._shown,
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             rules=self._instance.rules.as_rules(),
@@ -162,7 +163,7 @@ class Report:
     def sheet(self) -> pl.DataFrame:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
         rules, fields = self._instance.rules.as_rules(), self._instance.field_names
-        return hosts_sheet(self.hosts_now, self._tables.read("inventory_users").collect(), rules, fields)
+        return hosts_sheet(self.hosts_now, self._read("inventory_users").collect(), rules, fields)
 
     def _command(self, name: str) -> str:
         arguments = [short_run_id(self._run_id)] if name == "apply" else []
@@ -175,7 +176,7 @@ class Report:
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
         claims_of = self._decisions.filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
-        tables = (self._tables.read(table).collect() for table in (*TABLES, "ownership_drift"))
+        tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift"))
         for rows_or_value in (*self._shown.values(), *tables):
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
