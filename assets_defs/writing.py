@@ -53,7 +53,7 @@ def apply_plan(
     """
 
     def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _as_of_now(run, plan_to_apply(run, plan_id, allow_writes, hosts))
+        return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
     def show(plan: Plan) -> None:
         _show_plan(run, run.tables.decided_by(plan.of_run))
@@ -67,13 +67,13 @@ def undo_run(
     """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
     def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _as_of_now(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
+        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
 
     return execute_plan(run, make_plan)
 
 
-def _as_of_now(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Return what is left of a stored plan, and the hosts; it is refused before the services are asked."""
+def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
+    """Refuse a stored plan before services are asked, or skip its changed hosts; return plan and hosts."""
     _require_safe(run, plan)
     return skip_changed_hosts(run, plan)
 

@@ -77,7 +77,7 @@ def measure(sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitio
             "The bare job imports the modules that a run imports.",
             _where_it_goes("the demo's last run", ours, small, home),
             _where_it_goes(f"that of {hosts:,} hosts", larger, file, folder),
-            "The command line looks for garbage less often than Python does, and ends its process at once.",
+            "The command line collects garbage less often than Python does, and ends its process at once.",
         ],
     )
 

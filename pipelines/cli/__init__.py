@@ -10,10 +10,9 @@ from contextlib import suppress
 
 
 def console_script() -> None:
-    """Be the program `asset-owners`: run the command, and end the process with its status.
+    """Run the command, and end the process with its status, without freeing each object.
 
-    Python is not taken down object by object, which takes most of a second after a run; what others want to
-    do as the process ends is done.
+    That takes most of a second after a run. Other exit handlers are called.
     """
     status = 0
 
@@ -42,7 +41,7 @@ def main() -> None:
     os.umask(0o077)
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Nearly all that a command makes it keeps: to look for garbage as often as usual takes a tenth of a run.
+    # A command keeps nearly all that it makes: to collect garbage as often as usual takes a tenth of a run.
     gc.set_threshold(20_000, 20, 50)
     from pipelines.cli.app import app
 

@@ -77,7 +77,7 @@ def _acknowledge(path: Path, host: str, note: str | None) -> None:
     instance, tables = stored_tables(path)
     name = normalise_hostname(pl.lit(host), short=instance.rules.as_rules().short_hostnames)
     by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
-    found = _listed(tables).filter((pl.col("host_id") == host) | by_name)
+    found = _listed_conflicts(tables).filter((pl.col("host_id") == host) | by_name)
     if found.height != 1:
         which = f"{found.height} conflicts; name one by the host's id" if found.height else "no conflict"
         raise ConfigurationError(f"--acknowledge: {printable(host)} has {which}. `conflicts` lists them")
@@ -94,7 +94,7 @@ def _hand_out(path: Path, out: Path) -> None:
     instance, tables = stored_tables(path)
     require_new("--out", out)
     write_sheet("--out", out, _sheet(tables), title="Conflicts", answer="acknowledge")
-    number = count_conflicts(_listed(tables), tables.read("acknowledged_conflicts").collect())
+    number = count_conflicts(_listed_conflicts(tables), tables.read("acknowledged_conflicts").collect())
     read = command_line(instance, "conflicts", "--answers", str(out))
     print(
         f"{out} is written: {number}. Let somebody who knows write yes where one may stay, then:\n    {read}"
@@ -120,7 +120,7 @@ def _read_answers(path: Path, answers: Path) -> None:
 def _sheet(tables: Tables) -> pl.DataFrame:
     """Return the sheet of conflicts as it would be handed out now."""
     acknowledged = tables.read("acknowledged_conflicts").collect()
-    return conflicts_sheet(_listed(tables), acknowledged, tables.read("inventory_users").collect())
+    return conflicts_sheet(_listed_conflicts(tables), acknowledged, tables.read("inventory_users").collect())
 
 
 def _renew_report(instance: Instance) -> str:
@@ -128,7 +128,7 @@ def _renew_report(instance: Instance) -> str:
     return f"The report shows it after the next run, or now:\n    {command_line(instance, 'report')}"
 
 
-def _listed(tables: Tables) -> pl.DataFrame:
+def _listed_conflicts(tables: Tables) -> pl.DataFrame:
     """Return the decisions of the shown run that are conflicts."""
     return tables.read("owner_decisions").filter(action="conflict").collect()
 
@@ -137,7 +137,7 @@ def _store_answers(tables: Tables, answers: pl.DataFrame) -> None:
     """Store answers (host_id, acknowledge, note); where the note is null the conflict keeps its own."""
     earlier = tables.read("acknowledged_conflicts").collect()
     rows = (
-        _listed(tables)
+        _listed_conflicts(tables)
         .join(answers.filter("acknowledge").rename({"note": "new_note"}), on="host_id")
         .join(earlier, on=ACKNOWLEDGED, how="left")
         .with_columns(

@@ -45,9 +45,8 @@ def read_host_names(given: Sequence[str] | None) -> list[str]:
             lines = [name]
             if name.startswith("@"):
                 require_file("--host", file)
-                rows = csv.reader(
-                    file.read_text("utf-8-sig").splitlines()
-                )  # as `sql --format csv` prints them
+                # Also as `sql --format csv` prints them.
+                rows = csv.reader(file.read_text("utf-8-sig").splitlines())
                 lines = [row[0] for row in rows if row and row != ["hostname"]]
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error

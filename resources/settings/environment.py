@@ -44,17 +44,17 @@ def tables_location() -> UPath:
         at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
-        _end_its_thread()
+        _end_store_thread()
     except (ImportError, ValueError, OSError) as error:  # some drivers connect at once
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
 
 
 @cache
-def _end_its_thread() -> None:
-    """Have the thread end that asks the store, as the process does.
+def _end_store_thread() -> None:
+    """End the thread that asks the store when the process ends.
 
-    While it lives, DuckDB's objects do, and DuckDB 2.0 prints forty lines about that on standard error.
+    Otherwise it keeps DuckDB's objects alive, and DuckDB 2.0 prints forty lines about them on standard error.
     """
     from fsspec import asyn  # noqa: PLC0415  (it loads asyncio)
 

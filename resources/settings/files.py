@@ -228,7 +228,7 @@ def _complaint(detail: Any) -> str:
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return f"{key}: is an unknown key; {_meant(location[-1], location[:-1])}"
+        return f"{key}: is an unknown key; {_suggest_key(location[-1], location[:-1])}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
     for theirs, ours in _OF_PYDANTIC.items():
         message = re.sub(f"^should {theirs}", ours, message)
@@ -239,8 +239,8 @@ def _complaint(detail: Any) -> str:
     return f"{key}: {message}" if hidden else f"{key}: {str(value)[:MAX_SHOWN]!r} {message}"
 
 
-def _meant(key: str, section: list[str]) -> str:
-    """Say which key is meant: of a section whose own line may still be a comment, or spelled otherwise."""
+def _suggest_key(key: str, section: list[str]) -> str:
+    """Return which key was meant: one of a section whose line may still be a comment, or a similar one."""
     if key in Instance.model_fields:
         return "the known one of this name is not indented"
     if others := [name for name in Instance.model_fields if key in _keys_of([name])]:

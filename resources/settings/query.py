@@ -70,7 +70,7 @@ class _Reader:
         self.at = found.end() if found else self.at
         return found
 
-    def _named(self, operator: str) -> str:
+    def _normalise_operator(self, operator: str) -> str:
         name = operator.upper()
         self.is_kql |= operator != name
         return _NAMED.get(name, name)
@@ -81,7 +81,7 @@ class _Reader:
             operator = ""
             if level.clauses:
                 found = self._take(_OPERATOR)
-                operator = self._named(found[0].strip()) if found else ""
+                operator = self._normalise_operator(found[0].strip()) if found else ""
                 level.operators.append(operator)
             clause = self._clause()
             # Lucene takes either of two such clauses, and of no prefix at all beside `+` none.
@@ -94,7 +94,7 @@ class _Reader:
         found = self._take(_CLAUSE)
         if not found:
             raise ValueError(f"no clause at {self.at}")
-        prefix = "".join(map(self._named, re.findall(r"[+-]|!|\w+", found["prefix"])))
+        prefix = "".join(map(self._normalise_operator, re.findall(r"[+-]|!|\w+", found["prefix"])))
         name = ""
         if found["name"]:
             bound = found["sign"].removeprefix(":")

@@ -36,7 +36,7 @@ def settle_leftovers(
     A host to which no request went out was not written, whatever it holds: others set owners as well. `hosts`
     is inventory_hosts, listed after that run had ended; a host that the list lacks is read by itself, and
     what is still not known stays pending. `writes` has the rows of owner_writes of all runs on the target;
-    `began` holds when that run did, later than its plan if it applies one; nothing if that is not known.
+    `began` is started_at of that run's row in `runs`, empty where there is none: its plan may be much older.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
