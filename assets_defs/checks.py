@@ -4,7 +4,8 @@ They warn; one of them blocks the sink (`hosts_send_their_own_events`).
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import FunctionType
 
@@ -17,17 +18,16 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
-from ownership.coverage import events_by_day
 from ownership.names import printable
-from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
-from ownership.windows import days_of
+from ownership.windows import gaps
 from reports.conflicts import count_conflicts
 from resources.errors import AssetOwnersError
-from resources.findings import is_this_machine
-from resources.settings import Instance, Platform, command_line, named
-
-MATCHED_LIMIT_PERCENT = 50
-"""Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
+from resources.findings import Finding, State, check_certificate
+from resources.inventory.try_inventory import check_excluding_fields, check_readable
+from resources.search.properties import check_fields, check_parts, check_senders
+from resources.search.source import extraction_fingerprints
+from resources.settings import Instance, command_line, named
+from resources.try_names import check_hostnames, check_users
 
 MAX_DAYS_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
@@ -99,7 +99,7 @@ def evaluate(find: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetChe
         said = f"Could not run: {printable(str(error))}"
         if blocking:
             said += f". Nothing is written without it; run again: {command_line(run.instance, 'run')}"
-        result = _result(said, passed=False, severity=ERROR if blocking else WARN)
+        result = _result([Finding("wrong" if blocking else "warning", "", said)])
     if blocking:
         stopped = not result.passed and result.severity is ERROR
         run.record.add(checked_at=None if stopped else datetime.now(UTC))
@@ -114,19 +114,17 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
-    timezone = run.instance.scan.timezone
-    days = events_by_day(days_of(run.window), run.days(run.window), timezone=timezone)
-    if not days["events"].sum():
-        text = "There are no logon events in the window, so no owner is found"
-        why = run.search().why_nothing(run.window.first, run.window.last)
-        return _result(f"{text}. {why or 'asset-owners check says more'}", passed=False)
-    gaps = days.filter(state="gap").select("day", "events")
-    named = ", ".join(map(str, gaps["day"].head(MAX_DAYS_NAMED)))
-    named += ", …" if gaps.height > MAX_DAYS_NAMED else ""
+    days = run.days(run.window)
+    if not days["counted"].sum():
+        return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
+    found = gaps(days, timezone=run.instance.scan.timezone).select("day", "log", events="counted")
+    named = ", ".join(map(str, found["day"].unique().sort().head(MAX_DAYS_NAMED)))
+    named += ", …" if found["day"].n_unique() > MAX_DAYS_NAMED else ""
+    logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
     return _none(
-        gaps,
-        f"{gaps.height} of {run.window.days} days have no logon events, or hardly any ({named}); fetch them "
-        "again once their events are back",
+        found,
+        f"{found['day'].n_unique()} of {run.window.days} days have no logon events{logs}, or hardly any "
+        f"({named}); fetch them again once their events are back",
         severity=ERROR if run.instance.scan.require_complete_window else WARN,
     )
 
@@ -134,84 +132,44 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 @check("logon_checks", "logon_days")
 def index_is_there(run: ScanRun) -> dg.AssetCheckResult:
     """Each part of an index pattern with several parts, or with a remote cluster, matches an index."""
-    parts = run.search().unmatched_parts()
-    return _none(
-        pl.DataFrame({"part": parts}, schema={"part": pl.String}),
-        f"{', '.join(parts)} matches no index, so it is not counted; correct index, or wait for events",
-    )
+    return _result(run.search().find(lambda _, log: [check_parts(log)]))
 
 
 @check("logon_checks", "logon_days")
 def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
     """On no day of the window do more than 10% of the documents lack the user or the host name."""
-    days = run.days(run.window)
-    lacking = quality.days_lacking_fields(days)
-    fault = "" if lacking.is_empty() else _fields_lacking(run, lacking, days.height)
-    return _none(
-        lacking,
-        fault,
-        lacking_user=int(days["lacking_user"].sum()),
-        lacking_host=int(days["lacking_host"].sum()),
-    )
-
-
-def _fields_lacking(run: ScanRun, lacking: pl.DataFrame, days: int) -> str:
-    source, sums = run.search(), lacking.select(pl.sum("lacking_user", "lacking_host")).row(0, named=True)
-    reasons = [
-        f"{setting}: {why}"
-        if (why := source.why_lacking(run.window.first, run.window.last, user=user))
-        else setting
-        for user, setting in ((True, source.user_setting), (False, source.host_setting))
-        if sums["lacking_user" if user else "lacking_host"]
-    ]
-    return (
-        f"On {lacking.height} of {days} days more than {LACKING_LIMIT_PERCENT}% of the documents lack the "
-        f"user or the host; check {' and '.join(reasons)}"
+    days, fingerprints = run.days(run.window), extraction_fingerprints(run.instance)
+    return _result(
+        run.search().find(
+            lambda name, log: check_fields(
+                log, days.filter(settings_fingerprint=fingerprints[name]), run.window
+            )
+        )
     )
 
 
 @check("logon_checks", "logon_counts")
 def search_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to a search service whose certificate was checked."""
-    return _verified("", run.instance)
+    return _result([check_certificate("", run.instance)])
 
 
 @check("inventory_checks", "inventory_hosts")
 def inventory_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to an inventory service whose certificate was checked."""
-    return _verified("platform.", run.instance.platform)
-
-
-def _verified(section: str, service: Instance | Platform) -> dg.AssetCheckResult:
-    if is_this_machine(service.url):
-        return _result("The service is on this machine")
-    if not service.url.startswith("https:"):
-        return _result(f"{section}url: is not encrypted; write https://HOST:PORT", passed=False)
-    if service.ignore_ssl:
-        return _result(f"{section}ignore_ssl: is on; name the authority in {section}ca_file", passed=False)
-    return _result("The certificate is checked")
+    return _result([check_certificate("platform.", run.instance.platform)])
 
 
 @check("inventory_checks", "inventory_hosts")
 def hosts_are_readable(run: ScanRun) -> dg.AssetCheckResult:
     """Each host asset can be read whole; one that cannot is skipped."""
-    return _readable(run, "host", "are skipped")
+    return _result([check_readable("hosts", run.read("inventory_hosts").collect())])
 
 
 @check("inventory_checks", "inventory_users")
 def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
     """Each user asset can be read whole; one that cannot becomes no owner, and its names are ambiguous."""
-    return _readable(run, "user", "get no host, nor does anybody of their names")
-
-
-def _readable(run: ScanRun, kind: str, follows: str) -> dg.AssetCheckResult:
-    assets = run.read(f"inventory_{kind}s").collect()
-    if assets.is_empty():
-        text = f"The inventory lists no {kind} asset; check platform.contract.{kind}s and platform.tenant_id"
-        return _result(text, passed=False)
-    odd = quality.unreadable_assets(assets)
-    counts = f"{odd.height} of {assets.height:,} {kind} assets cannot be read"
-    return _none(odd, f"{counts} and {follows}; correct them in the inventory")
+    return _result([check_readable("users", run.read("inventory_users").collect())])
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -238,12 +196,8 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
     """Each field of rules.exclude_assets has a value on some host asset; one without excludes nothing."""
-    fields = quality.fields_without_values(
-        run.read("inventory_hosts").collect(), run.instance.rules.exclude_assets
-    )
-    names = ", ".join(map(printable, fields["field"]))
-    follows = "so it excludes none; name the field as the inventory lists it"
-    return _none(fields, f"rules.exclude_assets: no host asset has a value in {names}, {follows}")
+    hosts = run.read("inventory_hosts").collect()
+    return _result([check_excluding_fields("hosts", hosts, run.instance.rules.exclude_assets)])
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -272,30 +226,18 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "owner_decisions")
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     """No host name in the logons differs from that of a host asset in the domain part only."""
-    decisions = run.read("owner_decisions").collect()
-    without_asset, assets = decisions.filter(action="no_host"), decisions.drop_nulls("host_id")
-    other = quality.hosts_named_alike(without_asset["hostname"], assets["hostnames"].explode())
-    number = other["hostname"].n_unique()
-    follows = "if they are the same hosts, set rules.hostname_match: short"
-    return _none(other, f"{number} host names differ from an asset's in the domain part only; {follows}")
+    spellings = (
+        run.read("host_user_shares").select(pl.col("hostname_spellings").explode()).collect().to_series()
+    )
+    listed = run.read("inventory_hosts").select(pl.col("hostnames").explode()).collect().to_series()
+    return _result([check_hostnames(spellings, listed, run.instance.rules.as_rules())])
 
 
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
     """At least half of the logon events are of users who stand for one user asset."""
-    events = int(run.read("host_user_shares").select(pl.sum("events")).collect().item())
-    nobody = run.read("unmatched_users").collect()
-    percent = 100 * (events - int(nobody["events"].sum())) / events if events else 100
-    passed = percent >= MATCHED_LIMIT_PERCENT
-    advice = "" if passed else "; check platform_user_value_field, and whether the users are imported"
-    return _result(
-        f"{percent:.0f}% of {events:,} logon events are of users who stand for one user asset, "
-        f"{nobody.height:,} user names do not{advice}",
-        passed=passed,
-        rows=nobody.select("username", "hosts", "events", "user_assets"),
-        matched_percent=round(percent, 1),
-        count=nobody.height,
-    )
+    shares, unmatched = (run.read(table).collect() for table in ("host_user_shares", "unmatched_users"))
+    return _result([check_users(shares, unmatched)])
 
 
 @check("owner_checks", "owner_decisions")
@@ -336,38 +278,41 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     """
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
-        return _result("There are no events in the window")
-    day = days["day"][-1]
-    senders = run.search().top_senders(day, day)
-    if senders is None:
-        return _result("No other field of the events names a computer, so collectors cannot be told")
-    forwarders = quality.forwarders(senders.names, exclude_hosts=run.instance.rules.exclude_hosts)
-    percent = senders.forwarded_percent(forwarders)
-    return _none(
-        forwarders,
-        senders.describe(forwarders, f"of {day}"),
-        severity=ERROR if percent > FORWARDED_LIMIT_PERCENT else WARN,
-        forwarded_percent=round(percent, 1),
-    )
+        return _result([])
+    last = days["day"][-1]
+    fingerprints = extraction_fingerprints(run.instance)
+    matching = {
+        name: int(days.filter(day=last, settings_fingerprint=one)["matching"].sum())
+        for name, one in fingerprints.items()
+    }
+    exclude_hosts = run.instance.rules.exclude_hosts
+    return _result(check_senders(run.search(), last, last, matching=matching, exclude_hosts=exclude_hosts))
 
 
 def _none(
     rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
     """Return a check that passes if there are no rows that break the property."""
-    passed, said = rows.is_empty(), None if rows.is_empty() else fault
-    return _result(said, passed=passed, rows=rows, severity=severity, count=rows.height, **numbers)
+    state = "ok" if rows.is_empty() else "wrong" if severity is ERROR else "warning"
+    return _result([Finding(state, "", "" if rows.is_empty() else fault, rows=rows, numbers=numbers)])
 
 
-def _result(
-    said: str | None,
-    *,
-    passed: bool = True,
-    rows: pl.DataFrame | None = None,
-    severity: dg.AssetCheckSeverity = WARN,
-    **numbers: float,
-) -> dg.AssetCheckResult:
-    shown = {} if rows is None else examples("examples", rows)
+_WORST: Sequence[State] = ("ok", "not tried", "warning", "wrong")
+
+
+def _result(findings: Iterable[Finding]) -> dg.AssetCheckResult:
+    """Return what was found of a property as a check, which passes where all is well."""
+    found = [*findings]
+    worst = max((one.state for one in found), key=_WORST.index, default="ok")
+    said = [one for one in found if one.state == worst]
+    rows = pl.concat([one.rows for one in found if one.rows is not None] or [pl.DataFrame()], how="diagonal")
+    numbers: Counter[str] = Counter()
+    for one in found:
+        numbers.update(one.numbers)
+    count = {"count": rows.height} if any(one.rows is not None for one in found) else {}
     return dg.AssetCheckResult(
-        passed=passed, severity=severity, description=said, metadata={**numbers, **shown}
+        passed=worst == "ok",
+        severity=ERROR if worst == "wrong" else WARN,
+        description="; ".join(f"{one.what}: {one.text}".removeprefix(": ") for one in said),
+        metadata={**count, **numbers, **examples("examples", rows)},
     )

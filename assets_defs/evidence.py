@@ -2,10 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import dagster as dg
 import polars as pl
@@ -19,24 +19,32 @@ from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
+from ownership.quality import masked_days, most_lack
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
-from ownership.windows import Window, days_of, days_that_grew, days_to_fetch, torn_days
-from resources.errors import AssetOwnersError, ConfigurationError
-from resources.search.source import (
-    MASKED_LIMIT,
-    MASKED_NAME,
-    MASKED_NAMES,
-    DayOfLogons,
-    extraction_fingerprint,
+from ownership.windows import (
+    Window,
+    days_of,
+    days_that_grew,
+    days_to_fetch,
+    is_settled,
+    keep_greater,
+    torn_days,
+    whole_days,
 )
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.findings import Finding
+from resources.search.properties import check_fields, check_names
+from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
+TOTALS = ("matching", "lacking_user", "lacking_host")
+"""What is counted of the documents of a day."""
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
@@ -90,19 +98,12 @@ def _fetch(
 ) -> tuple[list[date], dict[str, int]]:
     """Fetch and store unsettled or grown days, with `refetch` all the run names; return them, and numbers."""
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
-    stored = run.days(days)
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *_unsettled_or_grown(run, [day for day in days if day not in again])})
-    settings = extraction_fingerprint(run.instance)
-    # Counts that may be gone from the index are not replaced for a field that no event carries.
-    at_stake = stored.filter(
-        pl.col("day").is_in(wanted),
-        pl.col("counted") > 0,
-        pl.col("settings_fingerprint").ne_missing(settings),
-    )
-    may_store, seen = at_stake.is_empty(), Counter[str]()
-    held, torn = _kept_counts(run, stored, wanted)
-    events, emptied, lost = 0, [], []
+    stored = StoredDays.of_run(run, wanted, again)
+    seen = {name: Counter[str]() for name in stored.fingerprints}
+    may_store = not stored.at_stake
+    events, lost = 0, []
     arrived: list[tuple[pl.DataFrame, pl.DataFrame]] = []
 
     def store() -> None:
@@ -112,34 +113,36 @@ def _fetch(
 
     progress, since = Progress(context.log.info, "Days fetched"), time.monotonic()
     try:
-        for done, fetched in enumerate(run.search().logons(wanted), 1):
-            totals = {name: getattr(fetched, name) for name in ("matching", "lacking_user", "lacking_host")}
-            seen.update(totals)
-            may_store = may_store or seen["matching"] > max(seen["lacking_user"], seen["lacking_host"])
-            if fetched.matching or fetched.day not in held:
-                arrived.append(day_tables(fetched, settings))
-            elif fetched.day in torn:
-                lost.append(fetched.day.isoformat())
+        for done, logs in enumerate(run.search().logons(wanted), 1):
+            for name, fetched in logs.items():
+                seen[name].update({total: getattr(fetched, total) for total in TOTALS})
+            may_store = may_store or all(
+                one["matching"] > max(one["lacking_user"], one["lacking_host"])
+                for one in seen.values()
+                if one["matching"]
+            )
+            if any(stored.is_lost(name, fetched) for name, fetched in logs.items()):
+                lost.append(wanted[done - 1].isoformat())
                 continue
-            else:
-                emptied.append(fetched.day.isoformat())
-                now = {"fetched_at": pl.lit(fetched.fetched_at), "settings_fingerprint": pl.lit(settings)}
-                row = stored.filter(day=fetched.day).with_columns(**now)
-                arrived.append((row, run.counts([fetched.day]).collect()))
-            events += arrived[-1][0]["counted"].item()
+            parts = [stored.merge(name, fetched) for name, fetched in logs.items()]
+            rows, counts = (pl.concat(part) for part in zip(*parts, strict=True))
+            arrived.append((rows, counts))
+            events += rows["counted"].sum()
             # To check each day alone takes as long as to read it.
             if may_store and time.monotonic() - since >= SECONDS_TOGETHER:
                 store()
                 since = time.monotonic()
             progress(done, len(wanted))
         if not may_store:
-            _require_fields(run, wanted[0], wanted[-1], **seen)
+            for name, totals in seen.items():
+                _require_fields(
+                    run, name, pl.DataFrame({"day": wanted[-1:], **totals}), wanted[0], wanted[-1]
+                )
             may_store = True
     finally:  # also days that came before a failure
         if may_store:
             store()
-    if emptied:
-        context.log.warning(f"Days that came back empty and keep their counts: {', '.join(emptied)}")
+    stored.warn(context.log.warning)
     if lost:
         raise AssetOwnersError(
             f"{len(lost)} days are incomplete, and the index no longer has their events: "
@@ -148,44 +151,110 @@ def _fetch(
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
     context.log.info(f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events")
-    numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(emptied)}
+    numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(stored.emptied)}
     return wanted, {**numbers, "events_fetched": events}
 
 
-def _kept_counts(run: ScanRun, stored: pl.DataFrame, wanted: list[date]) -> tuple[set[date], set[date]]:
-    """Return the days whose counts stay when the index has lost their events; of these, the torn ones."""
-    # Counts without kinds of logon are as exact, and all that is left of a deleted index.
-    alike = [extraction_fingerprint(run.instance, by_kind=by_kind) for by_kind in (True, False)]
-    with_events = stored.filter(pl.col("matching") > 0, pl.col("settings_fingerprint").is_in(alike))
-    held = set(with_events["day"])
-    return held, held & torn_days(stored, _stored_events(run, wanted))
+@dataclass
+class StoredDays:
+    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4).
+
+    `days` are rows of `logon_days`; `replaced` are days whose counts are replaced by what the index holds.
+    """
+
+    run: ScanRun
+    fingerprints: Mapping[str, str]
+    days: pl.DataFrame
+    torn: pl.DataFrame
+    replaced: Collection[date]
+    emptied: list[str] = field(default_factory=list)
+    fewer: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of_run(cls, run: ScanRun, wanted: Sequence[date], again: Sequence[date]) -> Self:
+        """Read what is stored of the wanted days; what a run fetches `again` on request replaces it."""
+        days, scan, now = run.days(wanted), run.instance.scan, datetime.now(UTC)
+        unsettled = {
+            day
+            for day, at in days.select("day", "fetched_at").iter_rows()
+            if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
+        }
+        torn = torn_days(days, _stored_events(run, wanted))
+        return cls(run, extraction_fingerprints(run.instance), days, torn, {*again, *unsettled})
+
+    @property
+    def at_stake(self) -> bool:
+        """Whether counts of other settings would be replaced: not for a field that no event carries."""
+        others = ~pl.col("settings_fingerprint").is_in([*self.fingerprints.values()])
+        return not self.days.filter(pl.col("counted") > 0, others.fill_null(value=True)).is_empty()
+
+    def is_lost(self, name: str, fetched: DayOfLogons) -> bool:
+        """Whether the index has lost a day of a log, of which the stored counts are torn."""
+        return not fetched.matching and not self._held(name, fetched.day, self.torn).is_empty()
+
+    def merge(self, name: str, fetched: DayOfLogons) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return rows of a day of a log as they are stored now, with counts that the index has lost."""
+        fingerprint = self.fingerprints[name]
+        rows, counts = day_tables(fetched, name, fingerprint)
+        held = self._held(name, fetched.day, self.days)
+        is_kept = fetched.day not in self.replaced and held["settings_fingerprint"].to_list() == [fingerprint]
+        if held.is_empty() or (fetched.matching and not is_kept):
+            return rows, counts
+        label = held["log"].item()
+        before = self.run.counts([fetched.day]).filter(pl.col("log").eq_missing(label)).collect()
+        counts, fewer = keep_greater(before.with_columns(log=pl.lit(name)), counts)
+        if not fetched.matching:
+            self.emptied.append(str(fetched.day))
+        elif fewer:
+            self.fewer[str(fetched.day)] += fewer
+        return rows.with_columns(counted=pl.lit(counts["events"].sum(), pl.Int64)), counts
+
+    def _held(self, name: str, day: date, days: pl.DataFrame) -> pl.DataFrame:
+        """Return the row of a day of a log that held events under the same settings."""
+        # Counts without kinds of logon are as exact, and all that is left of a deleted index.
+        without_kinds = extraction_fingerprints(self.run.instance, by_kind=False)[name]
+        alike = pl.col("settings_fingerprint").is_in([self.fingerprints[name], without_kinds])
+        return days.filter(alike, pl.col("counted") > 0, day=day).head(1)
+
+    def warn(self, warning: Callable[[str], None]) -> None:
+        """Warn of what the index no longer holds."""
+        if self.emptied:
+            days = ", ".join(dict.fromkeys(self.emptied))
+            warning(f"Days that came back empty and keep their counts: {days}")
+        if self.fewer:
+            warning(
+                f"The index now holds fewer events of {self.fewer.total():,} pairs of host and user on "
+                f"{', '.join(self.fewer)}: a part of it is gone, and these pairs keep their counts"
+            )
 
 
 def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
     """Return those of the days that are missing, torn or not settled, or that grew since (rules 4.3)."""
-    stored = run.days(days)
+    stored, fingerprints = run.days(days), extraction_fingerprints(run.instance)
     unsettled = set(
         days_to_fetch(
             days,
             stored,
             _stored_events(run, days),
             now=datetime.now(UTC),
-            fingerprint=extraction_fingerprint(run.instance),
+            fingerprints=fingerprints.values(),
             timezone=run.instance.scan.timezone,
             late_days=run.instance.scan.late_days,
         )
     )
     if not (settled := [day for day in days if day not in unsettled]):
         return unsettled
-    grown = days_that_grew(stored.filter(pl.col("day").is_in(settled)), run.search().matching_by_day(settled))
+    grown = set[date]()
+    for name, matching in run.search().ask_each(lambda log: log.matching_by_day(settled)).items():
+        grown |= days_that_grew(stored.filter(settings_fingerprint=fingerprints[name]), matching)
     if grown:
         run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
     return unsettled | grown
 
 
 def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
-    """The sum of each day's counts: day, events."""
-    return run.counts(days).group_by("day").agg(pl.sum("events")).collect()
+    """The sum of each day's counts in each log: day, log, events."""
+    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect()
 
 
 def _describe_days(
@@ -199,10 +268,10 @@ def _describe_days(
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = context.instance.get_materialized_partitions(key)
     rows = run.counts(days).group_by("day").len().collect()
-    totals = run.days(days).join(rows, on="day", how="left")
-    for row in totals.iter_rows(named=True):
+    totals = run.days(days).group_by("day").agg(pl.sum("counted", *TOTALS)).sort("day")
+    for row in totals.join(rows, on="day", how="left", maintain_order="left").iter_rows(named=True):
         day, partition = row["day"], row["day"].isoformat()
-        numbers = {name: row[name] for name in ("matching", "lacking_user", "lacking_host")}
+        numbers = {name: row[name] for name in TOTALS}
         metadata = {"dagster/partition_row_count": row["len"] or 0, "events": row["counted"], **numbers}
         if day in named and key in context.selected_asset_keys:
             context.add_asset_metadata(metadata, key, partition)
@@ -210,8 +279,10 @@ def _describe_days(
             context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
 
 
-def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn what the index holds for a day into its row of logon_days and its rows of logon_counts."""
+def day_tables(
+    fetched: DayOfLogons, log: str, settings_fingerprint: str
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Turn what a log holds for a day into its row of logon_days and its rows of logon_counts."""
     counts, lacking_user, lacking_host = split_nameless(fetched.counts)
     row = {
         "day": fetched.day,
@@ -221,8 +292,9 @@ def day_tables(fetched: DayOfLogons, settings_fingerprint: str) -> tuple[pl.Data
         "lacking_host": min(fetched.lacking_host + lacking_host, fetched.matching),
         "fetched_at": fetched.fetched_at,
         "settings_fingerprint": settings_fingerprint,
+        "log": log,
     }
-    counts = counts.with_columns(day=pl.lit(fetched.day))
+    counts = counts.with_columns(day=pl.lit(fetched.day), log=pl.lit(log))
     whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # the kind of logon may not be known
     return pl.DataFrame([row], schema=polars_schema(LogonDays)), whole
 
@@ -294,60 +366,44 @@ def require_evidence(run: ScanRun) -> None:
             f"{missing[0]}: run again, or materialize logon_counts over {window.first} to {window.last}, "
             "or choose a smaller lookback_days"
         )
-    totals = days.select(pl.sum("matching", "lacking_user", "lacking_host"))
-    _require_fields(run, window.first, window.last, **totals.row(0, named=True))
-    _require_plain_names(run)
-    fields = [one.logon_type_field for one in instance.sources if one.logon_type_field]
-    if days["counted"].sum() and fields:
-        carrying = run.counts(window).drop_nulls("document_logon_type").head(1).collect()
-        if carrying.is_empty():
+    fingerprints = extraction_fingerprints(instance)
+    for name, one in instance.sources.items():
+        days_of_log = days.filter(settings_fingerprint=fingerprints[name])
+        counts = run.counts(window)
+        if len(fingerprints) > 1:
+            counts = counts.filter(log=name)
+        _require_fields(run, name, days_of_log, window.first, window.last)
+        masked = masked_days(counts)
+        if not masked.is_empty():
+            _require(run, name, lambda log, masked=masked: check_names(log, masked, window.days))
+        kind, counted = one.logon_type_field, days_of_log["counted"].sum()
+        if kind and counted and counts.drop_nulls("document_logon_type").head(1).collect().is_empty():
             raise ConfigurationError(
-                f"logon_type_field: none of the {days['counted'].sum()} counted events from {window.first} "
-                f"to {window.last} carries the field {', '.join(fields)!r}; name the field that "
-                "does, or remove logon_type_field and rules.logon_type_weights"
+                f"logon_type_field: none of the {counted} counted events from {window.first} to "
+                f"{window.last} carries the field {kind!r}; name the field that does, or remove "
+                "logon_type_field and rules.logon_type_weights"
             )
 
 
 def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
     """Rows of logon_days for the window, and the days of it that are not whole."""
-    days = run.days(run.window)
-    fetched = set(days.filter(settings_fingerprint=extraction_fingerprint(run.instance))["day"])
-    whole = fetched - torn_days(days, _stored_events(run, run.window))
+    days, fingerprints = run.days(run.window), extraction_fingerprints(run.instance).values()
+    whole = whole_days(days, _stored_events(run, run.window), fingerprints=fingerprints)
     return days, [day for day in days_of(run.window) if day not in whole]
 
 
-def _require_plain_names(run: ScanRun) -> None:
-    """Fail if on a day of the window most names of users or of hosts are masked."""
-    shares = {
-        name: pl.col(f"document_{name}").str.contains(MASKED_NAME).mean() > MASKED_LIMIT
-        for name in ("username", "hostname")
-    }
-    days = run.counts(run.window).group_by("day").agg(**shares)
-    found = days.filter(pl.any_horizontal(*shares)).sort("day").collect()
-    if found.is_empty():
-        return
-    source = run.search()
-    setting = source.user_setting if found["username"].any() else source.host_setting
-    first, last = found["day"][0], found["day"][-1]
-    raise ConfigurationError(
-        f"{setting}: {MASKED_NAMES}. So it is on {found.height} of {run.window.days} "
-        f"days; once it is mended, materialize logon_counts from {first} to {last}"
-    )
+def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, last: date) -> None:
+    """Refuse a log more than half of whose documents lack one of the two fields (rules 3.4)."""
+    if any(most_lack(days, lacking) for lacking in TOTALS[1:]):
+        _require(run, name, lambda log: check_fields(log, days, Window(first, last)))
 
 
-def _require_fields(
-    run: ScanRun, first: date, last: date, *, matching: int, lacking_user: int, lacking_host: int
-) -> None:
-    """Refuse documents of which more than half lack one of the two fields (rules 3.4)."""
-    lacking = max(lacking_user, lacking_host)
-    if 2 * lacking <= matching:
-        return
-    source, user = run.search(), lacking_user == lacking
-    none = lacking == matching
-    setting = source.user_setting if user else source.host_setting
-    why = source.why_lacking(first, last, user=user)
-    raise ConfigurationError(
-        f"{setting}: {'none' if none else f'{lacking:,}'} of the {matching:,} logon events from {first} to "
-        f"{last} {'has it' if none else 'lack it (missing, empty or -)'}, so nothing is decided"
-        + (f": {why}" if why else "; name the field that all have")
-    )
+def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
+    """Fail with the first thing that is wrong with a log."""
+
+    def raise_first(log: EvidenceSource) -> None:
+        for finding in look(log):
+            if finding.state == "wrong":
+                raise ConfigurationError(str(finding))
+
+    run.search().ask(name, raise_first)

@@ -10,7 +10,7 @@ import polars as pl
 from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Plan, owners_now, plan_undo, plan_writes, select_hosts
-from ownership.windows import gaps
+from ownership.windows import gap_days
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance
 from resources.store.retention import CHANGES
@@ -51,7 +51,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         of_run=run.run_id,
         settings=row["settings_fingerprint"],
         missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
-        gaps=gaps(run.days(run.window), timezone=scan.timezone) if scan.require_complete_window else (),
+        gaps=gap_days(run.days(run.window), timezone=scan.timezone) if scan.require_complete_window else (),
     )
     return plan, hosts
 

@@ -29,7 +29,7 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
-from resources.search.source import EvidenceSource, extraction_fingerprint
+from resources.search.source import Logs, extraction_fingerprints
 from resources.settings import Instance, command_line, journal_url
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
@@ -78,7 +78,7 @@ class ScanRun(InstanceRun):
     days_named: Sequence[date]
     window: Window
     mode: Mode
-    search: Callable[[], EvidenceSource]
+    search: Callable[[], Logs]
 
     @property
     def private_days_of(self) -> str | None:
@@ -179,7 +179,7 @@ def settings_fingerprint(instance: Instance) -> str:
     """Return a hash of the settings that decide what a run concludes about the same inventory."""
     fields = instance.decisive_user_field, instance.platform_hostname_field
     rules = instance.rules.model_dump_json()
-    parts = [*fields, rules, instance.target, extraction_fingerprint(instance)]
+    parts = [*fields, rules, instance.target, *extraction_fingerprints(instance).values()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

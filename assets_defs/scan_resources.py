@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import dagster as dg
@@ -12,11 +12,10 @@ from resources.errors import ConfigurationError
 from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.search import open_source
-from resources.search.source import EvidenceSource
+from resources.search.source import Logs, OpenSource
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, named
 from resources.store.tables import Tables
 
-OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
 OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
 
 
@@ -79,8 +78,12 @@ def scan_resources(
     source: OpenSource = open_source,
     inventory: OpenInventory = open_inventory,
 ) -> dict[str, Any]:
-    """Return the Dagster resources of an instance, by key; `source` and `inventory` open its services."""
-    services = opened_once(instance, source), opened_once(instance, inventory)
+    """Return the Dagster resources of an instance, by key.
+
+    `source` opens the source of one log, `inventory` the inventory.
+    """
+    logs = partial(Logs, open_source=source)
+    services = opened_once(instance, logs), opened_once(instance, inventory)
     return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
 
 

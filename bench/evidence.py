@@ -54,6 +54,7 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = W
             "lacking_host": 0,
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
+            "log": "logs-*",
         }
         tables.write_days([(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)])
     tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)

@@ -75,7 +75,10 @@ def product(url: str, ca_file: str, days: int) -> Callable[[], dict[str, Any]]:
     def extract() -> dict[str, Any]:
         with TemporaryDirectory() as folder, SearchClient(instance) as search:
             tables = Tables(Path(folder), instance.slug)
-            made = [day_tables(day, extraction_fingerprint(instance)) for day in search.logons(_days(days))]
+            made = [
+                day_tables(day, instance.index, extraction_fingerprint(instance))
+                for day in search.logons(_days(days))
+            ]
             tables.write_days(made)
             rows = sum(counts.height for _, counts in made)
             events = sum(row["counted"].item() for row, _ in made)

@@ -6,7 +6,7 @@ from datetime import date
 import polars as pl
 
 from ownership.rules import NAMING, first_that_holds
-from ownership.windows import gaps
+from ownership.windows import gap_days
 
 _ASSET = pl.col("host_id").is_not_null()
 _WITH_LOGONS = _ASSET & (pl.col("total_events") > 0)
@@ -62,10 +62,12 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
     """Give each day its events (null: never fetched) and its state: `ok`, `gap` or `not fetched`."""
-    is_gap = pl.col("day").is_in(gaps(fetched, timezone=timezone))
+    is_gap = pl.col("day").is_in(gap_days(fetched, timezone=timezone))
     states = (("not fetched", pl.col("events").is_null()), ("gap", is_gap))
     return (
         pl.DataFrame({"day": days}, schema={"day": pl.Date})
-        .join(fetched.select("day", events="counted"), on="day", how="left", maintain_order="left")
+        .join(
+            fetched.group_by("day").agg(events=pl.sum("counted")), on="day", how="left", maintain_order="left"
+        )
         .with_columns(state=first_that_holds(states).fill_null("ok"))
     )

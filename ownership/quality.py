@@ -20,11 +20,26 @@ FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 
 
-def days_lacking_fields(days: pl.DataFrame) -> pl.DataFrame:
-    """Find days on which more documents than the limit lack the user field or the hostname field."""
-    lacking = pl.max_horizontal("lacking_user", "lacking_host")
-    too_many = days.filter(100 * lacking > LACKING_LIMIT_PERCENT * pl.col("matching"))
-    return too_many.select("day", "matching", "lacking_user", "lacking_host").sort("day")
+def days_lacking_field(days: pl.DataFrame, lacking: str) -> pl.DataFrame:
+    """Find days on which more documents than the limit lack the user, or the host: the column `lacking`."""
+    too_many = days.filter(100 * pl.col(lacking) > LACKING_LIMIT_PERCENT * pl.col("matching"))
+    return too_many.select("day", "matching", lacking).sort("day")
+
+
+def most_lack(days: pl.DataFrame, lacking: str) -> bool:
+    """Whether more than half of the documents of these days lack the user, or the host (rules 3.4)."""
+    return bool(2 * days[lacking].sum() > days["matching"].sum())
+
+
+def masked_days(counts: pl.LazyFrame) -> pl.DataFrame:
+    """Find the days of `logon_counts` on which most names are masked: day, username and hostname say how."""
+    digests = "^([0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})$"
+    how = {
+        name: pl.when(pl.col(f"document_{name}").str.contains(digests).mean() > 0.5).then(pl.lit("digests"))
+        for name in ("username", "hostname")
+    }
+    days = counts.group_by("day").agg(**how).collect()
+    return days.filter(pl.any_horizontal(pl.col(*how).is_not_null())).sort("day")
 
 
 def unreadable_assets(assets: pl.DataFrame) -> pl.DataFrame:

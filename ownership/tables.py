@@ -29,6 +29,7 @@ NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
 """Of the fields of both, `owner` has ids."""
 
 # Descriptions of columns that several tables have, which the data dictionary shows once.
+_LOG = "Name of the log in the setting logs: its preset or index; null: stored before there were several."
 _HOST_ID = "Id of the host asset; null: no asset has the name."
 _HOSTNAME = "First name of the host, as compared (rules 1.4)."
 _USER_ID = "Id of the user asset; null: no user asset has the name."
@@ -71,9 +72,9 @@ def _null_has_a_reason(*columns: str) -> RowRule:
 
 
 class LogonCounts(Table):
-    """How often a user logged on to a host on one day."""
+    """How often a user logged on to a host on one day, by each of the logs."""
 
-    __key__ = ("day", "document_hostname", "document_username", "document_logon_type")
+    __key__ = ("day", "log", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
@@ -81,16 +82,17 @@ class LogonCounts(Table):
     document_username: Name = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events on that day.", ge=1, le=MAX_EVENTS_A_DAY)
     document_logon_type: Text = column("Kind of logon, from logon_type_field.", nullable=True)
+    log: Text = column(_LOG, since="1.0.0")
 
 
 class LogonDays(Table):
-    """A day that was fetched, and its totals."""
+    """A day of one of the logs that was fetched, and its totals."""
 
-    __key__ = ("day",)
+    __key__ = ("day", "log")
     __layout__ = Layout.BY_DAY
 
-    day: pl.Date = column("Day in the instance's time zone (rules 4.1).", unique=True)
-    matching: pl.Int64 = column("Documents that match the query.", ge=0)
+    day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
+    matching: pl.Int64 = column("Documents that matched the query when the day was fetched last.", ge=0)
     counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
@@ -98,6 +100,7 @@ class LogonDays(Table):
     settings_fingerprint: Text = _text(
         "Hash of the extraction settings (rules 4.3); null: fetch the day again.", nullable=True
     )
+    log: Text = column(_LOG, since="1.0.0")
 
     sums_fit = RowRule(
         f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums are exact; narrow the setting query or index",

@@ -1,6 +1,7 @@
 """Days and look-back windows (rules 4.1 to 4.3): calendar days in the instance's time zone."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -56,12 +57,21 @@ def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str,
     return day_start(day + timedelta(days=1 + late_days), timezone) <= fetched_at <= now
 
 
-def gaps(days: pl.DataFrame, *, timezone: str) -> list[date]:
-    """Return days, over when fetched, with no events or under a tenth of the median, if any have some."""
+def gaps(days: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
+    """Return the finished days of each log with no events, or under a tenth of the log's median day.
+
+    `days` are rows of `logon_days`, as are those returned, by day. A log without any events has no gaps.
+    """
     ends = [day_start(day + timedelta(days=1), timezone) for day in days["day"]]
     over = days.filter(pl.col("fetched_at") >= pl.Series(ends, dtype=pl.Datetime("us", "UTC")))
-    few = (pl.col("counted") == 0) | (10 * pl.col("counted") < pl.col("counted").median())
-    return over.filter(few & (pl.col("counted").sum() > 0)).sort("day")["day"].to_list()
+    counted = pl.col("counted")
+    few = (counted == 0) | (10 * counted < counted.median().over("log"))
+    return over.filter(few & (counted.sum().over("log") > 0)).sort("day", "log")
+
+
+def gap_days(days: pl.DataFrame, *, timezone: str) -> list[date]:
+    """Return the days that are gaps of any log, oldest first."""
+    return gaps(days, timezone=timezone)["day"].unique().sort().to_list()
 
 
 def days_to_fetch(
@@ -70,23 +80,30 @@ def days_to_fetch(
     stored: pl.DataFrame,
     *,
     now: datetime,
-    fingerprint: str,
+    fingerprints: Collection[str],
     timezone: str,
     late_days: int,
 ) -> list[date]:
-    """Return those of the days that were never fetched, or with other settings, or are not settled or torn.
+    """Return the days of which a log was never fetched, or with other settings, or is not settled, or torn.
 
-    `stored` has day and events, the sum of its rows of logon_counts.
+    `fetched` are rows of `logon_days`; `stored` has day, log and events, the sum of its rows of logon_counts.
+    The instance's logs are known by their `fingerprints`; a day that holds others as well is fetched again.
     """
-    columns = ("day", "fetched_at", "settings_fingerprint")
-    settled = {
-        day
-        for day, fetched_at, settings in fetched.select(columns).iter_rows()
-        if settings == fingerprint
-        and is_settled(day, fetched_at, now, timezone=timezone, late_days=late_days)
-    }
-    whole = settled - torn_days(fetched, stored)
+    settled = [
+        is_settled(day, fetched_at, now, timezone=timezone, late_days=late_days)
+        for day, fetched_at in fetched.select("day", "fetched_at").iter_rows()
+    ]
+    whole = whole_days(
+        fetched.filter(pl.Series(settled, dtype=pl.Boolean)), stored, fingerprints=fingerprints
+    )
     return [day for day in days if day not in whole]
+
+
+def whole_days(fetched: pl.DataFrame, stored: pl.DataFrame, *, fingerprints: Collection[str]) -> set[date]:
+    """Return the days that hold just these logs, fetched with these settings, and whose counts add up."""
+    of_day = fetched.group_by("day").agg("settings_fingerprint").iter_rows()
+    whole = {day for day, logs in of_day if Counter(logs) == Counter(fingerprints)}
+    return whole - set(torn_days(fetched, stored)["day"])
 
 
 def days_that_grew(stored: pl.DataFrame, matching: Mapping[date, int]) -> set[date]:
@@ -99,7 +116,20 @@ def days_that_grew(stored: pl.DataFrame, matching: Mapping[date, int]) -> set[da
     }
 
 
-def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> set[date]:
-    """Return the days whose stored counts are missing, or do not add up to what was counted."""
-    sums = fetched.join(stored, on="day", how="left")
-    return set(sums.filter(pl.col("events").fill_null(0) != pl.col("counted"))["day"])
+def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `logon_days` whose stored counts are missing, or do not add up to `counted`."""
+    sums = fetched.join(stored, on=("day", "log"), how="left", nulls_equal=True)
+    return sums.filter(pl.col("events").fill_null(0) != pl.col("counted"))
+
+
+def keep_greater(stored: pl.DataFrame, fetched: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return rows of `logon_counts` of a log and a day with the greater count of each pair (rules 4.4).
+
+    The index has lost the others: the number of pairs of which it holds fewer events than were stored.
+    """
+    pair = [name for name in fetched.columns if name != "events"]
+    before = stored.select(*pair, stored="events")
+    both = fetched.join(before, on=pair, how="full", coalesce=True, nulls_equal=True)
+    fewer = both.filter(pl.col("stored") > pl.col("events").fill_null(0)).height
+    greater = both.with_columns(events=pl.max_horizontal("events", "stored"))
+    return greater.select(fetched.columns).sort(pair), fewer

@@ -175,7 +175,7 @@ def _facts(instance: Instance) -> dict[str, str]:
     scan = instance.scan
     return {
         "search service": instance.url,
-        "index": ", ".join(one.index for one in instance.sources),
+        "index": ", ".join(one.index for one in instance.sources.values()),
         **_inventory(instance),
         "sensor": instance.sensor,
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",

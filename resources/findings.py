@@ -1,14 +1,15 @@
-"""Findings of `asset-owners check`, and the tries that all services share."""
+"""Findings of `asset-owners check` and of asset checks, and the tries that all services share."""
 
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+import polars as pl
 from upath import UPath
 
 from resources.failures import operator_message
@@ -19,6 +20,15 @@ State = Literal["ok", "warning", "wrong", "not tried"]
 T = TypeVar("T")
 
 
+class Addressed(Protocol):
+    """How a service is reached."""
+
+    @property
+    def url(self) -> str: ...  # noqa: D102
+    @property
+    def ignore_ssl(self) -> bool: ...  # noqa: D102
+
+
 @dataclass(frozen=True)
 class Finding:
     """What was tried (by the name of its setting, if it has one), how it went, and what to do about it."""
@@ -26,6 +36,13 @@ class Finding:
     state: State
     what: str
     text: str
+    rows: pl.DataFrame | None = field(default=None, compare=False)
+    """What breaks the property."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What was counted, for metadata."""
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.text}"
 
 
 def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | None]:
@@ -40,6 +57,11 @@ def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | No
         return None
 
 
+def attempt_all(what: str, find: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Yield what is found; a failure that an operator can fix is a finding, too."""
+    yield from (yield from attempt(what, lambda: [*find()])) or ()
+
+
 def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
     """Call, and say `text` where that goes well."""
     yield from [*attempt(what, call)] or [Finding("ok", what, text)]
@@ -47,19 +69,26 @@ def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
 
 def reached(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
     """Send one request without credentials: whatever HTTP answer comes, the service is reached."""
-    section, secure = transport.section, transport.url.startswith("https:")
-    if not secure and not is_this_machine(transport.url):
-        yield Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
-    if secure and transport.ignore_ssl:
-        text = f"is on: anyone in between can read the password; set {section}ca_file"
-        yield Finding("warning", f"{section}ignore_ssl", text)
+    certificate = check_certificate(transport.section, transport)
+    if certificate.state != "ok":
+        yield certificate
     with transport.new_session() as session:
         answer = yield from attempt("connection", lambda: transport.send(session, method, path))
     if answer is None:
         return False
-    trusted = ", and its certificate is trusted" if secure and not transport.ignore_ssl else ""
-    yield Finding("ok", "connection", f"answers{trusted}")
+    is_trusted = certificate.state == "ok" and transport.url.startswith("https:")
+    yield Finding("ok", "connection", "answers, and its certificate is trusted" if is_trusted else "answers")
     return True
+
+
+def check_certificate(section: str, service: Addressed) -> Finding:
+    """The password of a service goes only to one whose certificate is checked, or stays on this machine."""
+    if service.ignore_ssl and service.url.startswith("https:"):
+        text = f"is on: anyone in between can read the password; set {section}ca_file"
+        return Finding("warning", f"{section}ignore_ssl", text)
+    if not service.url.startswith("https:") and not is_this_machine(service.url):
+        return Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
+    return Finding("ok", f"{section}url", "the password goes to nobody else")
 
 
 def is_this_machine(url: str) -> bool:

@@ -13,39 +13,51 @@ from ownership.declaration import empty
 from ownership.names import normalise_hostname
 from ownership.quality import hosts_named_alike
 from ownership.resolution import Resolution
+from ownership.rules import Rules
 from ownership.tables import LogonCounts
 from ownership.windows import Window
 from resources.findings import Finding, attempt
 from resources.inventory.client import AssetInventory, Kind
-from resources.search.client import SearchClient
+from resources.search.source import Logs
+from resources.settings import Instance
 
 COMPARED_DAYS = 7
 MATCH = "rules.hostname_match"
+MATCHED_LIMIT_PERCENT = 50
+"""Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
 
 
-def name_findings(search: SearchClient, inventory: AssetInventory, window: Window) -> Iterator[Finding]:
+def name_findings(
+    instance: Instance, logs: Logs, inventory: AssetInventory, window: Window
+) -> Iterator[Finding]:
     """Compare the hosts and users of the last days' logons with the first assets of both lists."""
     first = max(window.first, window.last - timedelta(days=COMPARED_DAYS - 1))
-    pairs = yield from attempt("search", lambda: search.first_pairs(first, window.last))
+    sampled = yield from attempt(
+        "search", lambda: logs.ask_each(lambda log: log.first_pairs(first, window.last))
+    )
     hosts = yield from _first_assets(inventory, "hosts")
     users = yield from _first_assets(inventory, "users")
-    if pairs is None or pairs.is_empty() or hosts is None or users is None:
+    pairs = pl.concat(
+        [empty(LogonCounts), *(one for one in (sampled or {}).values() if one is not None)], how="diagonal"
+    )
+    if pairs.is_empty() or hosts is None or users is None:
         return  # said already by the findings about that service
-    instance = search.instance
-    counts = pl.concat([empty(LogonCounts), pairs.with_columns(day=window.last)], how="diagonal")
     resolution = Resolution(
-        counts=counts.lazy(),
+        counts=pairs.with_columns(day=window.last).lazy(),
         read_inventory={"inventory_hosts": hosts[0].lazy(), "inventory_users": users[0].lazy()}.__getitem__,
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
     )
     if not hosts[0].is_empty():
-        short = resolution.rules.short_hostnames
-        yield _hosts(pairs["document_hostname"], hosts[0]["hostnames"].explode(), hosts[1], short=short)
+        listed, some = hosts[0]["hostnames"].explode(), hosts[1]
+        yield check_hostnames(pairs["document_hostname"], listed, resolution.rules, among=some)
     if not users[0].is_empty():
-        accounts = resolution.kinds.accounts
-        yield _users(accounts.filter(pl.col("kind").is_in(["person", "unknown"])), users[1])
+        people = resolution.kinds.accounts.filter(pl.col("kind").is_in(["person", "unknown"]))
+        shares = resolution.count_shares().join(people, on="username", how="semi")
+        unmatched = shares.group_by("username").agg(pl.sum("events"), hosts=pl.len())
+        unmatched = unmatched.join(people.select("username", "user_assets"), on="username")
+        yield check_users(shares, unmatched.filter(pl.col("user_assets") != 1), among=users[1])
 
 
 def _first_assets(
@@ -61,25 +73,44 @@ def _first_assets(
     return frame.with_columns(listed_at=datetime.now(UTC)), some
 
 
-def _hosts(documented: pl.Series, listed: pl.Series, some: str, *, short: bool) -> Finding:
+def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, among: str = "") -> Finding:
+    """Host names of the logons are those of host assets, and none differs in the domain part alone.
+
+    `among` says of which assets these are some.
+    """
     alike = hosts_named_alike(documented, listed)
     of_all = pl.select(normalise_hostname(pl.lit(documented))).to_series().n_unique()
-    exact = alike.filter(pl.col("hostname") == pl.col("asset_name"))["hostname"].n_unique()
-    without_domain = alike["hostname"].n_unique()
+    exact = alike.filter(pl.col("hostname") == pl.col("asset_name"))["hostname"].unique()
+    without_domain, short = alike["hostname"].n_unique(), rules.short_hostnames
+    other = alike.filter(~pl.col("hostname").is_in(exact.implode())) if not short else alike.clear()
     text = (
-        f"of {of_all:,} host names with logons, the inventory has {exact:,} as they are (exact), and "
-        f"{without_domain:,} where domain parts are ignored (short){some}"
+        f"{of_all:,} hosts have logons: {exact.len():,} are in the inventory as they are called (exact), "
+        f"{without_domain:,} where the domain part is ignored (short){among}"
     )
-    if without_domain > exact and not short:
-        return Finding("warning", MATCH, f"{text}; set rules.hostname_match: short")
-    if not without_domain:
-        return Finding("warning", MATCH, f"{text}; check hostname_field and platform_hostname_field")
+    if of_all and not without_domain:
+        text += "; check hostname_field and platform_hostname_field"
+        return Finding("warning", MATCH, text)
+    if not other.is_empty():
+        text += "; if they are the same hosts, set rules.hostname_match: short"
+        return Finding("warning", MATCH, text, rows=other)
     return Finding("ok", MATCH, text)
 
 
-def _users(accounts: pl.DataFrame, some: str) -> Finding:
-    known = accounts.filter(pl.col("user_assets") == 1).height
-    text = f"of {accounts.height:,} user names that may be people's, {known:,} stand for one user asset{some}"
-    if accounts.height and not known:
-        return Finding("warning", "user_field", f"{text}; check user_field and platform_user_value_field")
-    return Finding("ok", "user_field", text)
+def check_users(shares: pl.DataFrame, unmatched: pl.DataFrame, *, among: str = "") -> Finding:
+    """Most logon events belong to users with exactly one user asset; otherwise settings are likely wrong.
+
+    `shares` are rows of `host_user_shares`, `unmatched` has username, hosts, events and user_assets of the
+    users without one. `among` says of which user assets these are some: then any match will do.
+    """
+    events = int(shares["events"].sum())
+    percent = 100 * (events - int(unmatched["events"].sum())) / events if events else 100
+    passed = percent >= (0.01 if among else MATCHED_LIMIT_PERCENT)
+    advice = "" if passed else "; check user_field, platform_user_value_field and whether users are imported"
+    return Finding(
+        "ok" if passed else "warning",
+        "user_field",
+        f"{percent:.0f}% of {events:,} logon events belong to users with exactly one user asset, "
+        f"{unmatched.height:,} user names have none, or several{among}{advice}",
+        rows=unmatched.select("username", "hosts", "events", "user_assets"),
+        numbers={"matched_percent": round(percent, 1)},
+    )

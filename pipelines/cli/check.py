@@ -5,7 +5,6 @@ What is tried is what a run relies on. Another source or inventory than ours is 
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,10 +22,8 @@ from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import inventory_findings
 from resources.notify import notify_findings
 from resources.search import open_source
-from resources.search.client import SearchClient
-from resources.search.several import SeveralLogs
-from resources.search.source import EvidenceSource
-from resources.search.try_search import search_findings
+from resources.search.properties import check_logs
+from resources.search.source import Logs
 from resources.settings import (
     BrokenInstance,
     Instance,
@@ -63,11 +60,13 @@ def check(
     dagster_folder(home())
     location = tables_location()
     window = window_of(instance, today_of(instance))
-    with open_source(instance) as search, open_inventory(instance) as inventory:
+    with Logs(instance, open_source) as logs, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
-            f"Search service {instance.url}": _service_findings(search, window),
-            f"Inventory service {instance.platform.url}": _service_findings(inventory, window),
+            f"Search service {instance.url}": check_logs(
+                logs, window, exclude_hosts=instance.rules.exclude_hosts
+            ),
+            f"Inventory service {instance.platform.url}": _inventory_findings(inventory),
         }
         if instance.notify:
             sections["Notices"] = notify_findings(instance, send=notify)
@@ -76,13 +75,14 @@ def check(
         if not isinstance(location, Path):
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []
-        if isinstance(search, SearchClient) and isinstance(inventory, AssetInventory):
-            sections["Names of both services"] = _name_findings(search, inventory, window, found)
+        if isinstance(inventory, AssetInventory):
+            sections["Names of both services"] = _name_findings(instance, logs, inventory, window, found)
         for heading, findings in sections.items():
             if not as_json:
                 print(printable(heading))
             for finding in findings:
-                found.append({"section": heading, **asdict(finding)})
+                shown = {"state": finding.state, "what": finding.what, "text": finding.text}
+                found.append({"section": heading, **shown})
                 if not as_json:
                     print_finding(finding)
     wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
@@ -97,28 +97,20 @@ def check(
     return 1 if wrong else 0
 
 
-def _service_findings(service: EvidenceSource | Inventory, window: Window) -> Iterator[Finding]:
-    if isinstance(service, SearchClient):
-        return search_findings(service, window)
-    if isinstance(service, SeveralLogs):
-        return (
-            replace(finding, what=f"{name}: {finding.what}")
-            for name, client in service.clients.items()
-            for finding in search_findings(client, window)
-        )
-    if isinstance(service, AssetInventory):
-        return inventory_findings(service)
-    return tried("connection", service.probe, "answers")
+def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
+    if isinstance(inventory, AssetInventory):
+        return inventory_findings(inventory)
+    return tried("connection", inventory.probe, "answers")
 
 
 def _name_findings(
-    search: SearchClient, inventory: AssetInventory, window: Window, found: list[dict[str, Any]]
+    instance: Instance, logs: Logs, inventory: AssetInventory, window: Window, found: list[dict[str, Any]]
 ) -> Iterator[Finding]:
     """Compare names if nothing was found wrong: otherwise it would be found a second time."""
     if any(one["state"] == "wrong" for one in found):
         yield Finding("not tried", "names", "are compared once nothing above is wrong")
     else:
-        yield from name_findings(search, inventory, window)
+        yield from name_findings(instance, logs, inventory, window)
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

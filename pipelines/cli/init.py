@@ -13,7 +13,7 @@ from pipelines.cli.init_questions import ask
 from pipelines.cli.options import file_option, flag
 from pipelines.cli.terminal import confirm, is_on_terminal, prompt
 from resources.errors import ConfigurationError
-from resources.search.client import SearchClient
+from resources.search.asking import Asker
 from resources.search.propose import propose
 from resources.settings import command_line, instances_folder
 from resources.settings.files import checked_instance
@@ -107,7 +107,7 @@ def init(
             logs, index = logs or [proposed.preset], index or proposed.index
     elif url and not logs:
         content = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
-        with SearchClient(checked_instance(content, path)) as client:
+        with Asker(checked_instance(content, path)) as client:
             proposed = propose(client)
         logs, index = [proposed.preset], index or proposed.index
         found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"

@@ -13,7 +13,7 @@ from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
 from resources.inventory.try_inventory import listed, logged_in
-from resources.search.client import SearchClient, search_transport
+from resources.search.asking import Asker, search_transport
 from resources.search.propose import Proposal, propose
 from resources.settings.files import checked_instance
 from resources.settings.presets import presets
@@ -41,7 +41,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
         yield from reached(search_transport(checked_instance(content, path)), "POST", "/_search")
 
     def search_log_in() -> Iterator[Finding]:
-        with SearchClient(checked_instance(content, path)) as client:
+        with Asker(checked_instance(content, path)) as client:
             if proposed := (yield from attempt("newest logon", lambda: propose(client))):
                 text = f"is in {proposed.index}: {presets()[proposed.preset].title}"
                 yield Finding("ok", "newest logon", text)

@@ -16,7 +16,7 @@ from ownership.codes import SUCCESSES
 from ownership.decisions import summary
 from ownership.names import printable
 from ownership.plan import select_hosts
-from ownership.windows import Window, gaps
+from ownership.windows import Window, gap_days
 from pipelines.cli.options import (
     DetailedExitCode,
     DryRun,
@@ -247,7 +247,7 @@ def _ask_and_apply(
 ) -> int:
     """Ask whether the plan that was just printed is to be written, and apply it."""
     days = tables.logon_days(window, run_id=run_id)
-    lost = gaps(days, timezone=instance.scan.timezone) if instance.scan.require_complete_window else ()
+    lost = gap_days(days, timezone=instance.scan.timezone) if instance.scan.require_complete_window else ()
     if lost:  # to apply the plan nevertheless is a word of its own
         raise PlanRefusedError(
             f"Nothing was written. These days have no events, or hardly any ({', '.join(map(str, lost))}), "

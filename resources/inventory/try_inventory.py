@@ -3,12 +3,14 @@
 Tries what a run relies on, through the client that a run uses. Only reads are sent.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from ownership.matching import FIELDS
+from ownership.names import printable
 from ownership.quality import fields_without_values, too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, Kind
@@ -71,8 +73,7 @@ def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, As
         held = f"its first page is number {page.number} and holds {len(page.ids):,}"
         yield Finding("ok", what, f"{listed} of tenant {platform.tenant_id}; {held}")
     else:
-        text = f"{listed}, so no host gets an owner; check {what} and platform.tenant_id"
-        yield Finding("warning", what, text)
+        yield check_readable(kind, pl.DataFrame({"problem": []}))
     return dict(zip(page.ids, page.fields, strict=True))
 
 
@@ -89,10 +90,10 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
-    for name in fields_without_values(table, inventory.instance.rules.exclude_assets)["field"]:
-        text = f"none of the first {len(hosts):,} hosts has a value in {name}, so it excludes none of them; "
+    finding = check_excluding_fields("hosts", table, inventory.instance.rules.exclude_assets, first="first ")
+    if finding.state != "ok":
         have = ", ".join(_names_of_fields(hosts)[:20])
-        yield Finding("warning", "rules.exclude_assets", f"{text}they have {have}")
+        yield replace(finding, text=f"{finding.text}; they have {have}")
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
@@ -139,16 +140,45 @@ def _readable(
 ) -> Generator[Finding, None, pl.DataFrame]:
     """Return the rows of the assets that can be read, and report the others: a few of them stop no run."""
     table = inventory.rows[what].table(list(assets), list(assets.values()))
-    odd = unreadable_assets(table)
-    if not odd.is_empty():
-        wrong = odd.height == table.height or too_many_unreadable(odd.height, table.height)
-        first, problem = odd.row(0)
-        text = (
-            f"{odd.height:,} of the first {table.height:,} {what} cannot be read and are skipped"
-            f"{', and a run stops where they are too many' if wrong else ''}. Asset {first}: {problem}"
-        )
-        yield Finding("wrong" if wrong else "warning", what, text)
+    finding = check_readable(what, table, first="first ")
+    if finding.state != "ok":
+        yield finding
     return table.filter(pl.col("problem").is_null())
+
+
+def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Finding:
+    """Each asset of a list can be read whole; wrong, where so many cannot that a run fails (rules 2.7).
+
+    `assets` are rows of its table, all or the `first` ones. A host that cannot be read is skipped; a user
+    that cannot becomes no owner, and its names are ambiguous.
+    """
+    if assets.is_empty():
+        what = f"platform.contract.{kind}"
+        return Finding(
+            "warning", what, f"lists none, so no host gets an owner; check {what} and platform.tenant_id"
+        )
+    odd = unreadable_assets(assets)
+    if odd.is_empty():
+        return Finding("ok", kind, f"all of the {first}{assets.height:,} can be read")
+    wrong = odd.height == assets.height or too_many_unreadable(odd.height, assets.height)
+    follows = "are skipped" if kind == "hosts" else "get no host, nor does anybody of their names"
+    text = f"{odd.height:,} of the {first}{assets.height:,} {kind} cannot be read and {follows}"
+    text += "; a run fails where there are so many" if wrong else "; correct them in the inventory"
+    asset, problem = odd.row(0)
+    return Finding("wrong" if wrong else "warning", kind, f"{text}. Asset {asset}: {problem}", rows=odd)
+
+
+def check_excluding_fields(
+    kind: Kind, assets: pl.DataFrame, names: Iterable[str], *, first: str = ""
+) -> Finding:
+    """Each field to exclude assets by has a value on some asset; one without excludes nothing."""
+    setting = "rules.exclude_assets" if kind == "hosts" else "rules.exclude_user_assets"
+    fields = fields_without_values(assets, names)
+    if fields.is_empty():
+        return Finding("ok", setting, "each field has a value on some asset")
+    names = ", ".join(map(printable, fields["field"]))
+    text = f"none of the {first}{assets.height:,} {kind} has a value in {names}, so it excludes none of them"
+    return Finding("warning", setting, text, rows=fields)
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:

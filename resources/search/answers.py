@@ -51,10 +51,8 @@ class Value(_Part):
 
 
 class Document(_Part):
-    """One document, as it was sent (`source`) and as it is counted (`fields`)."""
+    """One document: the values of its fields."""
 
-    index: str = field(name="_index")
-    source: dict[str, Any] = field(name="_source", default_factory=dict)
     fields: dict[str, list[Any]] = field(default_factory=dict)
 
 
@@ -74,12 +72,20 @@ class Bucket(_Part):
     doc_count: Count
     key: Name | None = None
     absent: "Bucket | None" = None
+    dated: "Bucket | None" = None
+    earliest: Value | None = None
+    latest: Value | None = None
     sibling: "Bucket | None" = None
     names: "Buckets | None" = None
     hosts: Value | None = None
     others: Value | None = None
     values: Value | None = None
     documents: Documents | None = None
+
+    @property
+    def lost(self) -> int:
+        """Documents of an index that no range of days finds."""
+        return self.doc_count - _count(self.dated)
 
 
 class Buckets(_Part):
@@ -107,11 +113,16 @@ class _Hits(_Part):
     total: _Total = field(default_factory=_Total)
 
 
+class _Shards(_Part):
+    total: int = 0
+    failed: int = 0
+
+
 class Found(_Part):
     """An answer to a search."""
 
     timed_out: bool
-    shards: dict[str, int] = field(name="_shards")
+    shards: _Shards = field(name="_shards")
     clusters: dict[str, Any] = field(name="_clusters", default_factory=dict)
     hits: _Hits = field(default_factory=_Hits)
     aggregations: Aggregations = field(default_factory=Aggregations)
@@ -144,11 +155,11 @@ DECODER = msgspec.json.Decoder(Found)
 def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
     """Return why an answer is incomplete (rules 3.3)."""
     counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
-    counts["shards failed"] = found.shards.get("failed")
+    counts["shards failed"] = found.shards.failed
     reasons = [f"{count} {fault}" for fault, count in counts.items() if count]
     if found.timed_out:
         reasons.append("the search timed out")
-    if found.shards.get("total"):
+    if found.shards.total:
         reasons += [f"no {name}" for name in asked if getattr(found.aggregations, name) is None]
     return reasons
 

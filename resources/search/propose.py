@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from resources.errors import ConfigurationError, PermissionDeniedError
-from resources.search.client import SearchClient
+from resources.search.asking import Asker
 from resources.settings.presets import Preset, presets
 
 _EVENT_CODE = re.compile(r"([\w.]+):4624")
@@ -22,7 +22,7 @@ class Proposal:
     index: str
 
 
-def propose(client: SearchClient) -> Proposal:
+def propose(client: Asker) -> Proposal:
     """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
 
     One search: each preset's query is tried on the document by the service, and the fields that the document

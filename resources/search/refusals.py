@@ -3,8 +3,9 @@
 import json
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
@@ -14,44 +15,56 @@ from resources.settings import Instance
 
 MIN_PAGE = 100
 """Buckets on the smallest page that is asked for."""
-FIELDS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
-"""Settings that name a field by whose values documents are counted."""
-
-_QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
+_FAULT_OF_REQUEST = re.compile(
+    "(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception$"
+)
 _MISSING_SHARD = re.compile(r"\[\[([^\]]+)\]\[\d+\]")
-_MIXED_TYPES = re.compile("class_cast_exception|cannot be cast to class|two different types")
+_BLOCKED_INDEX = re.compile(r"index \[([^\]]+)\] blocked by: \[([^\]]+)\]")
 
 
 class TooManyBucketsError(ProtocolError):
     """The page is larger than the cluster's bucket limit."""
 
 
-class MixedTypesError(ConfigurationError):
-    """A field has values of two types, which the service cannot count together; it says not which field."""
+@dataclass
+class RefusedSearchError(ConfigurationError):
+    """The service refuses a search, and only more questions tell which setting is wrong (`why_refused`).
 
+    `kinds` are the types of its causes. The texts name no secret and nothing that was sent of people.
+    """
 
-class TextFieldError(ConfigurationError):
-    """A field is text, which cannot be aggregated. `field` is its name."""
+    status: int
+    kinds: Sequence[str]
+    reason: str
+    in_index: str
+    where: str
+    query: str
 
-    def __init__(self, message: str, field: str) -> None:
-        super().__init__(message)
-        self.field = field
+    def __str__(self) -> str:
+        return f"The search is refused by {self.where}{self.in_index}: {self.reason}"
 
 
 def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path: str) -> NoReturn:
-    """Raise what an error answer means; TransientError only for what may succeed when it is asked again."""
+    """Raise what an error answer means; TransientError only for what may succeed when it is asked again.
+
+    The types of the causes decide, for the status of one cause differs between services and versions.
+    """
     where = f"the search service at {instance.url}"
     causes = _causes(answer.body)
     kinds = causes["type"]
     reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
     indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
-    in_index = f" in the index {indexes}" if indexes else ""
     # Messages are stored, and the user, whom such an answer names, may be a person.
     reason = redacted(reason, (), (instance.username,) if answer.status in {401, 403} else ())
     if answer.status == 401:
         raise AuthenticationError(
             f"The log-in is refused by {where}; check username and password "
             f"({instance.password.how_to_change}): {reason}"
+        )
+    if blocked := _BLOCKED_INDEX.search(reason):
+        raise ProtocolError(
+            f"The index {blocked[1]} at {where} is blocked ({blocked[2]}); have the block removed, or "
+            "exclude the index in the setting index, and run again"
         )
     if answer.status == 403:
         raise PermissionDeniedError(
@@ -65,38 +78,20 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
             f"index: {instance.index!r} names an index, or a remote cluster, that {where} does not have; "
             f"correct the name or use a pattern such as logs-* ({reason})"
         )
-    if "text fields" in reason.lower() or "fielddata" in reason.lower():
-        for setting in FIELDS:
-            if (field := getattr(instance, setting)) and f"[{field}]" in reason:
-                raise TextFieldError(
-                    f"{setting}: {field!r} is a text field{in_index}, which cannot be aggregated; name a "
-                    f"keyword field that all indexes of {instance.index} have, often {field + '.keyword'!r}, "
-                    f"or exclude from index those that lack it ({reason})",
-                    field,
-                )
-    if any(map(_MIXED_TYPES.search, (*kinds, reason))):
-        raise MixedTypesError(
-            f"A field has another type in one index of {instance.index} than in the others, so {where} "
-            f"cannot count by it; look at {', '.join(FIELDS)} ({reason})"
-        )
     if "no_shard_available_action_exception" in kinds or "missing shards" in reason:
         red = ", ".join(sorted(set(_MISSING_SHARD.findall(reason)))) or indexes or instance.index
         raise ProtocolError(
             f"The index {red} at {where} is red: a part of it is on no node; have the cluster repaired, or "
             f"leave it out of index, and run again ({reason})"
         )
-    if any(map(_QUERY_ERRORS.search, kinds)):
-        shown = answer.sanitised(instance.query)
-        raise ConfigurationError(f"query: {shown!r} is refused by {where}: {reason}")
-    if "illegal_argument_exception" not in kinds:
-        transport.raise_if_transient(replace(answer, body=reason.encode()) if kinds else answer, path)
+    if not any(map(_FAULT_OF_REQUEST.search, kinds)):
+        status = 503 if "task_cancelled_exception" in kinds else answer.status
+        body = reason.encode() if kinds else answer.body
+        transport.raise_if_transient(replace(answer, status=status, body=body), path)
     if not kinds:
         raise not_a_search_service(answer, instance)
-    raise ConfigurationError(
-        f"The search is refused by {where}{in_index} with HTTP status {answer.status}; check index, "
-        f"query, time_field, hostname_field, user_field, user_domain_field and logon_type_field "
-        f"({reason})"
-    )
+    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitised(instance.query)
+    raise RefusedSearchError(answer.status, kinds, reason, in_index, where, query)
 
 
 def not_a_search_service(answer: Answer, instance: Instance) -> ProtocolError:

@@ -1,33 +1,27 @@
-"""What a run needs of a source of logons: `EvidenceSource`, which every source inherits."""
+"""What a run needs of a source of logons: `Logs`, of which each is an `EvidenceSource`."""
 
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Self
+from typing import Self, TypeVar
 
 import polars as pl
 
+from ownership.windows import Window
+from resources.errors import AssetOwnersError
+from resources.findings import Finding, tried
 from resources.settings import Instance
 
-MASKED_NAME = "^([0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})$"
-"""What a name becomes where the role masks the field, or a pipeline puts a digest in its place."""
-MASKED_LIMIT = 0.5
-"""Share of names above which they are not those of people and machines."""
-
-
-MASKED_NAMES = (
-    "most of its names are digests (40 to 128 hexadecimal digits): field masking of the role hides the "
-    "names, or a pipeline did; have the role show them, or name another field"
-)
-"""What masked names are, as part of a sentence that begins with the setting of their field."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class DayOfLogons:
-    """What the source holds for one day.
+    """What a log holds for one day.
 
     `counts`: document_hostname, document_username, events; one row a pair, events >= 1. Where the instance
     has a `logon_type_field`, also document_logon_type (null: the document has none), and a row for each kind
@@ -50,28 +44,14 @@ class Senders:
     """The host names of documents, and for which computers each stands, by another `field` of the documents.
 
     `names`: document_hostname, events, host_names (some of the computers), for those with most computers.
-    `matching` is the number of documents.
     """
 
     field: str
-    matching: int
     names: pl.DataFrame
-
-    def forwarded_percent(self, forwarders: pl.DataFrame) -> float:
-        """Return how many of the documents some of the names have sent."""
-        return 100 * int(forwarders["events"].sum()) / max(self.matching, 1)
-
-    def describe(self, forwarders: pl.DataFrame, when: str) -> str:
-        """Say how much collectors sent, and what to do about it."""
-        collectors = "1 collector sends" if forwarders.height == 1 else f"{forwarders.height} collectors send"
-        return (
-            f"{collectors} events for several hosts, {self.forwarded_percent(forwarders):.0f}% of the events "
-            f"{when}: set hostname_field to {self.field}, or add the collectors to rules.exclude_hosts"
-        )
 
 
 class EvidenceSource(ABC):
-    """A service that counts logon events by day, host and user.
+    """A log: what counts logon events by day, host and user, such as one query over one index pattern.
 
     An author of another one does four things:
 
@@ -79,14 +59,23 @@ class EvidenceSource(ABC):
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
        ConfigurationError for what a setting can mend, TransientError for what may be retried.
     3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
-    4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, and what
-       explains a result: `why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`.
+    4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, what
+       explains a result (`why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`), and for
+       `asset-owners check` `first_pairs` and `check`.
 
     `tests/resources/search/test_adapters.py` tries any source.
+
+    Attributes:
+        user_setting: The setting that says where users are.
+        host_setting: The setting that says where hosts are.
+        user_field: What it says, for messages.
+        host_field: What it says, for messages.
     """
 
     user_setting: str = "the users of the logons"
     host_setting: str = "the hosts of the logons"
+    user_field: str = "it"
+    host_field: str = "it"
 
     def __enter__(self) -> Self:
         return self
@@ -117,9 +106,9 @@ class EvidenceSource(ABC):
         """Return where logons have no user, or no host, as part of a sentence; "" if that is not known."""
         return ""
 
-    def why_nothing(self, first: date, last: date) -> str:  # noqa: ARG002
-        """Return why there are no logons from one day to another; "" if that is not known."""
-        return ""
+    def why_nothing(self, first: date, last: date) -> Finding:
+        """Return why there are no logons from one day to another."""
+        return Finding("warning", "logons", f"none from {first} to {last}, so no owner is found")
 
     def unmatched_parts(self) -> list[str]:
         """Return the parts of what is searched that hold nothing, such as an index that does not exist."""
@@ -129,15 +118,86 @@ class EvidenceSource(ABC):
         """Return the host names that stand for most computers on these days; None: the source cannot tell."""
         return None
 
+    def first_pairs(self, first: date, last: date) -> pl.DataFrame | None:  # noqa: ARG002
+        """Return some hosts and users of these days, as `DayOfLogons` has a day's; None: it cannot tell."""
+        return None
+
+    def check(self, window: Window) -> Iterator[Finding]:  # noqa: ARG002
+        """Try whatever a run relies on over its look-back window; by default whether the source answers."""
+        yield from tried("connection", self.probe, "answers")
+
+
+OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
+"""Opens the source of one log: of an instance with one query."""
+
+
+class Logs:
+    """The open logs of an instance, by name: one log is a list of one. Each is asked and judged by itself."""
+
+    def __init__(self, instance: Instance, open_source: OpenSource) -> None:
+        self._open = ExitStack()
+        with self._open:  # those that are open already are closed if a further one cannot be
+            self.by_name = {
+                name: self._open.enter_context(open_source(one)) for name, one in instance.sources.items()
+            }
+            self._open = self._open.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def probe(self) -> None:
+        """Raise TransientError when a service does not answer within seconds."""
+        self.ask_each(lambda log: log.probe())
+
+    def logons(self, days: Sequence[date]) -> Iterator[dict[str, DayOfLogons]]:
+        """Count the logon events of each day, in the order given, in each of the logs, by name."""
+        each = {name: self._logons(name, days) for name in self.by_name}
+        for _ in days:
+            yield {name: next(logons) for name, logons in each.items()}
+        for logons in each.values():
+            next(logons, None)  # what a source finds out at the end
+
+    def _logons(self, name: str, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        with self._naming(name):
+            yield from self.by_name[name].logons(days)
+
+    def find(self, look: Callable[[str, EvidenceSource], Iterable[Finding]]) -> Iterator[Finding]:
+        """Yield what is found of each of the logs, and name it."""
+        for name, log in self.by_name.items():
+            with self._naming(name):
+                for finding in look(name, log):
+                    yield replace(finding, what=f"{self.prefix(name)}{finding.what}")
+
+    def ask_each(self, ask: Callable[[EvidenceSource], T]) -> dict[str, T]:
+        """Return what each of the logs answers, by name; an error names the log that it is about."""
+        return {name: self.ask(name, ask) for name in self.by_name}
+
+    def ask(self, name: str, ask: Callable[[EvidenceSource], T]) -> T:
+        """Return what one of the logs answers; an error names it."""
+        with self._naming(name):
+            return ask(self.by_name[name])
+
+    def prefix(self, name: str) -> str:
+        """Return what a message about one of the logs begins with: nothing where there is only one."""
+        return f"log {name}: " if len(self.by_name) > 1 else ""
+
+    @contextmanager
+    def _naming(self, name: str) -> Generator[None]:
+        try:
+            yield
+        except AssetOwnersError as error:
+            error.args = (f"{self.prefix(name)}{error}",)
+            raise
+
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
-    """Changes exactly when the same day could be counted differently (rules 4.3).
+    """Changes exactly when the same day of a log could be counted differently (rules 4.3).
 
     `by_kind`: whether kinds of logon are counted apart, where the instance names their field.
     """
-    if instance.logs:
-        each = [extraction_fingerprint(one, by_kind=by_kind) for one in instance.sources]
-        return hashlib.sha256(json.dumps(each).encode()).hexdigest()[:16]
     settings = (
         instance.url,
         instance.index,
@@ -151,3 +211,8 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         *(["domain", instance.user_domain_field] if instance.user_domain_field else []),
     )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
+
+
+def extraction_fingerprints(instance: Instance, *, by_kind: bool = True) -> dict[str, str]:
+    """Return the fingerprint of each of the instance's logs, by name."""
+    return {name: extraction_fingerprint(one, by_kind=by_kind) for name, one in instance.sources.items()}

@@ -107,7 +107,9 @@ def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str]
             f"{path}: logs: {', '.join(single)} cannot be given beside it, for each of the logs has its own; "
             "move what is there into an entry of logs, or take logs out"
         )
-    if instance.rules.logon_type_weights and not any(one.logon_type_field for one in instance.sources):
+    if instance.rules.logon_type_weights and not any(
+        one.logon_type_field for one in instance.sources.values()
+    ):
         raise ConfigurationError(
             f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
             "holds the kind of logon, such as winlog.event_data.LogonType, or take the weights out"

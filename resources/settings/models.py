@@ -338,9 +338,18 @@ class Instance(OneQuery):
         return slug_of(self.name)
 
     @property
-    def sources(self) -> tuple["Instance", ...]:
-        """The instance once for each of its `logs`, with the index, query and fields of that one only."""
-        return tuple(self._of_logs(logs) for logs in self.logs) or (self,)
+    def sources(self) -> dict[str, "Instance"]:
+        """The instance once for each of its logs, by name, with the index, query and fields of that one only.
+
+        A log is called by its preset, or by its index; of several with one name each later one has a number.
+        """
+        named: dict[str, Instance] = {}
+        for logs in self.logs:
+            one = self._of_logs(logs)
+            name = logs.preset or one.index
+            same = sum(other.partition(" #")[0] == name for other in named)
+            named[f"{name} #{same + 1}" if same else name] = one
+        return named or {self.index: self}
 
     def _of_logs(self, logs: Logs) -> "Instance":
         preset = presets()[logs.preset].settings["index"] if logs.preset else self.index

@@ -149,27 +149,27 @@ class Tables:
     def write_days(
         self, days: Sequence[tuple[pl.DataFrame, pl.DataFrame]], *, run_id: str | None = None
     ) -> None:
-        """Store days, each as a row of logon_days and its rows of logon_counts; for `run_id` alone if given.
+        """Store days, each as its rows of logon_days and of logon_counts; for `run_id` alone if given.
 
         A day has no settings_fingerprint while its counts are replaced: if the run is killed in between, the
         next one fetches it again. Nobody who holds `changing` sees a day that is being replaced.
         """
-        validated(LogonDays, pl.concat(row for row, _ in days))
+        validated(LogonDays, pl.concat(rows for rows, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
         readers = None if run_id else self.analysts
-        for row, counts in days:
-            folder, file = self._folder(run_id), f"{row['day'].item()}.parquet"
+        for rows, counts in days:
+            folder, file = self._folder(run_id), f"{rows['day'][0]}.parquet"
             marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
-                    unfinished = row.with_columns(settings_fingerprint=pl.lit(None, pl.String))
+                    unfinished = rows.with_columns(settings_fingerprint=pl.lit(None, pl.String))
                     write_file(unfinished, marker, readers)
                 write_file(counts, folder / "logon_counts" / file, readers)
-                write_file(row, marker, readers)
+                write_file(rows, marker, readers)
 
     def logon_days(self, days: Window | Sequence[date], *, run_id: str | None = None) -> pl.DataFrame:
         """Return rows of logon_days for those of the days that were ever fetched, by day; the run's first."""
-        return self._read_days("logon_days", days, run_id).collect().sort("day")
+        return self._read_days("logon_days", days, run_id).collect().sort("day", "log")
 
     def logon_counts(self, days: Window | Sequence[date], *, run_id: str | None = None) -> pl.LazyFrame:
         """Return rows of logon_counts for the given days; the run's first."""
@@ -178,11 +178,13 @@ class Tables:
     def publish_days(self, run_id: str) -> None:
         """Let analysts see the days that a dry run fetched, where none was fetched later."""
         for file in sorted((self._folder(run_id) / "logon_days").glob("*.parquet")):
-            row = read_files("logon_days", [file]).collect()
-            days = row["day"].to_list()
-            published = self.logon_days(days, run_id=None)
-            if published.is_empty() or published["fetched_at"].item() < row["fetched_at"].item():
-                self.write_days([(row, self.logon_counts(days, run_id=run_id).collect())])
+            rows = read_files("logon_days", [file]).collect()
+            days = rows["day"].unique().to_list()
+            later = self.logon_days(days, run_id=None).filter(
+                pl.col("fetched_at") >= rows["fetched_at"].max()
+            )
+            if later.is_empty():
+                self.write_days([(rows, self.logon_counts(days, run_id=run_id).collect())])
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
         """A file for each day: the run's own where it has one, otherwise the published one."""

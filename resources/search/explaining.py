@@ -1,0 +1,337 @@
+"""Why the search service counts too little, too much or the wrong names: questions that explain a result.
+
+All are searches with the log's own rights (rules 3.1), and none changes what is counted.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from typing import Any
+
+import polars as pl
+
+from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
+from resources.findings import Finding
+from resources.search.answers import Bucket, Name, texts
+from resources.search.asking import Asker
+from resources.search.refusals import RefusedSearchError
+from resources.search.source import Senders
+from resources.settings import Instance
+from resources.settings.query import clauses
+
+MAX_SENDERS = 20
+HOSTS_PER_SENDER = 10
+MAX_INDEXES = 100
+MAX_INDEXES_NAMED = 5
+DOCUMENTS_PER_HOST = 2
+HOSTS_LOOKED_AT = 50
+TEXT = "text"
+
+FIELDS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
+"""Settings that name a field to group by."""
+
+_COMPUTER_FIELD = re.compile(
+    r"(?i)(^|[._-])(host|computer|machine)(_?name|_?identifier)?(\.keyword)?$"
+    r"|(^|[._-])(agent|host|beat|computer)\.(host)?name(\.keyword)?$"
+)
+"""Fields that name the computer of an event, whatever the way of shipping calls them."""
+_OF_ANOTHER_COMPUTER = re.compile(
+    r"(?i)(^|[._-])(source|src|dest|destination|dst|client|server|remote|target|related|observer|event_?data)[._-]"
+)
+"""Fields that name another computer than the event's own, such as the one that a logon came from."""
+
+_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # date mathematics may hold some
+_TYPE = re.compile(r"which is of type \[(\w+)\]")
+_QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
+_SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
+_UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
+"""What makes milliseconds of a number of each unit."""
+_SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
+"""Days between which all logons lie."""
+
+
+def why_refused(log: Asker, error: RefusedSearchError) -> str:
+    """Return what a search was refused for, beginning with the setting to fix.
+
+    A field of the wrong type is found by asking for the types; what the refusal says of it differs between
+    services, versions and pages.
+    """
+    instance = log.instance
+    refused = f"is refused by {error.where}{error.in_index}"
+    with suppress(AssetOwnersError):
+        for setting, field in _fields_of(instance, *FIELDS).items():
+            types = types_by_index(log, field)
+            if TEXT in types:
+                return (
+                    f"{setting}: {field!r} is a text field in the index {_some(types[TEXT])}, which cannot "
+                    f"be aggregated; name a keyword field that all indexes of {instance.index} have, often "
+                    f"{field + '.keyword'!r}, or exclude from index those that lack it ({error.reason})"
+                    f"{_lacking_keyword(log, field)}"
+                )
+            if len(types) > 1:
+                where = " and ".join(f"{kind} in {_some(indexes)}" for kind, indexes in types.items())
+                return (
+                    f"{setting}: {field!r} is {where}, which cannot be counted together; narrow index to "
+                    f"those of one type, or index the others again with the same type ({error.reason})"
+                )
+    for setting, field in _fields_of(instance, *FIELDS, "time_field").items():
+        if f"[{field}]" in error.reason:
+            return f"{setting}: {field!r} cannot be used; it {refused}: {error.reason}"
+    if any(map(_QUERY_ERRORS.search, error.kinds)):
+        return f"query: {error.query!r} {refused}: {error.reason}"
+    return (
+        f"The search {refused} with HTTP status {error.status}; check index, query, time_field and "
+        f"{', '.join(FIELDS)} ({error.reason})"
+    )
+
+
+def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
+    fields = {setting: getattr(instance, setting) for setting in settings}
+    return {setting: field for setting, field in fields.items() if field}
+
+
+def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
+    """Return the types of a field, each with the indexes that have it so; `text` stands for all such types.
+
+    One search tells: a query that only text allows is refused by every other type, which the refusal names.
+    Only indexes with documents that have the field and fit the `filters` are looked at.
+    """
+    only_text = {"match_phrase_prefix": {field: "x"}}
+    has_field = [*filters, {"exists": {"field": field}}]
+    query = {"bool": {"filter": has_field, "should": [only_text], "minimum_should_match": 0}}
+    indexes = {"indexes": {"terms": {"field": "_index", "size": MAX_INDEXES}}}
+    answer = log.ask_each_shard(query, indexes)
+    types: dict[str, set[str]] = defaultdict(set)
+    for index, reason in _refusals(answer):
+        if found := _TYPE.search(reason):
+            types[found[1]].add(index)
+    buckets = answer.get("aggregations", {}).get("indexes", {}).get("buckets", [])
+    if buckets:
+        types[TEXT] = {bucket["key"] for bucket in buckets}
+    return {kind: sorted(indexes) for kind, indexes in types.items()}
+
+
+def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
+    """Yield each index that refused a part of a query, and why."""
+    if isinstance(answer, dict):
+        if isinstance(answer.get("index"), str) and (reason := answer.get("reason")):
+            yield answer["index"], str(reason)
+        answer = list(answer.values())
+    for each in answer if isinstance(answer, list) else ():
+        yield from _refusals(each)
+
+
+def require_whole_names(log: Asker, first: date, last: date) -> None:
+    """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`.
+
+    A keyword with several values of one document is right (rules 1.1), also where they were copied to it.
+    """
+    for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
+        if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
+            raise ConfigurationError(
+                f"{setting}: {field!r} is text with fielddata in the index {_some(indexes)}: documents are "
+                "counted once for each word of a name, so parts of names stand for users and hosts; name a "
+                "keyword field that all indexes have"
+            )
+
+
+def why_lacking(log: Asker, first: date, last: date, *, user: bool) -> str:
+    """Return which indexes hold the documents that lack the user, or the host, as part of a sentence."""
+    field = log.fields["username" if user else "hostname"]
+    indexes = _by_index(log, field, [log.between(first, last), log.query])
+    if not any(_lacking(index) for index in indexes):
+        return ""
+    if all(_lacking(index) == index.doc_count for index in indexes):
+        return (
+            f"no document of {log.instance.index} shows it: it is misspelt, or field-level security of "
+            "the role hides it"
+        )
+    return (
+        f"it is missing, or has another type, in {_index_names(indexes, _sibling_of(field))}. All indexes of "
+        f"{log.instance.index} need the field: name one that they have, or narrow index to those that "
+        "have it"
+    )
+
+
+def _lacking_keyword(log: Asker, field: str) -> str:
+    """Return which indexes lack the keyword field of a text field, as the end of a sentence."""
+    keyword = f"{field}.keyword"
+    indexes: list[Bucket] = []
+    with suppress(AssetOwnersError):
+        indexes = _by_index(log, keyword, [log.query])
+    if not indexes:
+        return ""
+    if not any(_lacking(index) for index in indexes):
+        return f". They all have {keyword!r}"
+    return f". {keyword!r} is missing in {_index_names(indexes, None)}"
+
+
+def _by_index(log: Asker, field: str, filters: list[dict[str, Any]]) -> list[Bucket]:
+    """Count the documents of each index that lack a field, and of these those that have its sibling."""
+    missing = {"missing": {"field": field}}
+    has_sibling = {"filter": {"exists": {"field": _sibling_of(field)}}}
+    by_index = {
+        "terms": {"field": "_index", "size": MAX_INDEXES, "order": {"absent": "desc"}},
+        "aggs": {"absent": missing | {"aggs": {"sibling": has_sibling}}},
+    }
+    return log.ask({"bool": {"filter": filters}}, {"buckets": by_index}).buckets
+
+
+def _sibling_of(field: str) -> str:
+    return field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
+
+
+def _lacking(index: Bucket) -> int:
+    return index.absent.doc_count if index.absent else 0
+
+
+def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
+    """Name the indexes whose documents lack a field, those with most such documents first."""
+    some = [index for index in indexes if _lacking(index)]
+    named = []
+    for index in some[:MAX_INDEXES_NAMED]:
+        has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
+        which = f", which have {sibling}" if has_sibling else ""
+        named.append(f"{index.key} ({_lacking(index):,} of {index.doc_count:,} documents{which})")
+    further = len(some) - MAX_INDEXES_NAMED
+    return ", ".join(named) + (f" and {further} further indexes" if further > 0 else "")
+
+
+def _names_of(bucket: Bucket) -> list[Name | None]:
+    return [name.key for name in bucket.names.buckets] if bucket.names else []
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:MAX_INDEXES_NAMED]) + (", …" if len(names) > MAX_INDEXES_NAMED else "")
+
+
+def why_nothing(log: Asker, first: date, last: date) -> Finding:
+    """Return why nothing matches: the times of the documents, no index, or the query and the days.
+
+    The first two are wrong, though a run fails only where no day finds any document: an index may be deleted
+    when its events are stored (rules 3.4, 4.4).
+    """
+    instance = log.instance
+    if (times := find_times(log)).state == "wrong":
+        return times
+    if not log.search([]).shards.total:
+        text = f"{instance.index!r} matches no index that {instance.username} may read; correct the name"
+        return Finding("wrong", "index", f"{text}, or wait for the first events")
+    counted = _clauses_alone(log, first, last)
+    return Finding("warning", "query", f"matches nothing, so no owner is found. {counted}")
+
+
+def find_times(log: Asker) -> Finding:
+    """Find out in each index whether days find the documents that match the query, by their `time_field`."""
+    field = log.instance.time_field
+    of_time = {
+        "earliest": {"min": {"field": field}},
+        "latest": {"max": {"field": field}},
+        "absent": {"missing": {"field": field}},
+        "dated": {"filter": log.between(*_SOME_TIME)},
+    }
+    by_index = {"terms": {"field": "_index", "size": MAX_INDEXES}, "aggs": of_time}
+    indexes = log.search([], {"buckets": by_index}).buckets
+    faults = [f"{fault} in {index.key} ({index.lost:,} of {index.doc_count:,} documents)"
+              for index in indexes if index.lost and (fault := _fault_of_times(index))]  # fmt: skip
+    if not faults:
+        return Finding("ok", "time_field", f"{field} is in all documents that match the query")
+    none = not any(index.dated and index.dated.doc_count for index in indexes)
+    some = "; ".join(faults[:MAX_INDEXES_NAMED])
+    text = f"{field} {some}, so no day finds these documents; name a field with dates or milliseconds"
+    return Finding("wrong" if none else "warning", "time_field", text)
+
+
+def _fault_of_times(index: Bucket) -> str:
+    """Return why a range of days finds none of some documents of an index."""
+    start, end = (datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000 for day in _SOME_TIME)
+    times = [time.value for time in (index.earliest, index.latest) if time and time.value is not None]
+    if not times:
+        return "is missing"
+    strange = [time for time in times if not start <= time < end]
+    if not strange:
+        return "is missing" if index.absent and index.absent.doc_count else "is not indexed"
+    units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
+    return f"holds {next(units, 'other numbers')} and not milliseconds"
+
+
+def _clauses_alone(log: Asker, first: date, last: date) -> str:
+    """Return how many documents each clause of the query matches by itself, as a sentence."""
+    named = clauses(log.instance.query)
+    filters = [{"match_all": {}}, *named.values()]
+    between = {"bool": {"filter": [log.between(first, last)]}}
+    counted = log.ask(between, {"buckets": {"filters": {"filters": filters}}}).buckets
+    total, *each = (bucket.doc_count for bucket in counted) if counted else (0,)
+    if not total:
+        return f"{log.instance.index} holds no documents from {first} to {last}"
+    whole = f"Of {total:,} documents of {log.instance.index} from {first} to {last} the query matches none"
+    matches = "; ".join(
+        f"{clause} by itself matches {count:,}" for clause, count in zip(named, each, strict=True)
+    )
+    return f"{whole}: {matches}" if matches else whole
+
+
+def unmatched_parts(log: Asker) -> list[str]:
+    """Return the parts of an index pattern with several, or with a remote cluster, that match no index."""
+    parts = [part for part in _COMMAS.split(log.instance.index) if part.rpartition(":")[2][:1] != "-"]
+    unmatched = []
+    for part in parts if len(parts) > 1 or ":" in parts[0] else ():
+        shards = None
+        with suppress(ConfigurationError, PermissionDeniedError):
+            shards = log.ask({"match_all": {}}, index=part).shards.total
+        unmatched += [] if shards else [part]
+    return unmatched
+
+
+def top_senders(log: Asker, first: date, last: date) -> Senders | None:
+    """Return the names that send for most hosts, by the field that tells most computers apart.
+
+    A field with fewer names than `hostname_field` names the sender itself, or a group of hosts. None: the
+    documents have no other field that names a computer.
+    """
+    between, own = log.between(first, last), log.fields["hostname"]
+    carried = _fields_of_computers(log, between)
+    if not carried:
+        return None
+    finest, most = None, 0.0
+    for field in carried:
+        distinct = {
+            name: {"cardinality": {"field": by, "precision_threshold": 40_000}}
+            for name, by in (("hosts", own), ("others", field))
+        }
+        has_field = {"filters": {"filters": [{"exists": {"field": field}}]}, "aggs": distinct}
+        with suppress(ConfigurationError):  # a text field
+            for bucket in log.search([between], {"buckets": has_field}).buckets:
+                hosts, names = (one.value or 0 if one else 0 for one in (bucket.hosts, bucket.others))
+                if names > max(hosts, most):
+                    finest, most = field, names
+    if finest is None:
+        return Senders(carried[0], pl.DataFrame(schema=_SENDERS))
+    by_name = {
+        "terms": {"field": own, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
+        "aggs": {
+            "hosts": {"cardinality": {"field": finest, "precision_threshold": 100}},
+            "names": {"terms": {"field": finest, "size": HOSTS_PER_SENDER}},
+        },
+    }
+    buckets = log.search([between], {"buckets": by_name}).buckets
+    rows = [(bucket.key, bucket.doc_count, texts(_names_of(bucket))) for bucket in buckets]
+    return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
+
+
+def _fields_of_computers(log: Asker, between: dict[str, Any]) -> list[str]:
+    """Return the fields beside `hostname_field` that name computers, as some documents have them."""
+    own = log.fields["hostname"]
+    some = {"top_hits": {"size": DOCUMENTS_PER_HOST, "_source": False, "fields": ["*"]}}
+    by_host = {"terms": {"field": own, "size": HOSTS_LOOKED_AT}, "aggs": {"documents": some}}
+    buckets = log.search([between], {"buckets": by_host}).buckets
+    documents = (one for bucket in buckets if bucket.documents for one in bucket.documents.hits.hits)
+    fields = {field for document in documents for field in document.fields}
+    texts_of_keywords = {field.removesuffix(".keyword") for field in fields if field.endswith(".keyword")}
+    return sorted(
+        field
+        for field in fields - texts_of_keywords - {own}
+        if _COMPUTER_FIELD.search(field) and not _OF_ANOTHER_COMPUTER.search(field)
+    )
