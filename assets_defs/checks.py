@@ -305,11 +305,14 @@ def _result(findings: Iterable[Finding]) -> dg.AssetCheckResult:
     found = [*findings]
     worst = max((one.state for one in found), key=_WORST.index, default="ok")
     said = [one for one in found if one.state == worst]
-    rows = pl.concat([one.rows for one in found if one.rows is not None] or [pl.DataFrame()], how="diagonal")
+    broken = [one.rows for one in found if one.rows is not None]
+    rows = pl.concat(broken, how="diagonal") if broken else pl.DataFrame()
+    if len(broken) > 1:
+        rows = rows.unique().sort(rows.columns[0])
     numbers: Counter[str] = Counter()
     for one in found:
         numbers.update(one.numbers)
-    count = {"count": rows.height} if any(one.rows is not None for one in found) else {}
+    count = {"count": rows.height} if broken else {}
     return dg.AssetCheckResult(
         passed=worst == "ok",
         severity=ERROR if worst == "wrong" else WARN,

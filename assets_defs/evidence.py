@@ -116,11 +116,12 @@ def _fetch(
         for done, logs in enumerate(run.search().logons(wanted), 1):
             for name, fetched in logs.items():
                 seen[name].update({total: getattr(fetched, total) for total in TOTALS})
-            may_store = may_store or all(
+            carrying = [
                 one["matching"] > max(one["lacking_user"], one["lacking_host"])
                 for one in seen.values()
                 if one["matching"]
-            )
+            ]
+            may_store = may_store or (bool(carrying) and all(carrying))
             if any(stored.is_lost(name, fetched) for name, fetched in logs.items()):
                 lost.append(wanted[done - 1].isoformat())
                 continue
@@ -180,7 +181,8 @@ class StoredDays:
             if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
         }
         torn = torn_days(days, _stored_events(run, wanted))
-        return cls(run, extraction_fingerprints(run.instance), days, torn, {*again, *unsettled})
+        replaced = {*again, *unsettled, *torn["day"]}
+        return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 
     @property
     def at_stake(self) -> bool:

@@ -97,7 +97,7 @@ def floor(url: str, ca_file: str, days: int, connections: int = 2) -> Callable[[
             return super().send(session, method, path, **arguments)
 
     instance = _instance(url, ca_file)
-    with patch("resources.search.client.Transport", Recorder), SearchClient(instance) as search:
+    with patch("resources.search.asking.Transport", Recorder), SearchClient(instance) as search:
         assert [*search.logons(_days(days))]  # noqa: S101  (read for what it sends)
     of_days = [one for one in sent if "pairs" in one[2]["aggs"]]
     session = _session(ca_file)

@@ -23,7 +23,7 @@ FORWARDED_LIMIT_PERCENT = 50
 def days_lacking_field(days: pl.DataFrame, lacking: str) -> pl.DataFrame:
     """Find days on which more documents than the limit lack the user, or the host: the column `lacking`."""
     too_many = days.filter(100 * pl.col(lacking) > LACKING_LIMIT_PERCENT * pl.col("matching"))
-    return too_many.select("day", "matching", lacking).sort("day")
+    return too_many.select("day", "matching", "lacking_user", "lacking_host").sort("day")
 
 
 def most_lack(days: pl.DataFrame, lacking: str) -> bool:

@@ -84,8 +84,8 @@ def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, a
     without_domain, short = alike["hostname"].n_unique(), rules.short_hostnames
     other = alike.filter(~pl.col("hostname").is_in(exact.implode())) if not short else alike.clear()
     text = (
-        f"{of_all:,} hosts have logons: {exact.len():,} are in the inventory as they are called (exact), "
-        f"{without_domain:,} where the domain part is ignored (short){among}"
+        f"{of_all:,} hosts have logons: {exact.len():,} are in the inventory (exact), {without_domain:,} if "
+        f"the domain part is ignored (short){among}"
     )
     if of_all and not without_domain:
         text += "; check hostname_field and platform_hostname_field"

@@ -76,9 +76,13 @@ def why_refused(log: Asker, error: RefusedSearchError) -> str:
                     f"{setting}: {field!r} is {where}, which cannot be counted together; narrow index to "
                     f"those of one type, or index the others again with the same type ({error.reason})"
                 )
-    for setting, field in _fields_of(instance, *FIELDS, "time_field").items():
-        if f"[{field}]" in error.reason:
-            return f"{setting}: {field!r} cannot be used; it {refused}: {error.reason}"
+    named = {
+        setting: field
+        for setting, field in _fields_of(instance, *FIELDS, "time_field").items()
+        if f"[{field}]" in error.reason
+    }
+    if named:
+        return f"{', '.join(named)}: {next(iter(named.values()))!r} {refused}: {error.reason}"
     if any(map(_QUERY_ERRORS.search, error.kinds)):
         return f"query: {error.query!r} {refused}: {error.reason}"
     return (
@@ -110,7 +114,7 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
     buckets = answer.get("aggregations", {}).get("indexes", {}).get("buckets", [])
     if buckets:
         types[TEXT] = {bucket["key"] for bucket in buckets}
-    return {kind: sorted(indexes) for kind, indexes in types.items()}
+    return {kind: sorted(types[kind]) for kind in sorted(types)}
 
 
 def _refusals(answer: Any) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ from assets_defs.scan_resources import default_options
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
 from ownership.windows import Window
-from resources.search.source import DayOfLogons, extraction_fingerprint
+from resources.search.source import DayOfLogons, Logs, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
@@ -33,6 +33,8 @@ ONE_DAY = Window(WINDOW.last, WINDOW.last)
 def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now", **changed: Any) -> ScanRun:
     """A run of all steps that may write; `search` and `inventory` are the services, if it may ask them."""
     services = {name: changed.pop(name, None) for name in ("search", "inventory")}
+    if services["search"]:
+        services["search"] = Logs(instance, lambda _, source=services["search"]: source)
     opened = {
         name: (lambda service=service: service) if service else pytest.fail
         for name, service in services.items()
@@ -82,7 +84,7 @@ def _decide(home: Path, instance: Instance, assets: pl.DataFrame, **changed: Any
     tables.prepare()
     fetched_at = changed.pop("fetched_at", datetime.now(UTC))
     day = DayOfLogons(ONE_DAY.last, fetched_at, 0, 0, 0, counts=empty(LogonCounts))
-    tables.write_days([day_tables(day, extraction_fingerprint(instance))])
+    tables.write_days([day_tables(day, instance.index, extraction_fingerprint(instance))])
     known: dict[str, Any] = {"window": ONE_DAY, "checked_at": NOW} | changed
     RunRecord(tables, RUN, None, LOG).begin("run", **known)
     made = resolution(counts(("pc-1", "ann", 6)), PEOPLE, assets)

@@ -13,6 +13,7 @@ from ownership.declaration import empty
 from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.errors import TransientError
+from resources.findings import Finding
 from resources.search.source import Senders, extraction_fingerprint
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
@@ -46,10 +47,10 @@ class Search(LogFile):
             raise self.error
         assert (first, last) == (DAYS.last, DAYS.last)
         schema = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
-        return Senders("host.name", 100, pl.DataFrame(self.rows, schema=schema, orient="row"))
+        return Senders("host.name", pl.DataFrame(self.rows, schema=schema, orient="row"))
 
     def why_nothing(self, first, last):
-        return f"The clause matches 0 from {first} to {last}"
+        return Finding("warning", "query", f"The clause matches 0 from {first} to {last}")
 
     def why_lacking(self, first, last, *, user):  # noqa: ARG002
         return "" if user else "it is missing in logs-2"
@@ -70,7 +71,7 @@ class Stored:
     def days(self, **changed):
         """Store the days of the window; `changed` names columns of single days, `d3={"counted": 0}`."""
         days = [logon_day(day, 100) | changed.get(f"d{day.day}", {}) for day in days_of(DAYS)]
-        now = {"settings_fingerprint": extraction_fingerprint(self.instance)}
+        now = {"settings_fingerprint": extraction_fingerprint(self.instance), "log": "logs-*"}
         fetched = table(LogonDays, *(day | now for day in days)).iter_slices(1)
         self.tables.write_days([(day, empty(LogonCounts)) for day in fetched])
         return self
@@ -134,7 +135,7 @@ def test_days_without_events(stored, strict, severity):
     days = stored(scan={"require_complete_window": strict}).days(d3={"counted": 0}, d4={"counted": 9})
     verdict = days.look(checks.no_gaps)
     assert (verdict.passed, verdict.severity) == (False, severity)
-    assert shown(verdict) == [("2026-03-03", 0), ("2026-03-04", 9)]
+    assert shown(verdict) == [("2026-03-03", "logs-*", 0), ("2026-03-04", "logs-*", 9)]
 
 
 def test_a_window_without_any_event(stored):
@@ -158,7 +159,9 @@ def test_documents_that_lack_a_field(stored):
     )
     verdict = days.look(checks.documents_carry_both_fields)
     assert warns(verdict, ("2026-03-02", 100, 0, 11), ("2026-03-04", 100, 11, 0))
-    assert "check user_field and hostname_field: it is missing in logs-2" in verdict.description
+    assert verdict.description.startswith("user_field: 21 of the 400 logon events from 2026-03-01")
+    assert "hostname_field: 11 of the 400" in verdict.description
+    assert "it is missing in logs-2" in verdict.description
     assert verdict.metadata["lacking_user"].value == 21
 
 
@@ -288,7 +291,7 @@ def test_a_collector_does_no_harm_where_it_is_excluded(stored):
     tables.search = Search(("wec01", 99, ["pc1", "pc2"]))
     assert tables.look(checks.hosts_send_their_own_events).passed
     tables.search = LogFile()
-    assert "cannot be told" in tables.look(checks.hosts_send_their_own_events).description
+    assert "cannot be found" in tables.look(checks.hosts_send_their_own_events).description
 
 
 @pytest.mark.parametrize(("blocking", "severity"), [(False, WARN), (True, ERROR)])

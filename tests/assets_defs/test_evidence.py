@@ -16,6 +16,7 @@ from assets_defs.scan_resources import resource_keys, scan_resources
 from assets_defs.step_failures import failure_message
 from ownership.windows import Window
 from resources.errors import ServiceError
+from resources.search.source import Logs
 from resources.store.tables import Tables, write_file
 from tests.assets_defs.scans import scan
 from tests.pipelines.in_memory import LogFile
@@ -63,7 +64,7 @@ def fetch(tmp_path):
         """Go on to the shares where `lookback_days` is given."""
         small = an_instance(**settings)
         keys = resource_keys(small)
-        given = dg.ResourceDefinition.hardcoded_resource(lambda: search)
+        given = dg.ResourceDefinition.hardcoded_resource(lambda: Logs(small, lambda _: search))
         further = [shares_asset(small)] if lookback_days else []
         options = {"refetch": refetch, "lookback_days": lookback_days or len(days)}
         return dg.materialize(

@@ -426,7 +426,9 @@ def world(tmp_path, figures, effort, monkeypatch):
     tables.prepare()
     none = pl.DataFrame(schema={"document_hostname": str, "document_username": str, "events": int})
     fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days_of(WINDOW)]
-    tables.write_days([day_tables(day, extraction_fingerprint(instance())) for day in fetched])
+    tables.write_days(
+        [day_tables(day, instance().index, extraction_fingerprint(instance())) for day in fetched]
+    )
     password = tmp_path / "password"
     password.write_text(ADMIN.password)
     with ExitStack() as running:

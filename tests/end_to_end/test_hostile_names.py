@@ -58,7 +58,7 @@ def odd_id(letter, number):
 @pytest.fixture
 def hostile(engine_stand, monkeypatch):
     """A host and a user of each name; pages of two pairs, so that names go out in requests, too."""
-    monkeypatch.setattr("resources.search.client.MAX_PAGE", 2)
+    monkeypatch.setattr("resources.search.logons.MAX_PAGE", 2)
     people, machines, taken = [], [], []
     for number, name in enumerate(NAMES.values()):
         person = {"id": odd_id("u", number), "directory_user_sam_account_name": name, "user_department": name}

@@ -75,7 +75,7 @@ def test_counts_and_owners_are_those_of_the_file(engine_stand, documents):
     events = [event_of(document) for document in documents]
     days = sorted({event.day for event in events})
     with SearchClient(load_instance(engine_stand.instance_file(settings))) as search:
-        counts = pl.concat([day_tables(fetched, "")[1] for fetched in search.logons(days)])
+        counts = pl.concat([day_tables(fetched, "logs", "")[1] for fetched in search.logons(days)])
 
     hosts = builders.hosts(*(builders.host(name, name.upper()) for name in {event.host for event in events}))
     people = [

@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import polars as pl
@@ -65,17 +66,21 @@ def test_a_day_is_settled_when_fetched_long_enough_after_its_end(day, fetched_at
 
 def logon_days(*rows):
     """Rows of (days after DAY, counted, hours from the day's end to its fetching, fingerprint)."""
-    schema = {name: polars_schema(LogonDays)[name] for name in ("day", "counted", "fetched_at")}
+    schema: dict[str, Any] = {
+        name: polars_schema(LogonDays)[name] for name in ("day", "counted", "fetched_at")
+    }
     filled = [
         (
             DAY + timedelta(days=number),
             counted,
             day_start(DAY + timedelta(days=number + 1), "Europe/Berlin") + timedelta(hours=hours),
             fingerprint,
+            *(log or ["logs"]),
         )
-        for number, counted, hours, fingerprint in rows
+        for number, counted, hours, fingerprint, *log in rows
     ]
-    return pl.DataFrame(filled, schema | {"settings_fingerprint": pl.String}, orient="row")
+    named = schema | {"settings_fingerprint": pl.String, "log": pl.String}
+    return pl.DataFrame(filled, named, orient="row")
 
 
 def test_days_to_fetch_are_those_missing_outdated_torn_or_not_settled():
@@ -92,8 +97,8 @@ def test_days_to_fetch_are_those_missing_outdated_torn_or_not_settled():
     sums = {0: 5, 1: 5, 2: 5, 6: 4, 7: 6}
     stored = pl.DataFrame(
         {"day": [DAY + timedelta(days=number) for number in sums], "events": list(sums.values())}
-    )
-    settings = {"now": NOW, "fingerprint": "now", "timezone": "Europe/Berlin", "late_days": 2}
+    ).with_columns(log=pl.lit("logs"))
+    settings: Any = {"now": NOW, "fingerprints": ["now"], "timezone": "Europe/Berlin", "late_days": 2}
     days = [DAY + timedelta(days=number) for number in (7, 6, 5, 4, 3, 2, 1, 0)]
     wanted = windows.days_to_fetch(days, fetched, stored, **settings)
     assert wanted == [DAY + timedelta(days=number) for number in (7, 6, 5, 4, 2, 1)]
@@ -123,4 +128,6 @@ def test_days_that_grew_are_those_of_which_the_source_holds_more_than_was_stored
 )
 def test_gaps_are_days_with_next_to_nothing_among_others_with_events(counted, found):
     days = logon_days(*((number, events, hours, "now") for number, (events, hours) in enumerate(counted)))
-    assert windows.gaps(days, timezone="Europe/Berlin") == [DAY + timedelta(days=number) for number in found]
+    assert windows.gap_days(days, timezone="Europe/Berlin") == [
+        DAY + timedelta(days=number) for number in found
+    ]

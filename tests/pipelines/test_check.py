@@ -16,7 +16,7 @@ def _environment(monkeypatch):
 def services(monkeypatch):
     """Of the search service this is found; of the inventory nothing; the names of both fit."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
-    monkeypatch.setattr("pipelines.cli.check.search_findings", lambda *_: iter(findings))
+    monkeypatch.setattr("pipelines.cli.check.check_logs", lambda *_, **__: iter(findings))
     monkeypatch.setattr("pipelines.cli.check.inventory_findings", lambda _: iter(()))
     names = [Finding("ok", "rules.hostname_match", "compared")]
     monkeypatch.setattr("pipelines.cli.check.name_findings", lambda *_: iter(names))

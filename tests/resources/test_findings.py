@@ -6,8 +6,9 @@ import pytest
 
 from ownership.windows import Window
 from resources.inventory.try_inventory import inventory_findings
-from resources.search.client import SearchClient
-from resources.search.try_search import search_findings
+from resources.search import open_source
+from resources.search.properties import check_logs
+from resources.search.source import Logs
 from resources.try_names import name_findings
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
@@ -45,8 +46,8 @@ def test_a_search_service(monkeypatch, documents, changes, states):
     with FakeSearch() as service:
         service.documents = documents
         settings = instance(url=service.url, **{"query": "*", **changes})
-        with SearchClient(settings) as search:
-            found = {finding.what: finding.state for finding in search_findings(search, Window(DAY, DAY))}
+        with Logs(settings, open_source) as logs:
+            found = {one.what: one.state for one in check_logs(logs, Window(DAY, DAY), exclude_hosts=())}
     assert {what: found.get(what) for what in states} == states
 
 
@@ -121,11 +122,11 @@ SHORT, EXACT = {"rules": {"hostname_match": "short"}}, {}
             "ann",
             EXACT,
             ("warning", "ok"),
-            "of 3 .* 0 as .* 1 where .*hostname_match: short",
+            "3 hosts .* 0 are .* 1 if .*hostname_match: short",
         ),
-        (["WS1.CORP", "ws2.lab"], "ann", EXACT, ("warning", "ok"), "1 as they are .* 2 where"),
-        (["WS1.CORP", "X"], "ann", EXACT, ("ok", "ok"), r"2 where .* \(short\)$"),
-        (["ws1"], "zoe", SHORT, ("ok", "ok"), "0 as .* 1 where"),
+        (["WS1.CORP", "ws2.lab"], "ann", EXACT, ("warning", "ok"), "1 are in .* 2 if"),
+        (["WS1.CORP", "X"], "ann", EXACT, ("ok", "ok"), r"2 if .* \(short\)$"),
+        (["ws1"], "zoe", SHORT, ("ok", "ok"), "0 are .* 1 if"),
         (["pc"], "bob", SHORT, ("warning", "warning"), "check hostname_field and platform_hostname_field"),
         ([], "ann", EXACT, (None, "ok"), ""),
     ],
@@ -141,12 +142,14 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
 
     with FakeSearch() as service, Stub(answer) as stub, client(tmp_path, stub.url) as inventory:
         service.documents = NAMED
-        with SearchClient(instance(url=service.url, query="*", **changes)) as search:
-            found = {one.what: one for one in name_findings(search, inventory, Window(DAY, DAY))}
+        settings = instance(url=service.url, query="*", **changes)
+        with Logs(settings, open_source) as logs:
+            findings = name_findings(settings, logs, inventory, Window(DAY, DAY))
+            found = {one.what: one for one in findings}
     hosts = found.get("rules.hostname_match")
     assert (hosts and hosts.state, found["user_field"].state) == states
     assert re.search(text, hosts.text if hosts else "")
-    assert "of 2 user names that may be people's" in found["user_field"].text
+    assert "of 2 logon events belong to users" in found["user_field"].text, "SYSTEM and PC$ are nobody"
 
 
 def test_a_field_that_excludes_hosts_and_that_none_has(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from resources.errors import ConfigurationError, ServiceError
 from resources.inventory.session import LOGIN, MFA
 from resources.redaction import redacted, redacted_start
-from resources.search import client as search_client
+from resources.search import logons as search_client
 from resources.search.client import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 from pydantic import create_model
 
-from resources.search import open_source
 from resources.search.client import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -31,15 +30,6 @@ def search(logons, _):
 
 
 @contextmanager
-def several(logons, _):
-    """Two queries, of which one matches all events and one none."""
-    with FakeSearch() as service:
-        service.documents = [event(pc, user, f"{day}T12:00:00+00:00") for day, pc, user in logons]
-        with open_source(instance(url=service.url, logs=[{"query": "*"}, {"query": "no:such"}])) as source:
-            yield source
-
-
-@contextmanager
 def exports(logons, folder):
     for day in {day for day, *_ in logons}:
         rows = [names for at, *names in logons if at == day]
@@ -49,7 +39,7 @@ def exports(logons, folder):
         yield source
 
 
-SOURCES = [search, several, exports]
+SOURCES = [search, exports]
 
 
 @pytest.fixture(params=SOURCES, ids=lambda source: source.__name__)

@@ -406,17 +406,21 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
 def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
     own = {"preset": "linux", "index": "syslog-*", "hostname_field": "host.hostname"}
     logs = ["wazuh", own, {"query": "kind:logon", "time_field": "at"}]
-    wazuh, linux, other = load_instance(write(logs=logs)).sources
+    sources = load_instance(write(logs=logs)).sources
+    assert [*sources] == ["wazuh", "linux", "logs-*"]
+    wazuh, linux, other = sources.values()
     expected = presets()["wazuh"].settings
     assert {key: getattr(wazuh, key) for key in expected} == expected
     assert (linux.index, linux.hostname_field) == ("syslog-*", "host.hostname")
     assert linux.query == presets()["linux"].settings["query"]
     assert (other.index, other.user_field, other.time_field) == ("logs-*", "user.name", "at")
     assert [one.logs for one in (wazuh, linux, other)] == [(), (), ()]
-    of_file = load_instance(write(logs=logs, index="corp-*")).sources
+    of_file = load_instance(write(logs=logs, index="corp-*")).sources.values()
     assert [one.index for one in of_file] == ["corp-*", "syslog-*", "corp-*"]
-    fingerprints = {extraction_fingerprint(instance(logs=some)) for some in ([], logs, logs[:1], logs[:2])}
-    assert len(fingerprints) == 4
+    assert len({*map(extraction_fingerprint, sources.values())}) == 3
+    alike = instance(logs=["linux", own | {"index": "auth-*"}, "linux"]).sources
+    assert [*alike] == ["linux", "linux #2", "linux #3"]
+    assert [*instance().sources] == ["logs-*"]
 
 
 @pytest.mark.parametrize(

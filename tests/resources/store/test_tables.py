@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -150,10 +151,10 @@ def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch,
     with pytest.raises(KeyboardInterrupt):
         tables.write_days([logons(events=2)])
     monkeypatch.undo()
-    settled = {"now": LATER, "fingerprint": "now", "timezone": "UTC", "late_days": 2}
+    settled: Any = {"now": LATER, "fingerprints": ["now"], "timezone": "UTC", "late_days": 2}
     for expected in ([DAY], []):
         fetched = tables.logon_days([DAY], run_id=RUN)
-        whole = fetched.select("day", events="counted")
+        whole = fetched.select("day", "log", events="counted")
         assert days_to_fetch([DAY], fetched, whole, **settled) == expected
         tables.write_days([logons(events=2)])
 

@@ -1,0 +1,224 @@
+"""Counts the logon events of a log by day, host and user. `ownership` decides what the counts mean."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from ownership.names import with_domain
+from resources.errors import ConfigurationError, ProtocolError
+from resources.search import explaining
+from resources.search.answers import Bucket, Found, Pair, PairBucket, texts
+from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
+from resources.search.refusals import MIN_PAGE, RefusedSearchError, TooManyBucketsError
+from resources.search.source import DayOfLogons
+from resources.settings import Instance
+
+MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
+MAX_SAMPLE = 5_000  # pairs; below the bucket limit of every cluster that nobody lowered it on
+MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
+
+NO_NAME = ("", "-")
+"""Texts that count as no name (rules 1.3)."""
+
+
+class LogonCounter(Asker):
+    """Counts the logon events of one log."""
+
+    def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(instance, sleep=sleep)
+        self._page_size = MAX_PAGE
+        asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
+        self._further = {name: field for name, field in asked.items() if field}
+        # A bucket for documents without a value as well would double the time of the first page.
+        self._sources: list[dict[str, Any]] = [
+            {name: {"terms": {"field": field}}} for name, field in self.fields.items()
+        ]
+        self._sources += [
+            {name: {"terms": {"field": field, "missing_bucket": True}}}
+            for name, field in self._further.items()
+        ]
+        user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
+        without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
+        # With the latest time: a field without times is refused there, and by no query.
+        latest = {"max": {"field": instance.time_field}}
+        self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
+
+    def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        """Count the logon events of each day, in the order given, several days in parallel.
+
+        A ConfigurationError names the setting: an index that does not exist, a field that cannot be
+        aggregated or that holds words of a text, a query that does not parse, a `time_field` by which no day
+        finds any document. Such documents lie on no day (rules 4.1), so no day is given as empty then.
+        """
+        with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
+            fetched = executor.map(self._day, days)
+            empty = []
+            for day in fetched:
+                empty.append(day)
+                if day.matching:
+                    break
+            else:
+                if days and (times := explaining.find_times(self)).state == "wrong":
+                    raise ConfigurationError(f"{times.what}: {times.text}")
+            yield from empty
+            yield from fetched
+
+    def totals(self, first: date, last: date) -> tuple[int, int, int]:
+        """Count the documents from `first` to `last`: matching, without a user, without a host.
+
+        A field that cannot be aggregated is refused here, too.
+        """
+        one_pair = {"pairs": {"composite": {"size": 1, "sources": self._sources}}}
+        found = self._count([self.between(first, last)], self._totals | one_pair)
+        if not found.matching:
+            return 0, 0, 0
+        blank = (self._count_blank(name, first, last) for name in ("username", "hostname"))
+        lacking_user, lacking_host = (
+            some + further for some, further in zip(found.lacking, blank, strict=False)
+        )
+        return found.matching, lacking_user, lacking_host
+
+    def first_pairs(self, first: date, last: date) -> pl.DataFrame:
+        """Return the first hosts and users from `first` to `last`, by name, as `DayOfLogons` has a day's."""
+        composite = {"pairs": {"composite": {"size": MAX_SAMPLE, "sources": self._sources}}}
+        pairs = self._count([self.between(first, last)], composite).aggregations.pairs
+        return _with_domains(_with_both_names(self._rows(pairs.buckets if pairs else [])))
+
+    def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:
+        """Count the matching documents of each day in one request, by the filters that its pairs are of."""
+        if not days:
+            return {}
+        by_day = {"filters": {"filters": [self.between(day, day) for day in days]}}
+        window = self.between(min(days), max(days))
+        found = self._count([window], {"buckets": by_day})
+        return dict.fromkeys(days, 0) | {
+            day: bucket.doc_count for day, bucket in zip(days, found.buckets, strict=False)
+        }
+
+    def count_with_field(self, field: str, first: date, last: date) -> int:
+        """Count the matching documents from `first` to `last` that have a field."""
+        return self._count([self.between(first, last), {"exists": {"field": field}}], MATCHING).matching
+
+    def _count(self, filters: Sequence[dict[str, Any]], aggregations: Mapping[str, Any]) -> Found:
+        """Search, and find out which setting is wrong where that is refused."""
+        try:
+            return self.search(filters, aggregations)
+        except RefusedSearchError as error:
+            raise ConfigurationError(explaining.why_refused(self, error)) from error
+
+    def _day(self, day: date) -> DayOfLogons:
+        """Read the pages of a composite aggregation; the first also counts the day's documents.
+
+        Only an administrator may read the cluster's bucket limit, so refused pages are halved.
+        """
+        fetched_at = datetime.now(UTC)
+        after: Pair | None = None
+        asked: set[str] = set()
+        rows: list[pl.DataFrame] = []
+        matching, absent = 0, (0, 0, 0)
+        while True:
+            size = self._page_size
+            composite = {"size": size, "sources": self._sources}
+            further = {"after": msgspec.to_builtins(after)} if after else {}
+            aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._totals)}
+            try:
+                page = self._count([self.between(day, day)], aggregations)
+            except TooManyBucketsError:
+                if size <= MIN_PAGE:
+                    raise
+                self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
+                continue
+            pairs = page.aggregations.pairs
+            if pairs is None and after:
+                raise ProtocolError(
+                    f"The last index of {self.instance.index} at {self.instance.url} was deleted while "
+                    f"{day} was counted; run again"
+                )
+            if not after:
+                matching, absent = page.matching, page.lacking
+            rows.append(self._rows(pairs.buckets if pairs else []))
+            if pairs is None or len(pairs.buckets) < size or pairs.after_key is None:
+                break
+            after = pairs.after_key
+            if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * matching:
+                raise ProtocolError(
+                    f"{self.transport.where} gives hosts and users of {day} without an end; result not used. "
+                    "Check for a proxy or cache between this machine and the service"
+                )
+            asked.add(str(after))
+        counts = pl.concat(rows)
+        without_user, without_host, without_both = absent
+        missing = matching - without_user - without_host + without_both - counts["events"].sum()
+        if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
+            raise ProtocolError(
+                f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
+                f"{missing} too few; result not used. Check for a proxy between this machine and the service "
+                "that shortens answers"
+            )
+        if counts.drop("events").is_duplicated().any():
+            raise ProtocolError(
+                f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
+                "Check for a proxy or cache between this machine and the service"
+            )
+        if missing < 0:  # documents with several values, or such as arrived since the first page
+            explaining.require_whole_names(self, day, day)
+        is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
+        lacking = []
+        for name, without, only_other in (
+            ("username", without_user, without_host - without_both),
+            ("hostname", without_host, without_user - without_both),
+        ):
+            blank = int(counts.filter(is_blank[name])["events"].sum())
+            # Pairs do not show a name without the other one, and a document with several more than once.
+            if only_other or (blank and missing < 0):
+                blank = self._count_blank(name, day, day)
+            lacking.append(min(without + blank, matching))
+        return DayOfLogons(
+            day, fetched_at, matching, *lacking, counts=_with_domains(_with_both_names(counts))
+        )
+
+    def _count_blank(self, name: str, first: date, last: date) -> int:
+        """Count the documents whose user, or host, is empty or `-`; one with a name beside it has a name."""
+        field = self.fields[name]
+        values = {"values": {"value_count": {"field": field}}}
+        terms = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
+        buckets: list[Bucket] = []
+        with suppress(ConfigurationError):  # a field of numbers refuses to be asked for texts, and has none
+            buckets = self.search([self.between(first, last)], {"buckets": terms}).buckets
+        documents = 0
+        for bucket in buckets:
+            beside = round((bucket.values.value if bucket.values else None) or 0) - bucket.doc_count
+            documents += max(bucket.doc_count - max(beside, 0), 0)
+        return documents
+
+    def _rows(self, buckets: Sequence[PairBucket]) -> pl.DataFrame:
+        """Turn buckets into rows like those of `DayOfLogons`, with names that are none."""
+        columns = {
+            "document_hostname": texts([bucket.key.hostname for bucket in buckets]),
+            "document_username": texts([bucket.key.username for bucket in buckets]),
+            "events": pl.Series([bucket.doc_count for bucket in buckets], dtype=pl.Int64),
+        }
+        for name in self._further:
+            values = (getattr(bucket.key, name) for bucket in buckets)
+            columns[f"document_{name}"] = texts([None if each is msgspec.UNSET else each for each in values])
+        return pl.DataFrame(columns)
+
+
+def _with_both_names(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Keep the rows of which neither name is empty or `-` (rules 1.3)."""
+    return pairs.filter(~pl.any_horizontal(pl.col("document_hostname", "document_username").is_in(NO_NAME)))
+
+
+def _with_domains(counts: pl.DataFrame) -> pl.DataFrame:
+    """Spell user names with the domain of its own field, where there is one."""
+    if "document_user_domain" not in counts.columns:
+        return counts
+    spelling = with_domain(pl.col("document_username"), pl.col("document_user_domain"))
+    spelled = counts.with_columns(document_username=spelling).drop("document_user_domain")
+    return spelled.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))

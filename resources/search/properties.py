@@ -1,0 +1,138 @@
+"""What must hold of the logs for a run's decisions to be right: one function a property.
+
+`asset-owners check` asks the services for what each takes, an asset check the tables that a run stored.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+
+import polars as pl
+
+from ownership import quality
+from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
+from ownership.windows import Window, days_of
+from resources.findings import Finding
+from resources.search.source import EvidenceSource, Logs
+
+
+def check_parts(log: EvidenceSource) -> Finding:
+    """Each part of an index pattern with several parts, or with a remote cluster, matches an index."""
+    parts = log.unmatched_parts()
+    if not parts:
+        return Finding("ok", "index", "each part matches an index")
+    return Finding(
+        "warning",
+        "index",
+        f"{', '.join(parts)} matches no index, so it is not counted; correct index, or wait for events",
+        rows=pl.DataFrame({"part": parts}),
+    )
+
+
+def days_of_totals(window: Window, totals: tuple[int, int, int]) -> pl.DataFrame:
+    """Return totals of a window as rows of a single day."""
+    names = ("matching", "lacking_user", "lacking_host")
+    return pl.DataFrame({"day": [window.last], **{name: [n] for name, n in zip(names, totals, strict=True)}})
+
+
+def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Iterator[Finding]:
+    """Most documents have a user and a host: wrong, too few to decide; a warning, over 10% lack one on a day.
+
+    `days` has day, matching, lacking_user and lacking_host.
+    """
+    for user, setting, field in (
+        (True, log.user_setting, log.user_field),
+        (False, log.host_setting, log.host_field),
+    ):
+        name = "lacking_user" if user else "lacking_host"
+        matching, lacking = (int(days[column].sum()) for column in ("matching", name))
+        events = f"{matching:,} logon events from {window.first} to {window.last}"
+        numbers = {name: lacking}
+        if not lacking:
+            yield Finding("ok", setting, f"all {events} have {field}", numbers=numbers)
+            continue
+        rows = quality.days_lacking_field(days, name)
+        wrong, none = quality.most_lack(days, name), lacking == matching
+        text = f"none of the {events} has {field}"
+        if not none:
+            text = f"{lacking:,} of the {events} lack {field} (missing, empty or -) and are not counted"
+        if wrong:
+            text += ", so nothing is decided"
+        elif rows.height:
+            text += f"; on {rows.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}%"
+        if wrong or rows.height:
+            why = log.why_lacking(window.first, window.last, user=user)
+            text += f": {why}" if why else "; name a field that all have"
+        state = "wrong" if wrong else "warning" if rows.height else "ok"
+        yield Finding(state, setting, text, rows=rows, numbers=numbers)
+
+
+def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterator[Finding]:
+    """Names are readable: on none of the days does a role's field masking, or a pipeline, hide most of them.
+
+    `masked` are rows of `quality.masked_days`.
+    """
+    for setting, name in ((log.user_setting, "username"), (log.host_setting, "hostname")):
+        found = masked.drop_nulls(name)
+        if found.is_empty():
+            yield Finding("ok", setting, "its names are readable")
+            continue
+        first, last = found["day"][0], found["day"][-1]
+        yield Finding(
+            "wrong",
+            setting,
+            f"most of its names are {found[name][0]} on {found.height} of {days} days: field masking of the "
+            "role hides the names, or a pipeline did. Have the role show them, or name another field, and "
+            f"then materialize logon_counts from {first} to {last}",
+        )
+
+
+def check_senders(
+    logs: Logs, first: date, last: date, *, matching: Mapping[str, int], exclude_hosts: Sequence[str]
+) -> Iterator[Finding]:
+    """No host name is that of a collector, which sends for several hosts; wrong, where it sends most events.
+
+    `matching` has the events of each log on these days. Where a log's events have no other field that names a
+    computer, collectors cannot be found.
+    """
+    events = max(sum(matching.values()), 1)
+    found = logs.ask_each(lambda log: log.top_senders(first, last))
+    senders = {name: one for name, one in found.items() if one}
+    collectors = {
+        name: quality.forwarders(one.names, exclude_hosts=exclude_hosts) for name, one in senders.items()
+    }
+    sent = sum(int(rows["events"].sum()) for rows in collectors.values())
+    wrong = 100 * sent > FORWARDED_LIMIT_PERCENT * events
+    for name in logs.by_name:
+        what = f"{logs.prefix(name)}{logs.by_name[name].host_setting}"
+        if name not in senders:
+            text = "no other field of the events names a computer, so collectors cannot be found"
+            yield Finding("ok", what, text)
+        elif collectors[name].is_empty():
+            yield Finding("ok", what, "each name sends the events of one host only")
+        else:
+            rows = collectors[name]
+            percent = 100 * int(rows["events"].sum()) / events
+            send = "1 collector sends" if rows.height == 1 else f"{rows.height} collectors send"
+            days = f"of {last}" if first == last else f"from {first} to {last}"
+            yield Finding(
+                "wrong" if wrong else "warning",
+                what,
+                f"{send} events for several hosts, {percent:.0f}% of all events {days}: set hostname_field "
+                f"to {senders[name].field}, or add the collectors to rules.exclude_hosts",
+                rows=rows,
+                numbers={"forwarded_percent": round(percent, 1)},
+            )
+
+
+def check_logs(logs: Logs, window: Window, *, exclude_hosts: Sequence[str]) -> Iterator[Finding]:
+    """Try all that a run relies on; collectors once nothing else is wrong."""
+    states = []
+    for finding in logs.find(lambda _, log: log.check(window)):
+        states.append(finding.state)
+        yield finding
+    if "wrong" in states:
+        return
+    by_day = logs.ask_each(lambda log: log.matching_by_day(days_of(window)))
+    matching = {name: sum(days.values()) for name, days in by_day.items()}
+    senders = check_senders(logs, window.first, window.last, matching=matching, exclude_hosts=exclude_hosts)
+    yield from (finding for finding in senders if finding.state != "ok")
