@@ -1,0 +1,198 @@
+"""What differs between OpenSearch and Elasticsearch: types of fields, times, refusals."""
+
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from resources.errors import ConfigurationError, ProtocolError
+from resources.search import logons as search
+from resources.search.client import SearchClient
+from resources.search.explaining import find_times, types_by_index
+from tests.resources.samples import instance
+from tests.resources.search.documents import DAY, NOON, found
+
+KEYWORD, WORDS = {"type": "keyword"}, {"type": "text", "fielddata": True}
+AT_NOON = round(datetime.fromisoformat(NOON).timestamp() * 1000)
+
+
+@pytest.fixture(params=["engine", "elasticsearch"])
+def service(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def index():
+    """The beginning of the names of a test's own indexes."""
+    return f"logs-both-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(service, index, monkeypatch):
+    reader = getattr(service, "reader", None)
+    monkeypatch.setenv("SEARCH_PASSWORD", reader.password if reader else "none")
+    settings = {"username": reader.username, "ca_file": service.ca_file} if reader else {}
+    fields = {"user_field": "user", "hostname_field": "host"}
+    settings |= {"url": service.url, "index": f"{index}*", "query": "*", **fields}
+    return lambda **changes: SearchClient(instance(**{**settings, **changes}), sleep=pytest.fail)
+
+
+@pytest.fixture
+def load(service, index):
+    """Loads documents, at noon of the day if they do not say when, with these fields."""
+
+    def loaded(name, documents, **fields):
+        properties = {"@timestamp": {"type": "date"}, "user": KEYWORD, "host": KEYWORD, **fields}
+        rows = [{"@timestamp": NOON, "host": "PC"} | document for document in documents]
+        service.load(f"{index}{name}", {"mappings": {"properties": properties}}, rows)
+        return f"{index}{name}"
+
+    return loaded
+
+
+@pytest.mark.parametrize("kind", ["date", "date_nanos", "long", "double"])
+def test_late_events_are_seen_and_days_counted_whatever_type_the_time_has(client, load, kind):
+    def at(day):
+        moment = datetime.fromisoformat(NOON) + timedelta(days=day)
+        return moment.isoformat() if kind.startswith("date") else round(moment.timestamp() * 1000)
+
+    days = [DAY, DAY + timedelta(days=1)]
+    documents = [{"@timestamp": at(day), "user": "ann"} for day in (0, 0, 1, 7)]
+    for late in range(2):
+        load("", [*documents, *[documents[2]] * late], **{"@timestamp": {"type": kind}})
+        with client() as logons:
+            assert logons.matching_by_day(days) == {days[0]: 2, days[1]: 1 + late}
+            assert [found(day)[0] for day in logons.logons(days)] == [2, 1 + late]
+            assert find_times(logons).state == "ok"
+
+
+def test_names_that_were_copied_into_a_keyword_are_counted_each_and_words_of_a_text_are_refused(client, load):
+    copied = KEYWORD | {"copy_to": "user"}
+    load("", [{"first": "dan", "second": "svc-miller"}], first=copied, second=copied)
+    with client() as logons:
+        (day,) = logons.logons([DAY])
+    assert found(day)[3] == [("PC", "dan", 1), ("PC", "svc-miller", 1)]
+    words = load("-words", [{"user": "svc-miller"}], user=WORDS)
+    with client() as logons, pytest.raises(ConfigurationError) as raised:
+        list(logons.logons([DAY]))
+    assert str(raised.value).startswith(f"user_field: 'user' is text with fielddata in the index {words}: ")
+    with client(query="first:*") as logons:  # nor is a text refused in which nothing is counted
+        (day,) = logons.logons([DAY])
+    assert found(day)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("types", "values"),
+    [
+        (("keyword", "long"), ("ann", 5)),
+        (("long", "double"), (5, 5.5)),
+        (("keyword", "boolean"), ("ann", True)),
+        (("keyword", "ip"), ("ann", "10.0.0.1")),
+    ],
+)
+def test_a_field_of_several_types_is_named_with_its_indexes_also_on_a_later_page(
+    client, load, monkeypatch, types, values
+):
+    monkeypatch.setattr(search, "MAX_PAGE", 1)
+    where = [
+        load(f"-{kind}", [{"user": value}], user={"type": kind})
+        for kind, value in zip(types, values, strict=True)
+    ]
+    with client() as logons:
+        assert types_by_index(logons, "user") == {
+            kind: [each] for kind, each in zip(types, where, strict=True)
+        }
+        with pytest.raises(ConfigurationError) as raised:
+            list(logons.logons([DAY]))
+    said = " and ".join(sorted(f"{kind} in {each}" for kind, each in zip(types, where, strict=True)))
+    assert str(raised.value).startswith(f"user_field: 'user' is {said}, which cannot be counted together")
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ({"type": "keyword", "doc_values": False}, "Use doc values instead"),
+        ({"type": "text"}, "is a text field in the index"),
+        ({"type": "binary"}, "user_field"),
+    ],
+)
+def test_a_field_that_cannot_be_counted_is_named(client, load, field, says):
+    load("", [{"user": "YQ=="}], user=field)
+    with client() as logons, pytest.raises(ConfigurationError) as raised:
+        list(logons.logons([DAY]))
+    assert str(raised.value).startswith("user_field: 'user' is ")
+    assert says in str(raised.value)
+
+
+def test_an_object_as_one_field_is_named(engine, client, load, service):
+    if service is not engine:
+        pytest.skip("Elasticsearch has no flat_object")
+    load("", [{"user": {"name": "ann"}}], user={"type": "flat_object"})
+    with client() as logons, pytest.raises(ConfigurationError, match=r"^user_field: 'user' is refused"):
+        list(logons.logons([DAY]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "says"),
+    [
+        ("long", AT_NOON // 1000, "holds seconds"),
+        ("long", AT_NOON * 1000, "holds microseconds"),
+        ("double", AT_NOON / 1000, "holds seconds"),
+        ("date", AT_NOON // 1000, "holds seconds"),
+    ],
+)
+def test_times_by_which_no_day_finds_a_document_are_named_with_their_index(client, load, kind, at, says):
+    odd = load("-odd", [{"@timestamp": at, "user": "bob"}] * 3, **{"@timestamp": {"type": kind}})
+    with client() as logons:
+        with pytest.raises(ConfigurationError) as raised:
+            list(logons.logons([DAY]))
+        assert logons.why_nothing(DAY, DAY).what == "time_field"
+    assert str(raised.value).startswith("time_field: @timestamp ")
+    assert f"{says} and not milliseconds in {odd} (3 of 3 documents)" in str(raised.value)
+    load("-good", [{"user": "ann"}])
+    with client() as logons:
+        (day,) = logons.logons([DAY])
+        times = find_times(logons)
+    assert found(day)[0] == 1
+    assert (times.state, odd in times.text, "-good" in times.text) == ("warning", True, False)
+
+
+def test_a_date_that_no_range_finds_is_named(engine, client, load, service):
+    """OpenSearch finds it by its doc values."""
+    odd = load("", [{"user": "ann"}], **{"@timestamp": {"type": "date", "index": False}})
+    with client() as logons:
+        times = find_times(logons)
+    assert times.state == ("ok" if service is engine else "wrong")
+    assert service is engine or f"is not indexed in {odd}" in times.text
+    load("", [{"user": "ann"}], **{"@timestamp": {"type": "date", "index": False, "doc_values": False}})
+    with client() as logons, pytest.raises(ConfigurationError, match=r"^time_field: '@timestamp' is refused"):
+        list(logons.logons([DAY]))
+
+
+def test_a_block_is_named_with_its_index(service, client, load):
+    blocked = load("", [{"user": "ann"}])
+    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": True})
+    with client() as logons, pytest.raises(ProtocolError) as raised:
+        list(logons.logons([DAY]))
+    assert f"The index {blocked} at " in str(raised.value)
+    assert "blocked (FORBIDDEN/7/index read (api))" in str(raised.value)
+    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": False})
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["Computer", "computer_name", "ComputerName", "hostIdentifier", "body.computer", "log.syslog.hostname"],
+)
+def test_a_collector_is_seen_whatever_field_names_the_computer(client, load, path):
+    def document(number):
+        inside = f"pc{number}.corp.example"
+        for part in reversed(path.split(".")):
+            inside = {part: inside}
+        return {"user": "ann", "host": "wec01", "source": {"computer": f"10.0.0.{number}"}, **inside}
+
+    load("", [document(number) for number in range(3)])
+    with client() as logons:
+        senders = logons.top_senders(DAY, DAY)
+    assert senders is not None
+    assert senders.field == f"{path}.keyword"
+    assert senders.names.rows() == [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
