@@ -1,9 +1,11 @@
 """The assets of the evidence with a search service that gives what a test says."""
 
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from random import Random
 from threading import Event
 
 import dagster as dg
@@ -61,10 +63,12 @@ def fetch(tmp_path):
     """Materializes logon_counts and logon_days over a range of days."""
 
     def fetched(search, days=DAYS, *, refetch=False, lookback_days=None, **settings):
-        """Go on to the shares where `lookback_days` is given."""
-        small = an_instance(**settings)
+        """Go on to the shares where `lookback_days` is given; `search` may hold several logs by index."""
+        several = {"logs": [{"index": name} for name in search]} if isinstance(search, dict) else {}
+        small = an_instance(**settings, **several)
+        sources = search if several else {small.index: search}
         keys = resource_keys(small)
-        given = dg.ResourceDefinition.hardcoded_resource(lambda: Logs(small, lambda _: search))
+        given = dg.ResourceDefinition.hardcoded_resource(lambda: Logs(small, lambda one: sources[one.index]))
         further = [shares_asset(small)] if lookback_days else []
         options = {"refetch": refetch, "lookback_days": lookback_days or len(days)}
         return dg.materialize(
@@ -178,6 +182,104 @@ def test_a_settled_day_of_which_more_has_arrived_is_fetched_again_and_one_of_whi
     assert stored(tables, result.run_id) == dict.fromkeys(DAYS, 5) | {DAYS[3]: 6, DAYS[4]: 7}
     search.fails_to_count = True
     assert message(fetch(search)) == "The search service counts no days"
+
+
+def grown(logons, **more):
+    """The logons of a day with more of some pairs: host and user by `pc_user`."""
+    return dict(Counter(logons) + Counter({tuple(pair.split("_")): n for pair, n in more.items()}))
+
+
+def by_pair(tables, day):
+    rows = tables.logon_counts([day]).select("log", "document_hostname", "document_username", "events")
+    return {(log, pc, who): events for log, pc, who, events in rows.collect().iter_rows()}
+
+
+def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says_of_how_many(
+    fetch, tables, capfd
+):
+    """One of two data streams is deleted, and late events of the other arrive."""
+    on_pc = {("pc", "ann"): 90, ("pc", "bob"): 3}
+    search = Search(dict.fromkeys(DAYS, on_pc))
+    assert fetch(search).success
+    capfd.readouterr()
+    late = {("pc", "bob"): 3, ("laptop", "eve"): 95}
+    search.events = dict.fromkeys(DAYS, on_pc) | {DAYS[0]: late, DAYS[1]: grown(on_pc, pc_bob=2)}
+    assert fetch(search).success
+    pairs = {("logs-*", "pc", "ann"): 90, ("logs-*", "pc", "bob"): 3, ("logs-*", "laptop", "eve"): 95}
+    assert by_pair(tables, DAYS[0]) == pairs
+    assert by_pair(tables, DAYS[1]) == {("logs-*", "pc", "ann"): 90, ("logs-*", "pc", "bob"): 5}
+    warning = f"fewer events of 1 pairs of host and user on {DAYS[0]}: a part of it is gone"
+    assert warning in capfd.readouterr().err
+    search.asked, search.events = [], search.events | {DAYS[0]: grown(late, laptop_eve=1)}
+    assert fetch(search).success, "what was kept does not hide what arrives later"
+    assert search.asked == [DAYS[0]]
+    assert by_pair(tables, DAYS[0]) == pairs | {("logs-*", "laptop", "eve"): 96}
+    assert fetch(search, DAYS[:1], refetch=True).success
+    assert by_pair(tables, DAYS[0])[("logs-*", "pc", "bob")] == 3
+    assert ("logs-*", "pc", "ann") not in by_pair(tables, DAYS[0]), "a backfill replaces"
+
+
+def test_of_several_logs_each_is_counted_compared_and_judged_by_itself(fetch, tables):
+    def logs(eve, ann):
+        return {
+            "win-*": Search({day: {("pc", "eve"): eve} for day in DAYS}),
+            "linux-*": Search({day: {("pc", "ann"): ann} for day in DAYS}),
+        }
+
+    assert fetch(logs(5, 5)).success
+    changed = logs(7, 3)  # late events in the one, lost ones in the other: their sum is the same
+    assert fetch(changed).success
+    assert changed["win-*"].asked == changed["linux-*"].asked == DAYS
+    assert by_pair(tables, DAYS[0]) == {("win-*", "pc", "eve"): 7, ("linux-*", "pc", "ann"): 5}
+    days = tables.logon_days(DAYS[:1]).select("log", "matching", "counted").rows()
+    assert days == [("linux-*", 3, 5), ("win-*", 7, 7)]
+    without = logs(7, 3)
+    assert fetch({"win-*": without["win-*"]}).success, "a log that is taken out no longer counts"
+    assert by_pair(tables, DAYS[0]) == {("win-*", "pc", "eve"): 7}
+
+
+@pytest.mark.parametrize(("lacking", "decides"), [(DAYS[:2], True), (DAYS[:3], False)])
+def test_one_of_several_logs_most_of_whose_events_lack_a_field_is_refused_by_its_name(
+    fetch, lacking, decides
+):
+    few = Search({day: events(3) for day in DAYS}, lacking=lacking)
+    result = fetch({"win-*": Search({day: events(90) for day in DAYS}), "linux-*": few}, lookback_days=5)
+    assert result.success == decides
+    if not decides:
+        said = "log linux-*: column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
+        assert message(result).startswith(said)
+
+
+def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_happens(fetch, tables):
+    """Random changes of the indexes of two logs against the rule in plain Python (rules 4.3, 4.4)."""
+    random = Random(4)  # noqa: S311  (test data, no secret)
+    days, names = DAYS[:3], ("win-*", "linux-*")
+    pairs = [("pc", "ann"), ("pc", "bob"), ("ws", "ann")]
+    index = {
+        (name, day): Counter({pair: random.randint(0, 4) for pair in pairs}) for name in names for day in days
+    }
+    stored: dict[tuple[str, date], Counter[tuple[str, str]]] = {}
+    matched: dict[tuple[str, date], int] = {}
+    for _ in range(25):
+        for key in random.sample(sorted(index), 3):
+            change = random.choice(["late", "late", "lost", "gone", "back"])
+            if change == "gone":
+                index[key] = Counter()
+            elif change == "lost":
+                index[key][random.choice(pairs)] = 0
+            else:
+                index[key][random.choice(pairs)] += random.randint(1, 5)
+        held = {name: {day: dict(+index[name, day]) for day in days} for name in names}
+        assert fetch({name: Search(events_of) for name, events_of in held.items()}, days).success
+        for day in days:
+            if any(
+                (name, day) not in stored or index[name, day].total() > matched[name, day] for name in names
+            ):
+                for key in ((name, day) for name in names):
+                    stored[key] = stored.get(key, Counter()) | index[key]
+                    matched[key] = index[key].total()
+            expected = {(name, *pair): n for name in names for pair, n in stored[name, day].items() if n}
+            assert by_pair(tables, day) == expected
 
 
 def test_days_are_fetched_anew_with_kinds_of_logon_and_keep_their_counts_where_the_index_is_gone(

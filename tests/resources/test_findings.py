@@ -152,6 +152,25 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
     assert "of 2 logon events belong to users" in found["user_field"].text, "SYSTEM and PC$ are nobody"
 
 
+def test_of_several_logs_each_is_named_and_their_names_are_compared_together(monkeypatch, tmp_path):
+    """One log holds 60 events of a small collector, the other 600 of the hosts themselves."""
+    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
+    listed = envelope({"size": 1, "data": [{"id": "1", "search_agent_name": "pc1"}]})
+    with FakeSearch() as service, Stub(lambda _: listed) as stub, client(tmp_path, stub.url) as inventory:
+        service.documents = [event(f"pc{n % 3}", "ann", sender="wec") | {"of": "few"} for n in range(60)]
+        service.documents += [event("pc1", "ann") | {"of": "most"} for _ in range(600)]
+        logs = [{"query": "of:few"}, {"query": "of:most", "index": "own-*"}]
+        settings = instance(url=service.url, logs=logs)
+        with Logs(settings, open_source) as opened:
+            found = [*check_logs(opened, Window(DAY, DAY), exclude_hosts=())]
+            names = [*name_findings(settings, opened, inventory, Window(DAY, DAY))]
+    (warning,) = (one for one in found if one.state != "ok")
+    assert (warning.state, warning.what) == ("warning", "log logs-*: hostname_field")
+    assert "1 collector sends events for several hosts, 9% of all events" in warning.text
+    assert "set hostname_field to host.name" in warning.text
+    assert next(one.text for one in names if one.what == "rules.hostname_match").startswith("2 hosts have")
+
+
 def test_a_field_that_excludes_hosts_and_that_none_has(tmp_path):
     listed = envelope({"size": 1, "data": [HOST | {"group": "x"}]})
     rules = {"exclude_assets": {"group": ["y"], "grop": ["kiosk*"]}}

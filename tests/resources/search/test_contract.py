@@ -230,6 +230,7 @@ def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, 
 def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client, index):
     load(engine, f"{index}-a", [])
     some = {f"{index}-a": [], f"{index}-b*": [], f"unknown:{index}*": [f"unknown:{index}*"]}
+    some |= {f"{index}-a,unknown:-{index}-test*": []}
     some |= {f"{index}-a,{index}-b*,-{index}-c*, other:x-*": [f"{index}-b*", "other:x-*"]}
     for pattern, unmatched in some.items():
         with client(index=pattern) as logons:
