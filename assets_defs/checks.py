@@ -151,13 +151,14 @@ def documents_carry_both_fields(run: ScanRun) -> dg.AssetCheckResult:
 @check("logon_checks", "logon_counts")
 def search_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to a search service whose certificate was checked."""
-    return _result([check_certificate("", run.instance)])
+    return _result([check_certificate("", run.instance.url, ignore_ssl=run.instance.ignore_ssl)])
 
 
 @check("inventory_checks", "inventory_hosts")
 def inventory_certificate_is_verified(run: ScanRun) -> dg.AssetCheckResult:
     """The password goes only to an inventory service whose certificate was checked."""
-    return _result([check_certificate("platform.", run.instance.platform)])
+    platform = run.instance.platform
+    return _result([check_certificate("platform.", platform.url, ignore_ssl=platform.ignore_ssl)])
 
 
 @check("inventory_checks", "inventory_hosts")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
 import polars as pl
@@ -18,15 +18,6 @@ from resources.store.files import try_to_store
 
 State = Literal["ok", "warning", "wrong", "not tried"]
 T = TypeVar("T")
-
-
-class Addressed(Protocol):
-    """How a service is reached."""
-
-    @property
-    def url(self) -> str: ...  # noqa: D102
-    @property
-    def ignore_ssl(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
 
 def reached(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
     """Send one request without credentials: whatever HTTP answer comes, the service is reached."""
-    certificate = check_certificate(transport.section, transport)
+    certificate = check_certificate(transport.section, transport.url, ignore_ssl=transport.ignore_ssl)
     if certificate.state != "ok":
         yield certificate
     with transport.new_session() as session:
@@ -81,12 +72,12 @@ def reached(transport: Transport, method: str, path: str) -> Generator[Finding, 
     return True
 
 
-def check_certificate(section: str, service: Addressed) -> Finding:
+def check_certificate(section: str, url: str, *, ignore_ssl: bool) -> Finding:
     """The password of a service goes only to one whose certificate is checked, or stays on this machine."""
-    if service.ignore_ssl and service.url.startswith("https:"):
+    if ignore_ssl and url.startswith("https:"):
         text = f"is on: anyone in between can read the password; set {section}ca_file"
         return Finding("warning", f"{section}ignore_ssl", text)
-    if not service.url.startswith("https:") and not is_this_machine(service.url):
+    if not url.startswith("https:") and not is_this_machine(url):
         return Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
     return Finding("ok", f"{section}url", "the password goes to nobody else")
 

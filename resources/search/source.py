@@ -182,7 +182,7 @@ class Logs:
 
     def prefix(self, name: str) -> str:
         """Return what a message about one of the logs begins with: nothing where there is only one."""
-        return f"log {name}: " if len(self.by_name) > 1 else ""
+        return f"logs[{[*self.by_name].index(name)}] ({name}): " if len(self.by_name) > 1 else ""
 
     @contextmanager
     def _naming(self, name: str) -> Generator[None]:

@@ -246,7 +246,7 @@ def test_one_of_several_logs_most_of_whose_events_lack_a_field_is_refused_by_its
     result = fetch({"win-*": Search({day: events(90) for day in DAYS}), "linux-*": few}, lookback_days=5)
     assert result.success == decides
     if not decides:
-        said = "log linux-*: column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
+        said = "logs[1] (linux-*): column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
         assert message(result).startswith(said)
 
 
