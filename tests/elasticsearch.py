@@ -28,8 +28,8 @@ classname=org.elasticsearch.transport.Netty4Plugin
 """
 _POLICY = """\
 grant {
-  permission java.lang.RuntimePermission "accessDeclaredMembers";
-  permission java.lang.reflect.ReflectPermission "suppressAccessChecks";
+  permission java.lang.RuntimePermission "setContextClassLoader";
+  permission java.lang.RuntimePermission "getClassLoader";
   permission java.net.SocketPermission "*", "accept,connect,listen,resolve";
 };
 """
@@ -91,7 +91,8 @@ class Elasticsearch(Engine):
             *("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
             "-Djava.security.manager=allow",
             f"-Djava.io.tmpdir={node / 'tmp'}",
-            "-Dlog4j.shutdownHookEnabled=false",
+            *("-Dlog4j.shutdownHookEnabled=false", "-Dlog4j2.disable.jmx=true"),
+            *("-Dio.netty.noUnsafe=true", "-Dio.netty.noKeySetOptimization=true"),
             f"-Des.path.home={files.home}",
             f"-Des.path.conf={node / 'config'}",
             *("-Des.distribution.flavor=oss", "-Des.distribution.type=tar", "-Des.bundled_jdk=false"),
