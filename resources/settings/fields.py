@@ -93,8 +93,7 @@ def _query_text(value: object) -> object:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
     elif isinstance(value, str) and (language := other_language(value)):
         raise ValueError(
-            f"is in {language}; write Lucene syntax, such as event.code:4624 AND NOT user.name:SYSTEM, or "
-            "query DSL (texts to search for in quotes)"
+            f"is in {language}; write Lucene syntax (event.code:4624) or query DSL, texts in quotes"
         )
     elif isinstance(value, str) and (lucene := corrected(value)):
         raise ValueError(

@@ -24,15 +24,14 @@ _LUCENE_BLANKS = re.compile(rf"(?:\\.|{_PHRASE}|{_REGEX}|[ \t\n\r\u3000]|\S)*+",
 
 # What a person may mean by them.
 _GOES_ON = r"(?!\s*(?:[):]|$))"
-_OPERATOR = rf"(?:(?P<operator>(?:AND|OR){_WORD_ENDS}|&&|\|\|){_GOES_ON}\s*)?"
-_CLAUSE = (
+_CLAUSE = re.compile(
+    rf"(?:(?P<operator>(?:AND|OR){_WORD_ENDS}|&&|\|\|){_GOES_ON}\s*)?"
     rf"(?P<prefix>(?:(?:[+!-]|NOT{_WORD_ENDS}){_GOES_ON}\s*)*)"
     rf"(?:(?P<name>{_NAME})\s*(?P<colon>:|(?=[<>]))\s*)?+"
     rf"(?:(?P<group>\()|(?P<bound>[<>]=?\s*(?!{_WORD}\s*:))?"
-    rf"(?P<value>(?:{_PHRASE}|{_REGEX}|{_RANGE}|{_WORD}){_BOOST}))"
+    rf"(?P<value>(?:{_PHRASE}|{_REGEX}|{_RANGE}|{_WORD}){_BOOST}))",
+    re.DOTALL | re.IGNORECASE,
 )
-_FIRST = re.compile(f"(?P<operator>){_CLAUSE}", re.DOTALL | re.IGNORECASE)
-_NEXT = re.compile(f"{_OPERATOR}{_CLAUSE}", re.DOTALL | re.IGNORECASE)
 _BLANKS = re.compile(r"\s*")
 _GROUP_END = re.compile(rf"\)({_BOOST})")
 _LANGUAGES = {
@@ -46,18 +45,13 @@ _LANGUAGES = {
 
 @dataclass
 class _Clause:
-    """One clause: how it counts, the field with its colon, and a value or a group."""
+    """One clause: its sign (`+`, `NOT ` or none), the field with its colon, and a value or a group."""
 
-    is_required: bool
-    is_excluded: bool
+    sign: str
     field: str
     value: str
     group: "list[list[_Clause]] | None" = None
     is_joined: bool = False
-
-    @property
-    def has_sign(self) -> bool:
-        return self.is_required or self.is_excluded
 
     @property
     def is_plain(self) -> bool:
@@ -95,19 +89,19 @@ class _Reader:
         end = self._take(_BLANKS).end()
         while self.text[self.at : self.at + 1] not in {"", ")"}:
             start, before = self.at, level[-1][-1] if level else None
-            operator, clause = self._clause(_NEXT if level else _FIRST, in_field=in_field)
+            operator, clause = self._clause(in_field=in_field)
             if not before:
                 level.append([clause])
             elif not operator and _continues(before, clause, is_glued=start == end):
                 before.value += self.text[end : self.at]
                 before.is_joined, self.is_clear = True, False
-            elif operator == "OR" or (in_field and not (operator or before.has_sign or clause.has_sign)):
+            elif operator == "OR" or (in_field and not (operator or before.sign or clause.sign)):
                 # Lucene takes words with blanks between them for one value: `a:(1 2)` finds nothing.
                 self.is_clear &= bool(operator) or not (before.is_plain and clause.is_plain)
                 level.append([clause])
             else:
-                before.is_required |= operator == "AND"
-                clause.is_required |= operator == "AND"
+                if operator:
+                    before.sign, clause.sign = before.sign or "+", clause.sign or "+"
                 level[-1].append(clause)
             end = self.at
             self._take(_BLANKS)
@@ -116,14 +110,15 @@ class _Reader:
         self.is_clear &= _is_clear(level)
         return level
 
-    def _clause(self, pattern: re.Pattern[str], *, in_field: bool) -> tuple[str, _Clause]:
-        start, found = self.at, self._take(pattern)
+    def _clause(self, *, in_field: bool) -> tuple[str, _Clause]:
+        start, found = self.at, self._take(_CLAUSE)
         signs = _LUCENE_SIGNS.match(self.text, start)
         self.is_clear &= signs is not None and signs.end() == found.end("prefix") and found["colon"] != ""
         operator = (found["operator"] or "").upper().replace("&&", "AND").replace("||", "OR")
-        negations = re.findall("[!-]|NOT", found["prefix"].upper())
+        is_excluded = len(re.findall("[!-]|NOT", found["prefix"].upper())) % 2
+        sign = "NOT " if is_excluded else "+" if "+" in found["prefix"] else ""
         name, value = f"{found['name']}:" if found["name"] else "", str(found["value"] or "")
-        clause = _Clause("+" in found["prefix"], len(negations) % 2 == 1, name, value)
+        clause = _Clause(sign, name, value)
         if found["bound"]:
             bound = found["bound"].rstrip()
             self.is_clear &= bound == found["bound"] and clause.is_plain
@@ -140,15 +135,15 @@ class _Reader:
 def _continues(before: _Clause, clause: _Clause, *, is_glued: bool) -> bool:
     """Whether a person reads a clause as more of the value before: `user.name:John Smith`, `a:x/y/z`."""
     are_words = not clause.field and before.is_plain and clause.is_plain
-    return are_words and (is_glued or bool(before.field and not clause.has_sign))
+    return are_words and (is_glued or bool(before.field and not clause.sign))
 
 
 def _is_clear(level: _Level) -> bool:
     """Whether Lucene reads these clauses the same way."""
     if len(level) > 1:
-        return all(len(each) == 1 and not each[0].has_sign for each in level)
-    positive = [clause for clause in level[0] if not clause.is_excluded]
-    return len(positive) == 1 or all(clause.is_required for clause in positive)
+        return all(len(each) == 1 and not each[0].sign for each in level)
+    signs = [clause.sign for clause in level[0] if clause.sign != "NOT "]
+    return len(signs) == 1 or all(signs)
 
 
 def other_language(query: str) -> str | None:
@@ -170,7 +165,7 @@ def _text(level: _Level) -> str:
     texts = [" AND ".join(map(_clause_text, each)) for each in level]
     if len(texts) == 1:
         return texts[0]
-    single = [len(each) == 1 and not each[0].is_excluded for each in level]
+    single = [len(each) == 1 and each[0].sign != "NOT " for each in level]
     return " OR ".join(text if alone else f"({text})" for text, alone in zip(texts, single, strict=True))
 
 
@@ -178,7 +173,7 @@ def _clause_text(clause: _Clause) -> str:
     value = f"({_text(clause.group)}){clause.value}" if clause.group else clause.value
     if clause.is_joined:
         value = re.sub(r"(?<!\\)[\s/!~^]", r"\\\g<0>", value) if "*" in value else f'"{value}"'
-    return f"{'NOT ' * clause.is_excluded}{clause.field}{value}"
+    return f"{clause.sign.removeprefix('+')}{clause.field}{value}"
 
 
 def clauses(query: str) -> dict[str, dict[str, Any]]:
@@ -196,8 +191,8 @@ def _clauses_of_dsl(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
     inside = query.get("bool")
     if not isinstance(inside, dict) or not inside.keys() <= {"filter", "must", "must_not"}:
         return {}
-    found: dict[str, dict[str, Any]] = {}
-    for kind, some in inside.items():
-        for one in some if isinstance(some, list) else [some]:
-            found[f"{'not ' * (kind == 'must_not')}{json.dumps(one)}"] = {"bool": {kind: [one]}}
-    return found
+    return {
+        f"{'not ' * (kind == 'must_not')}{json.dumps(one)}": {"bool": {kind: [one]}}
+        for kind, some in inside.items()
+        for one in (some if isinstance(some, list) else [some])
+    }
