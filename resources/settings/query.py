@@ -162,11 +162,11 @@ def corrected(query: str) -> str | None:
 
 
 def _text(level: _Level) -> str:
-    texts = [" AND ".join(map(_clause_text, each)) for each in level]
-    if len(texts) == 1:
-        return texts[0]
-    single = [len(each) == 1 and each[0].sign != "NOT " for each in level]
-    return " OR ".join(text if alone else f"({text})" for text, alone in zip(texts, single, strict=True))
+    if len(level) == 1:
+        return " AND ".join(map(_clause_text, level[0]))
+    return " OR ".join(
+        f"({_text([each])})" if len(each) > 1 or each[0].sign == "NOT " else _text([each]) for each in level
+    )
 
 
 def _clause_text(clause: _Clause) -> str:
