@@ -119,7 +119,7 @@ def search(request):
 
 
 def test_a_query_that_passes_and_a_corrected_one_find_what_a_person_means(search):
-    random = Random(48)  # noqa: S311
+    random = Random(7)  # noqa: S311
     meant = dict(level(random) for _ in range(1000))
     assert sum(corrected(query) is None for query in meant) > 50
     found = search([corrected(query) or query for query in meant])
@@ -128,7 +128,7 @@ def test_a_query_that_passes_and_a_corrected_one_find_what_a_person_means(search
 
 def test_whatever_passes_is_read_as_the_engine_reads_it(search):
     """Of random tokens: the clauses that were read, written out again with brackets, find the same."""
-    random = Random(48)  # noqa: S311
+    random = Random(7)  # noqa: S311
     texts = ["".join(random.choices(TOKENS, k=random.randint(2, 5))) for _ in range(4000)]
     read = {text: _Reader(text).read() for text in texts if not (corrected(text) or other_language(text))}
     passing = {text: _text(some) for text, some in read.items() if some}
