@@ -69,7 +69,9 @@ BUILT_IN: Mapping[str, str] = {
 
 BUILT_IN_FORMS: Forms = {
     "^WORD$": r"defaultuser\d*, krbtgt_(\d+|azuread), dwm-\d+, umfd-\d+, sshd_\d+, kioskuser\d+, "
-    r"(iusr|iwam|vusr)_.+, support_388945a0, s-1-\d+(-\d+)+, "
+    r"(iusr|iwam|vusr)_.+, support_388945a0, "
+    # Whose SID begins otherwise, or ends with four digits, is an account of a directory or machine.
+    r"s-1-([0-4]|1[56]|5-(\d|[13-9]\d|20|2[2-9]|\d{3,}))(-\d+)*, s-1-5-21(-\d+){3}-\d{1,3}, "
     r"\{?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?, migration\.[0-9a-f-]{36}, federatedemail\..*, "
     r"healthmailbox.*, systemmailbox.*, discoverysearchmailbox.*, extest_[0-9a-f]+, "
     r"sm_[0-9a-f]{15}[0-9a-f]*, \$[0-9a-z]{6}-[0-9a-z]{12}, msol_.*, aad_.*, (adsyncmsa|pgmsa_)[0-9a-z]+\$, "

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import bcrypt
 import requests
@@ -93,6 +93,7 @@ class Engine:
     time to start.
     """
 
+    SCHEME: ClassVar = "https"
     url: str
     ca_file: Path
     admin: Credentials
@@ -117,7 +118,7 @@ class Engine:
 
     def __enter__(self) -> Self:
         """Fetch what is missing, start the engine and wait until it answers."""
-        files = install(default_cache(), self._progress)
+        files = self._install()
         self._data.mkdir(parents=True, exist_ok=True)
         if self._user:
             self._data.chmod(0o755)
@@ -169,6 +170,9 @@ class Engine:
         if answer["errors"]:
             refused = next(item["index"]["error"] for item in answer["items"] if item)
             raise ValueError(f"A document was refused by index {index}: {refused}")
+
+    def _install(self) -> EngineFiles:
+        return install(default_cache(), self._progress)
 
     @property
     def _node(self) -> Path:
@@ -252,7 +256,7 @@ class Engine:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=node / "tmp",
-                env={"LANG": "C.UTF-8"},
+                env={"LANG": "C.UTF-8", "LIBFFI_TMPDIR": str(node / "tmp")},
                 user=self._user and self._user.pw_uid,
                 group=self._user and self._user.pw_gid,
                 extra_groups=[] if self._user else None,
@@ -320,7 +324,7 @@ class Engine:
     def _answers(self, ports: Path) -> bool:
         if not ports.exists():
             return False
-        self.url = f"https://{ports.read_text(encoding='utf-8').strip()}"
+        self.url = f"{self.SCHEME}://{ports.read_text(encoding='utf-8').strip()}"
         try:
             return self._session.get(self.url, timeout=10).ok
         except (requests.ConnectionError, requests.Timeout):

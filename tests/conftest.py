@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from sandbox.engine import Engine
+    from tests.elasticsearch import Elasticsearch
     from tests.postgres import PostgresServer
 
 # Of `make chaos` and `make check`; see `tests.examples`.
 settings.register_profile("thorough", max_examples=1_000)
 settings.register_profile("quick", max_examples=25)
 
-SERVICES = {"_s3_service", "browser", "engine", "postgres"}
+SERVICES = {"_s3_service", "browser", "elasticsearch", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
     "test_dagster_ui.py",
@@ -129,6 +130,17 @@ def engine(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> "Iterato
         fcntl.flock(used, fcntl.LOCK_SH)
         fcntl.flock(started, fcntl.LOCK_UN)
         yield engine
+
+
+@pytest.fixture(scope="session")
+def elasticsearch() -> "Iterator[Elasticsearch]":
+    """A node of the other engine, for tests of what both must agree on."""
+    from tests.elasticsearch import Elasticsearch, java
+
+    if java() is None:
+        pytest.skip("no Java 17 to 23 is installed; on Debian: apt-get install default-jre-headless")
+    with tempfile.TemporaryDirectory(prefix="elasticsearch-") as data, Elasticsearch(Path(data)) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,10 @@ def closest_users(accounts: pl.DataFrame, users: pl.DataFrame, matches: pl.DataF
     """
     users = users.join(matches.drop_nulls("user_id"), on="user_id", how="anti")
     unmatched = accounts.filter(
-        pl.col("user_assets") == 0, ~pl.col("kind").is_in(_NO_PEOPLE), ~is_stand_in(pl.col("username"))
+        pl.col("user_assets") == 0,
+        ~pl.col("kind").is_in(_NO_PEOPLE),
+        ~is_stand_in(pl.col("username")),
+        ~pl.col("username").str.starts_with("s-1-"),  # SIDs of one directory differ in a number only
     ).sort("hosts", "username", descending=[True, False])
     known = (
         users.unpivot(["user_value", *FIELDS], index="user_id", value_name="name")

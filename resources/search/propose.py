@@ -12,6 +12,13 @@ from resources.settings.presets import Preset, presets
 _EVENT_CODE = re.compile(r"([\w.]+):4624")
 _USER = re.compile(r"(?i)(user|account|logon|login)[._]?name(\.keyword)?$|\.acct$")
 _HOST = re.compile(r"(?i)(host|computer|agent|workstation|machine)[._]?(name)?(\.keyword)?$")
+_DATA_STREAM = re.compile(r"^\.ds-(.+?)(?:-\d{4}\.\d\d\.\d\d)?-\d{6}$")
+_OF_YEAR = r"(?:[kc]?w(?:eek)?\d\d?|q[1-4]|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
+_DATE_OR_NUMBER = re.compile(
+    rf"(?:(?<=[-_.])|(?=20\d\d[-_.]?(?:0\d|1[0-2]|{_OF_YEAR})))"
+    rf"(?:(?:\d{{4}}[-_.]?{_OF_YEAR}|{_OF_YEAR}[-_.]?\d{{4}}|\d+(?:t\d+)?)(?:[-_.]|$))+$"
+)
+"""What differs from one index to the next: a date, a version, a number; `win10` and `win2019` are names."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ def propose(client: Asker) -> Proposal:
             f"No logon event of a known way of shipping is in {where.index} at {where.url}; name the index "
             f"with --index, or the way of shipping with --logs ({', '.join(known)})"
         )
-    index, fields = found["_index"].removeprefix(".ds-"), found.get("fields", {})
+    index, fields = _DATA_STREAM.sub(r"\1", found["_index"]), found.get("fields", {})
     fitting = [name for name in found.get("matched_queries", ()) if _fits(known[name], fields)]
     sender, machine = (
         str(fields.get(field, [""])[0]).lower().partition(".")[0]
@@ -63,8 +70,8 @@ def propose(client: Asker) -> Proposal:
             f"({', '.join(known)}), and set query, user_field and hostname_field in it"
         )
     preset = known[fitting[0]]
-    of_all_days = re.sub(r"[-_.]?\d[\d._-]*$", "*", index)
-    return Proposal(fitting[0], preset.settings["index"] if _holds(preset, index) else of_all_days)
+    pattern = preset.settings["index"] if _holds(preset, index) else _DATE_OR_NUMBER.sub("*", index)
+    return Proposal(fitting[0], pattern)
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from resources.errors import ConfigurationError
-from resources.settings.query import corrected
+from resources.settings.query import corrected, other_language
 
 MAX_TEXT = 1000
 MAX_FILE_BYTES = 256 * 1024
@@ -91,10 +91,14 @@ def _query_text(value: object) -> object:
             json.loads(value)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
+    elif isinstance(value, str) and (language := other_language(value)):
+        raise ValueError(
+            f"is in {language}; write Lucene syntax (event.code:4624) or query DSL, texts in quotes"
+        )
     elif isinstance(value, str) and (lucene := corrected(value)):
         raise ValueError(
-            "is KQL, or has clauses without an operator between them, and means something else in Lucene "
-            f"syntax; write: {lucene} (and in quotes whatever is a word to search for)"
+            "is KQL, or has clauses without an operator, or AND, OR and NOT without brackets, and means "
+            f"something else in Lucene syntax; write: {lucene} (texts to search for in quotes)"
         )
     return value
 

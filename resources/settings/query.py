@@ -1,156 +1,179 @@
-"""Reads the text of a query: whether it is KQL instead of Lucene syntax, and its clauses (rules 3.2)."""
+"""Reads the text of a query: whether Lucene reads it as a person does, and its clauses (rules 3.2).
+
+A person reads `AND` before `OR`, and `and`, or a blank between two clauses, as `AND`. To Lucene a clause is
+required (`AND`, `+`), excluded (`NOT`, `-`) or optional, which counts only where nothing is required.
+"""
 
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
+# The tokens of Lucene, which takes the longest that fits: `&&b` is a word.
+_CHARACTER = r'(?:\\.|[^\s+\-!():^\[\]"{}~*?\\/])'
+_NAME = rf"{_CHARACTER}(?:{_CHARACTER}|[-+])*|\*"
+_WORD = rf"(?:{_CHARACTER}|[*?])(?:{_CHARACTER}|[-+*?])*+"
+_WORD_ENDS = r'(?=[\s!():^\[\]"{}~/]|$)'
 _PHRASE = r'"(?:\\.|[^"\\])*"'
-_BOOST = r"(?:[~^][\d.]*)*"
-_VALUE = (
-    rf'(?:{_PHRASE}|/(?:\\.|[^/\\])+/|[\[{{](?:{_PHRASE}|\\.|[^\]}}"\\])*[\]}}]|(?:\\.|[^\s()"\\:])(?:\\.|[^\s()"\\])*)'
-    rf"{_BOOST}"
-)
-_NAME = r'(?:\\.|[^\s()"\[\]{}:\\/<>=!+-])(?:\\.|[^\s()"\[\]{}:\\/<>=])*'
+_REGEX = r"/(?:\\/|[^/])*/"
+_RANGE = r'[\[{](?:"(?:\\"|[^"])+"|[^\]}"])*[\]}]'
+_BOOST = r"(?:\s*(?:\^\d+(?:\.\d+)?|~(?:\d+(?:\.\d+)?)?))*"
+_LUCENE_SIGNS = re.compile(rf"(?:(?:AND|OR|&&|\|\|){_WORD_ENDS}\s*)?(?:NOT{_WORD_ENDS}\s*|[+!-])?")
+_LUCENE_BLANKS = re.compile(rf"(?:\\.|{_PHRASE}|{_REGEX}|[ \t\n\r\u3000]|\S)*+", re.DOTALL)
+
+# What a person may mean by them.
 _GOES_ON = r"(?!\s*(?:[):]|$))"
 _CLAUSE = re.compile(
-    rf"(?P<prefix>(?:(?:[+-]|(?:NOT(?=[\s()])|!){_GOES_ON})\s*)*+)"
-    rf"(?:(?P<name>{_NAME})\s*(?P<sign>:|[<>]=?)\s*)?+"
-    rf'(?:(?P<group>\()|(?P<value>(?:[<>]=?(?:\s+|(?=")))?{_VALUE}))',
+    rf"(?:(?P<operator>(?:AND|OR){_WORD_ENDS}|&&|\|\|){_GOES_ON}\s*)?"
+    rf"(?P<prefix>(?:(?:[+!-]|NOT{_WORD_ENDS}){_GOES_ON}\s*)*)"
+    rf"(?:(?P<name>{_NAME})\s*(?P<colon>:|(?=[<>]))\s*)?+"
+    rf"(?:(?P<group>\()|(?P<bound>[<>]=?\s*(?!{_WORD}\s*:))?"
+    rf"(?P<value>(?:{_PHRASE}|{_REGEX}|{_RANGE}|{_WORD}){_BOOST}))",
     re.DOTALL | re.IGNORECASE,
 )
-_OPERATOR = re.compile(rf"(?:(?:AND|OR)(?=[\s()])|&&|\|\|){_GOES_ON}\s*", re.IGNORECASE)
 _BLANKS = re.compile(r"\s*")
 _GROUP_END = re.compile(rf"\)({_BOOST})")
-_NAMED = {"&&": "AND", "||": "OR", "!": "NOT ", "NOT": "NOT "}
+_LANGUAGES = {
+    "SQL": r"\s*(?:SELECT|WITH)\s.*\sFROM\s",
+    "ES|QL": r"\s*(?:FROM|ROW|TS)\s+(?!(?:AND|OR|NOT|&&|\|\|)\s)",
+    "EQL": r"\s*(?:\S+\s+WHERE|SEQUENCE|SAMPLE)\s",
+    "another language, such as SQL, ES|QL or EQL": r'(?:.*[\s(])?(?:[^\s():"\\<>]*=|<>|\|(?!\|)'
+    r"|WHERE\s|IN\s*\(|R?LIKE\s|IS\s+(?:NOT\s+)?NULL\b)",
+}
 
 
 @dataclass
 class _Clause:
-    """One clause: its prefix (`+`, `-`, `NOT`), the field with its colon, and a value or a group."""
+    """One clause: its sign (`+`, `NOT ` or none), the field with its colon, and a value or a group."""
 
-    prefix: str
+    sign: str
     field: str
-    value: str = ""
-    group: "_Level | None" = None
+    value: str
+    group: "list[list[_Clause]] | None" = None
+    is_joined: bool = False
 
     @property
-    def is_word(self) -> bool:
-        return not self.group and self.value[:1] not in {'"', "/", "[", "{", "<", ">"}
+    def is_plain(self) -> bool:
+        return not self.group and self.value[0] not in '"[{'
 
 
-@dataclass
-class _Level:
-    """Clauses beside each other, and what stands between each and the next: `AND`, `OR` or nothing."""
-
-    of_field: bool
-    clauses: list[_Clause] = field(default_factory=list)
-    operators: list[str] = field(default_factory=list)
+_Level = list[list[_Clause]]
+"""Clauses beside each other as a person reads them: alternatives, each of clauses that must all match."""
 
 
 class _Reader:
-    """Reads Lucene syntax with the operators of KQL as well; `is_kql` says whether it met any."""
+    """Reads Lucene syntax with the operators of KQL as well; `is_clear`: Lucene reads it the same way."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.is_kql = False
+        self.is_clear = _LUCENE_BLANKS.fullmatch(text) is not None
 
     def read(self) -> _Level | None:
         """Return the clauses; None where the text is neither: the search service will say what is wrong."""
         with suppress(ValueError, RecursionError):
-            level = self._level(of_field=False)
-            if self.at == len(self.text) and level.clauses:
+            level = self._level(in_field=False)
+            if self.at == len(self.text):
                 return level
         return None
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        if not (found := pattern.match(self.text, self.at)):
+            raise ValueError(f"not readable from {self.at}")
+        self.at = found.end()
         return found
 
-    def _normalise_operator(self, operator: str) -> str:
-        name = operator.upper()
-        self.is_kql |= operator != name
-        return _NAMED.get(name, name)
-
-    def _level(self, *, of_field: bool) -> _Level:
-        level = _Level(of_field)
-        while self._take(_BLANKS) and self.text[self.at : self.at + 1] not in {"", ")"}:
-            operator = ""
-            if level.clauses:
-                found = self._take(_OPERATOR)
-                operator = self._normalise_operator(found[0].strip()) if found else ""
-                level.operators.append(operator)
-            clause = self._clause()
-            # Lucene takes either of two such clauses, and of no prefix at all beside `+` none.
-            if level.clauses and not (operator or of_field or clause.prefix or level.clauses[-1].prefix):
-                self.is_kql = True
-            level.clauses.append(clause)
+    def _level(self, *, in_field: bool) -> _Level:
+        level: _Level = []
+        end = self._take(_BLANKS).end()
+        while self.text[self.at : self.at + 1] not in {"", ")"}:
+            start, before = self.at, level[-1][-1] if level else None
+            operator, clause = self._clause(in_field=in_field)
+            if not before:
+                level.append([clause])
+            elif not operator and _continues(before, clause, is_glued=start == end):
+                before.value += self.text[end : self.at]
+                before.is_joined, self.is_clear = True, False
+            elif operator == "OR" or (in_field and not (operator or before.sign or clause.sign)):
+                # Lucene takes words with blanks between them for one value: `a:(1 2)` finds nothing.
+                self.is_clear &= bool(operator) or not (before.is_plain and clause.is_plain)
+                level.append([clause])
+            else:
+                if operator:
+                    before.sign, clause.sign = before.sign or "+", clause.sign or "+"
+                level[-1].append(clause)
+            end = self.at
+            self._take(_BLANKS)
+        if not level:
+            raise ValueError(f"no clause at {self.at}")
+        self.is_clear &= _is_clear(level)
         return level
 
-    def _clause(self) -> _Clause:
-        found = self._take(_CLAUSE)
-        if not found:
-            raise ValueError(f"no clause at {self.at}")
-        prefix = "".join(map(self._normalise_operator, re.findall(r"[+-]|!|\w+", found["prefix"])))
-        name = ""
-        if found["name"]:
-            bound = found["sign"].removeprefix(":")
-            name = f"{found['name']}:{bound}"
-            self.is_kql |= bool(bound)
-        if found["value"]:
-            return _Clause(prefix, name, re.sub(r"^([<>]=?)\s+", r"\1", found["value"]))
-        group, end = self._level(of_field=bool(name)), self._take(_GROUP_END)
-        if not end or not group.clauses:
-            raise ValueError(f"no end of a group at {self.at}")
-        return _Clause(prefix, name, end[1], group)
+    def _clause(self, *, in_field: bool) -> tuple[str, _Clause]:
+        start, found = self.at, self._take(_CLAUSE)
+        signs = _LUCENE_SIGNS.match(self.text, start)
+        self.is_clear &= signs is not None and signs.end() == found.end("prefix") and found["colon"] != ""
+        operator = (found["operator"] or "").upper().replace("&&", "AND").replace("||", "OR")
+        is_excluded = len(re.findall("[!-]|NOT", found["prefix"].upper())) % 2
+        sign = "NOT " if is_excluded else "+" if "+" in found["prefix"] else ""
+        name, value = f"{found['name']}:" if found["name"] else "", str(found["value"] or "")
+        clause = _Clause(sign, name, value)
+        if found["bound"]:
+            bound = found["bound"].rstrip()
+            self.is_clear &= bound == found["bound"] and clause.is_plain
+            clause.value = f"{bound}{value}"
+            if value[0] == '"':
+                low, high = (value, "*") if bound[0] == ">" else ("*", value)
+                clause.value = f"[{low} TO {high}]" if bound.endswith("=") else f"{{{low} TO {high}}}"
+        elif found["group"]:
+            clause.group = self._level(in_field=in_field or bool(name))
+            clause.value = self._take(_GROUP_END)[1]
+        return operator, clause
+
+
+def _continues(before: _Clause, clause: _Clause, *, is_glued: bool) -> bool:
+    """Whether a person reads a clause as more of the value before: `user.name:John Smith`, `a:x/y/z`."""
+    are_words = not clause.field and before.is_plain and clause.is_plain
+    return are_words and (is_glued or bool(before.field and not clause.sign))
+
+
+def _is_clear(level: _Level) -> bool:
+    """Whether Lucene reads these clauses the same way."""
+    if len(level) > 1:
+        return all(len(each) == 1 and not each[0].sign for each in level)
+    signs = [clause.sign for clause in level[0] if clause.sign != "NOT "]
+    return len(signs) == 1 or all(signs)
+
+
+def other_language(query: str) -> str | None:
+    """Return the name of the language of a query that is neither Lucene syntax nor KQL."""
+    bare = re.sub(rf"{_PHRASE}|{_REGEX}|:\s*(?:\([^()]*\)|[^\s()\"]+)", '""', query)
+    flags = re.DOTALL | re.IGNORECASE
+    return next((language for language, start in _LANGUAGES.items() if re.match(start, bare, flags)), None)
 
 
 def corrected(query: str) -> str | None:
-    """Return in Lucene syntax what a query in KQL, or without operators, means; None where it is fine.
-
-    Lucene reads `a:1 and b:2` as three clauses of which any may match.
-    """
+    """Return in Lucene syntax what a person means by a query; None where Lucene reads it the same way."""
     reader = _Reader(query)
     level = reader.read()
-    return _text(level) if level and reader.is_kql else None
+    lucene = query if reader.is_clear or not level else _text(level)
+    return None if lucene == query else lucene
 
 
 def _text(level: _Level) -> str:
-    """Write a level. `AND` binds no stronger than `OR` in Lucene: brackets say what belongs together."""
-    together: list[list[str]] = [[]]
-    before: _Clause | None = None
-    for clause, operator in zip(level.clauses, ["", *level.operators], strict=True):
-        if before and not operator and not level.of_field and _goes_on(before, clause):
-            before = replace(before, value=f'"{before.value.strip(chr(34))} {clause.value}"')
-            together[-1][-1] = _clause_text(before)
-            continue
-        if before and (operator == "OR" or (level.of_field and not operator)):
-            together.append([])
-        together[-1].append(_clause_text(clause))
-        before = clause
-    if len(together) == 1:
-        return " AND ".join(together[0])
-    return " OR ".join(_alternative(each) for each in together)
-
-
-def _goes_on(before: _Clause, clause: _Clause) -> bool:
-    """Whether a clause is the further word of a name with blanks, as in `user.name:John Smith`."""
-    is_plain = before.is_word or (before.value.startswith('"') and " " in before.value)
-    return bool(before.field) and is_plain and clause.is_word and not (clause.field or clause.prefix)
-
-
-def _alternative(clauses: list[str]) -> str:
-    if len(clauses) > 1:
-        return f"({' AND '.join(clauses)})"
-    return f"(*:* AND {clauses[0]})" if clauses[0].startswith("NOT ") else clauses[0]
+    if len(level) == 1:
+        return " AND ".join(map(_clause_text, level[0]))
+    return " OR ".join(
+        f"({_text([each])})" if len(each) > 1 or each[0].sign == "NOT " else _text([each]) for each in level
+    )
 
 
 def _clause_text(clause: _Clause) -> str:
     value = f"({_text(clause.group)}){clause.value}" if clause.group else clause.value
-    return f"{clause.prefix}{clause.field}{value}"
+    if clause.is_joined:
+        value = re.sub(r"(?<!\\)[\s/!~^]", r"\\\g<0>", value) if "*" in value else f'"{value}"'
+    return f"{clause.sign.removeprefix('+')}{clause.field}{value}"
 
 
 def clauses(query: str) -> dict[str, dict[str, Any]]:
@@ -159,9 +182,7 @@ def clauses(query: str) -> dict[str, dict[str, Any]]:
         found = _clauses_of_dsl(json.loads(query))
     else:
         level = _Reader(query).read()
-        each = level.clauses if level and "OR" not in level.operators else []
-        signed = map(_clause_text, each)
-        texts = (re.sub("^-", "NOT ", text.removeprefix("+")) for text in signed)
+        texts = map(_clause_text, level[0]) if level and len(level) == 1 else ()
         found = {text: {"query_string": {"query": text}} for text in texts}
     return found if len(found) > 1 else {}
 
@@ -170,8 +191,8 @@ def _clauses_of_dsl(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
     inside = query.get("bool")
     if not isinstance(inside, dict) or not inside.keys() <= {"filter", "must", "must_not"}:
         return {}
-    found: dict[str, dict[str, Any]] = {}
-    for kind, some in inside.items():
-        for one in some if isinstance(some, list) else [some]:
-            found[f"{'not ' * (kind == 'must_not')}{json.dumps(one)}"] = {"bool": {kind: [one]}}
-    return found
+    return {
+        f"{'not ' * (kind == 'must_not')}{json.dumps(one)}": {"bool": {kind: [one]}}
+        for kind, some in inside.items()
+        for one in (some if isinstance(some, list) else [some])
+    }

@@ -94,12 +94,11 @@ def resolution(
     **changed: Any,
 ) -> ResolvedRun:
     """The whole way from counts to decisions, not validated: that takes a third of the time."""
-    run: dict[str, Any] = {"window": WINDOW, "decided_at": NOW, "run_id": RUN}
+    run: dict[str, Any] = {"window": WINDOW, "decided_at": NOW, "run_id": RUN, "user_value_field": None}
     return ResolvedRun(
         counts=logons,
         read_inventory=inventory_reader(assets, people),
         rules=rules or Rules(),
-        user_value_field=None,
         **run | changed,
     )
 

@@ -6,7 +6,7 @@ import pytest
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, resolution
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, resolution, user, users
 
 
 def decided(*given):
@@ -24,6 +24,29 @@ def test_an_asset_whose_name_cannot_be_read_comes_before_one_without_a_name(shor
         "h2": "no_hostname",
         "h3": "single_user",
     }
+
+
+def test_users_are_matched_by_a_sid_whatever_they_are_called():
+    """Rules 2.1: the whole SID, in capitals or not; who has no user asset is not taken for Windows' own."""
+    eve, bob = (f"S-1-5-21-1004336348-1177238915-682003330-{number}" for number in (1104, 11041))
+    ann = "S-1-12-1-1944385920-1270426353-3372436379-2938437236"  # of Entra ID
+    people = users(
+        user("u1", sam="ann.after-her-marriage") | {"user_value": [ann]},
+        user("u2", sam=ann) | {"user_value": [bob.lower()]},
+    )
+    logons = counts(
+        ("pc-1", ann.lower(), 9), ("pc-1", "S-1-5-18", 8),
+        ("pc-2", bob, 3), ("pc-2", bob.lower(), 4), ("pc-2", eve, 2),
+        ("pc-3", eve, 9), ("pc-3", ann, 1),
+    )  # fmt: skip
+    rules = Rules(unite_accounts=True, skip_account_kinds=("built_in",))
+    assets = hosts(*(host(f"h{n}", f"pc-{n}") for n in (1, 2, 3)))
+    found = resolution(logons, people, assets, rules, user_value_field="directory_user_sid").decisions
+    assert validated(OwnerDecisions, found).select("username", "match", "resolved_owner").rows() == [
+        (ann.lower(), "matched", "u1"),
+        (bob.lower(), "matched", "u2"),
+        (eve.lower(), "no_user_asset", None),
+    ]
 
 
 def test_how_sure_an_owner_is_is_said_of_owners_alone():

@@ -21,7 +21,8 @@ BY_NAME = {
         "MSOL_2826475d0356, IUSR, IIS APPPOOL\\DefaultAppPool, NT SERVICE\\MSSQL$PROD, CLIUSR, "
         "NT INSTANS\\NÄTVERKSTJÄNST, NETVÆRKSTJENESTE, NETTVERKSTJENESTE, Verkkopalvelu, СЕТЕВАЯ СЛУЖБА, "
         "AĞ HİZMETİ, USŁUGA SIECIOWA, SÍŤOVÁ SLUŽBA, ΥΠΗΡΕΣΙΑ ΔΙΚΤΥΟΥ, Επισκέπτης, "
-        "S-1-5-21-1004336348-1177238915-682003330-512, LOGON ANÔNIMO, HELYI SZOLGÁLTATÁS, SERVICE RESEAU, "
+        "S-1-5-21-1004336348-1177238915-682003330-512, S-1-5-18, S-1-5-90-0-2, LOGON ANÔNIMO, "
+        "HELYI SZOLGÁLTATÁS, SERVICE RESEAU, "
         "СИСТЕМ, МЕСТНАЯ СЛУЖБА, SÜSTEEM, Külaline, Hosť, USLUGA LOKALNA, ACCESSO ANONIMO, SERVICIO LOC, "
         "שירות מקומי, ローカルサービス, WsiAccount, ContainerAdministrator, krbtgt_4711, IWAM_WEB1, "
         "NT VIRTUAL MACHINE\\4B9FC5E5-6A0F-4A4C-9B1B-0F5D7C1E2A3B, SM_2c5f3a8e0b7c4d1a8, LocalService, "
@@ -38,6 +39,7 @@ BY_NAME = {
     ),
     "person": "ann, kim",
     "unknown": "adam, svenja, scanlon, dwmiller, dwm1, host.a, gastone, sistemas, vendegh, "
+    "S-1-5-21-1004336348-1177238915-682003330-1104, S-1-12-1-1944385920-1270426353-3372436379-2938437236, "
     "MicrosoftAccount\\jo@outlook.example",
 }
 

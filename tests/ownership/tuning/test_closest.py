@@ -12,6 +12,7 @@ PEOPLE = users(
     user("u2", email="maria.garcia@corp.example", sam="mgarcia"),
     user("u3", surname="Oyelaran"),
     user("u4", email="bob@corp.example"),
+    user("u5", sam="S-1-5-21-1004336348-1177238915-682003330-1104"),
 )
 
 
@@ -41,7 +42,16 @@ def test_the_closest_user_asset_is_told_with_what_differs(name, user_id, reason)
 
 
 @pytest.mark.parametrize(
-    "names", [["bob"], ["zoe"], ["svc_jane.doe"], ["jane.doe$"], ["SYSTEM"], ["jane.doe2", "jane.doe"]]
+    "names",
+    [
+        ["bob"],
+        ["zoe"],
+        ["svc_jane.doe"],
+        ["jane.doe$"],
+        ["SYSTEM"],
+        ["jane.doe2", "jane.doe"],
+        ["S-1-5-21-1004336348-1177238915-682003330-1105"],
+    ],
 )
 def test_who_is_matched_or_nobody_or_like_nobody_or_whoever_logs_on_as_himself_has_none(names):
     assert closest_of(*names).is_empty()

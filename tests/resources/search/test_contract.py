@@ -1,6 +1,5 @@
 """The search client on the real engine, as the reader who has nothing but the two privileges."""
 
-import itertools
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +14,6 @@ from resources.errors import (
 from resources.search import logons as search
 from resources.search.client import SearchClient
 from resources.search.explaining import find_times
-from resources.settings.query import corrected
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
@@ -93,26 +91,6 @@ def test_a_query_is_lucene_syntax_or_query_dsl(engine, client, index, query):
     with client(query=query) as logons:
         (day,) = logons.logons([DAY])
     assert found(day) == (1, 0, 0, [("PC", "ann", 1)])
-
-
-@pytest.mark.parametrize(
-    ("kql", "documents"),
-    [
-        ("a:1 and b:1", 2),
-        ("a:1 or b:1 and c:1", 5),
-        ("not a:1 or b:1 and not c:1", 5),
-        ("a:(not 1) and (b:1 or not c:1)", 3),
-        ("a:(0 or 1) b:1", 4),
-        ("a >= 1 and b < 1", 2),
-    ],
-)
-def test_a_corrected_query_means_what_its_kql_says(engine, client, index, kql, documents):
-    each = list(itertools.product((0, 1), repeat=3))
-    load(
-        engine, index, [dict(zip("abc", bits, strict=True)) for bits in each], a=KEYWORD, b=KEYWORD, c=KEYWORD
-    )
-    with client(query=corrected(kql)) as logons:
-        assert logons.totals(DAY, DAY)[0] == documents
 
 
 def test_an_index_may_be_any_expression_the_service_knows(engine, client, index):

@@ -32,8 +32,41 @@ OF_ECS = {
     [
         (".ds-logs-system.security-default-2026.03.02-000001", ("elastic-agent", "logs-system.security-*")),
         (".ds-winlogbeat-8.15.0-2026.03.02-000001", ("winlogbeat", "winlogbeat-*")),
-        ("w2k-events_2026.03", ("elastic-agent", "w2k-events*")),
+        ("w2k-events_2026.03", ("elastic-agent", "w2k-events_*")),
         ("logs-small", ("elastic-agent", "logs-small")),
+        *(
+            (f"siem-win-{days}", ("elastic-agent", "siem-win-*"))
+            for days in (
+                *(
+                    "2026.w48",
+                    "2026.48",
+                    "2026-w48",
+                    "2026w48",
+                    "2026.kw48",
+                    "w48-2026",
+                    "2026.q4",
+                    "2026-nov",
+                ),
+                *(
+                    "november-2026",
+                    "2026",
+                    "202611",
+                    "20261127",
+                    "2026-11-27t13",
+                    "2026.11.27-000003",
+                    "000003",
+                ),
+                *("8.15.0-2026.11.27-000003", "7"),
+            )
+        ),
+        *((f"win{day}", ("elastic-agent", "win*")) for day in ("20261127", "2026.11.27", "2026.w48")),
+        *(
+            (name, ("elastic-agent", name))
+            for name in ("win10", "logs.win2019", "siem-q4", "siem-w10", "a-may")
+        ),
+        ("siem-win2019-2026.11.27", ("elastic-agent", "siem-win2019-*")),
+        (".ds-logs-siem-default-2026.11.27-000001", ("elastic-agent", "logs-siem-default")),
+        (".ds-siem-8.15.0-000001", ("elastic-agent", "siem-*")),
     ],
 )
 def test_of_presets_with_the_same_fields_the_index_decides(index, proposal):

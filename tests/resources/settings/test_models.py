@@ -66,10 +66,10 @@ def complaint(path: Path) -> str:
 def test_settings_are_tried_without_changing_the_file(write):
     path = write()
     before = path.read_bytes()
-    changes = ("rules.share_threshold_percent=80", "rules.exclude_users=[admin, 'svc_*']", "query=a=b")
+    changes = ("rules.share_threshold_percent=80", "rules.exclude_users=[admin, 'svc_*']", "query=a:b=c")
     tried = load_instance(path, changes)
     assert (tried.rules.share_threshold_percent, tried.rules.exclude_users) == (80, ("admin", "svc_*"))
-    assert (tried.query, tried.changes, path.read_bytes()) == ("a=b", changes, before)
+    assert (tried.query, tried.changes, path.read_bytes()) == ("a:b=c", changes, before)
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,10 @@ def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifie
 
 def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
     fields = ("url", "index", "query", "user_field", "hostname_field", "time_field", "logon_type_field")
-    counted = dict.fromkeys(fields, "https://other.example") | {"scan.timezone": "Europe/Berlin"}
+    counted = dict.fromkeys(fields, "https://other.example") | {
+        "query": "a:1",
+        "scan.timezone": "Europe/Berlin",
+    }
     others: dict[str, Any] = dict.fromkeys(("name", "username", "sensor", "platform_user_field"), "other")
     others |= {"scan.lookback_days": 7, "scan.late_days": 5, "rules.min_events": 2, "writes.dry_run": True}
     plain = extraction_fingerprint(instance())

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.settings.query import clauses, corrected
+from resources.settings.query import clauses, corrected, other_language
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,6 @@ from resources.settings.query import clauses, corrected
         "event.code:[4624 TO 4625}",
         '@timestamp:["2026-01-01 00:00" TO now] AND event.code:4624',
         "event.code:(4624 OR 4625)",
-        "event.code:(4624 4625)",
         "(event.code:4624 OR event.code:4625)^2 AND user.name:*",
         "_exists_:user.name AND NOT user.name:*$",
         "user.name:John\\ Smith",
@@ -29,9 +28,10 @@ from resources.settings.query import clauses, corrected
         "event.code:4624 -user.name:SYSTEM !host.name:x",
         "event.code:4624 NOT user.name:SYSTEM",
         "event.code:4624 && (a:1 || b:2) && !c:3",
-        "event.code : 4624 AND port:>= 10 AND port:(>=10 AND <20)",
+        "event.code : 4624 AND port:>=10 AND port:(>=10 AND <20)",
         '"a phrase"~2 AND x:roam~1 AND y:z^2',
-        "source.ip:fe80\\:\\:1 OR NOT a:1",
+        "source.ip:fe80\\:\\:1 OR (NOT a:1)",
+        "from AND url.query:(x=1 OR y=2)",
         'event.code:"4624',
         "(event.code:4624",
         "a:1)",
@@ -40,7 +40,7 @@ from resources.settings.query import clauses, corrected
     ],
 )
 def test_lucene_syntax_and_what_is_neither_pass(query):
-    assert corrected(query) is None
+    assert (other_language(query), corrected(query)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,55 @@ def test_lucene_syntax_and_what_is_neither_pass(query):
         ("a:1 And Not b:2", "a:1 AND NOT b:2"),
         ("a:1 not b:2", "a:1 AND NOT b:2"),
         ("not a:1", "NOT a:1"),
-        ("not a:1 or b:2", "(*:* AND NOT a:1) OR b:2"),
+        ("not a:1 or b:2", "(NOT a:1) OR b:2"),
+        ("a:1 OR NOT b:2", "a:1 OR (NOT b:2)"),
+        ("a:1 AND b:2 OR c:3 AND !d:4", "(a:1 AND b:2) OR (c:3 AND NOT d:4)"),
+        ("a:1 -b:2 c:3", "a:1 AND NOT b:2 AND c:3"),
+        ("+a:1 b:2", "a:1 AND b:2"),
+        ("a:1\u00a0AND b:2", "a:1 AND b:2"),
+        ("a:1 AND ! b:2 &&c:3", "a:1 AND NOT b:2 AND c:3"),
         ("a:1 or b:2 and c:3", "a:1 OR (b:2 AND c:3)"),
         ("a:1 and (b:2 or c:3)", "a:1 AND (b:2 OR c:3)"),
         ("(a:1 b:2) AND c:3", "(a:1 AND b:2) AND c:3"),
         ("a:1 AND b:2 c:3", "a:1 AND b:2 AND c:3"),
         ("event.code:(4624 or 4625)", "event.code:(4624 OR 4625)"),
+        ("event.code:(4624 4625)", "event.code:(4624 OR 4625)"),
         ("a:(not 4625)", "a:(NOT 4625)"),
         ("user.name:John Q Smith and b:2", 'user.name:"John Q Smith" AND b:2'),
+        ("user.name:John Sm*", "user.name:John\\ Sm*"),
+        ("file.path:/usr/bin and b:x!y", 'file.path:"/usr/bin" AND b:"x!y"'),
         ("logon failure", "logon AND failure"),
-        ("port >= 10 and port<20", "port:>=10 AND port:<20"),
+        ("port >= 10 and port:< 20", "port:>=10 AND port:<20"),
+        (
+            '@timestamp >= "2026-01-01T00:00" and port<"9"',
+            '@timestamp:["2026-01-01T00:00" TO *] AND port:{* TO "9"}',
+        ),
     ],
 )
 def test_kql_and_clauses_without_an_operator_are_corrected(query, lucene):
     assert corrected(query) == lucene
+
+
+@pytest.mark.parametrize(
+    ("query", "language"),
+    [
+        ("SELECT * FROM logs WHERE event.code = '4624'", "SQL"),
+        ("select user.name\nfrom logs\nwhere event.code=4624", "SQL"),
+        ('FROM logs-* | WHERE event.code == "4624"', "ES|QL"),
+        ("from logs-*", "ES|QL"),
+        ('any where event.code == "4624"', "EQL"),
+        ("sequence by host.id [any where event.code : 4624]", "EQL"),
+        ("event.code == 4624", "another"),
+        ("event.code:4624 AND NOT user.name='SYSTEM'", "another"),
+        ("event.code != 4625", "another"),
+        ("event.code <> 4625", "another"),
+        ("event.code IN (4624, 4625)", "another"),
+        ("event.code:4624 AND user.name LIKE 'a%'", "another"),
+        ("event.code:4624 | stats count()", "another"),
+    ],
+)
+def test_other_languages_are_named(query, language):
+    assert str(other_language(query)).startswith(language)
 
 
 TERMS = st.sampled_from(["a:1", 'b:"x or y"', "c:[1 TO 2]", "d:*", "e:/f g/", "h:(1 2)"])
