@@ -15,7 +15,12 @@ def normalise_name(expr: pl.Expr) -> pl.Expr:
     """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
     normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
-    return pl.when(~normalised.is_in(["", "-"])).then(normalised)
+    return pl.when(~is_no_name(normalised)).then(normalised)
+
+
+def is_no_name(expr: pl.Expr) -> pl.Expr:
+    """Whether a text is no name: empty, or `-` (rules 1.3)."""
+    return expr.str.strip_chars().is_in(["", "-"])
 
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:

@@ -10,6 +10,7 @@ from ownership.kind_names import AUTHORITIES
 from ownership.names import (
     domains_of,
     fits_any,
+    is_no_name,
     netbios_name,
     normalise_hostname,
     normalise_name,
@@ -137,7 +138,10 @@ def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     What a source gives may be a domain alone, such as `CORP\`: that lacks the field (rules 1.3).
     """
     host, user = pl.col("document_hostname"), pl.col("document_username")
-    no_user, no_host = normalise_username(user).is_null(), normalise_name(host).is_null()
+    # To normalise each row's names would take longer than all else that is done with a day.
+    with_domain = counts.select(user.filter(user.str.contains_any(["\\", "@"])).unique())
+    nobody = with_domain.filter(normalise_username(user).is_null())["document_username"]
+    no_user, no_host = is_no_name(user) | user.is_in(nobody.implode()), is_no_name(host)
     lacking_user, lacking_host = (
         int(counts.filter(nameless)["events"].sum()) for nameless in (no_user, no_host)
     )
