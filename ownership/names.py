@@ -14,19 +14,28 @@ r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
     """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
-    normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
+    normalised = _one_backslash(expr).str.to_lowercase().str.normalize("NFC").str.strip_chars()
     return pl.when(~normalised.is_in(["", "-"])).then(normalised)
+
+
+def _one_backslash(expr: pl.Expr) -> pl.Expr:
+    """Count backslashes in a row as one: writing JSON into JSON doubles them on the way (rules 1.3)."""
+    return expr.str.replace_all(r"\\+", "\\")
+
+
+def _spelling(expr: pl.Expr) -> pl.Expr:
+    """User names as they are taken apart: an enterprise principal by its inner name."""
+    return _one_backslash(expr).str.replace(_ENTERPRISE, "${1}@${2}")
 
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:
     r"""User names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
-    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
-    return normalise_name(plain.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+    return normalise_name(_spelling(expr).str.replace_all(r"(?s)^.*\\|@.*$", ""))
 
 
 def domains_of(expr: pl.Expr) -> pl.Expr:
     r"""Domains that a user name is spelled with, normalised: a list, that before a `\` first (rules 1.3)."""
-    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
+    plain = _spelling(expr)
     parts = plain.str.extract(r"(?s)^(.*)\\"), plain.str.extract(r"(?s)^(?:.*\\)?[^@]*@(.*)$")
     return pl.concat_list(map(normalise_name, parts)).list.drop_nulls()
 
@@ -75,7 +84,8 @@ _TOGETHER = 1_000
 
 
 def _any_of(patterns: Sequence[str]) -> str:
-    normalised = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
+    plain = (re.sub(r"\\+", r"\\", pattern.lower()) for pattern in patterns)
+    normalised = (unicodedata.normalize("NFC", pattern).strip() for pattern in plain)
     literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
     # A sigma is another letter at the end of a word, and a wildcard goes on with it.
     literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)

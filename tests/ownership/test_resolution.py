@@ -24,6 +24,7 @@ USERNAMES = [
     *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
     *("WS1\\alice", "ws2\\bob", "alice@WS1", ".\\bob", "NT AUTHORITY\\bob"),
     *("MicrosoftAccount\\alice@corp.example", "alice\\@corp.example@REALM", "CORP\\@bob", "kassé\\josé"),
+    *("CORP\\\\alice", "WS1\\\\bob", "alice\\\\@corp.example@REALM"),
     *("adm1", "josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
 ]
 HOSTNAMES = [
@@ -65,12 +66,13 @@ rules = st.builds(
 
 
 def plain(text):
-    name = normalize("NFC", text.lower()).strip()
+    name = re.sub(r"\\+", r"\\", normalize("NFC", text.lower()).strip())
     return "" if name == "-" else name
 
 
 def parts_of(text):
     """The name and the domains of a spelling, normalised, that before a backslash first."""
+    text = re.sub(r"\\+", r"\\", text)
     principal = re.fullmatch(r"(?s)(?:.*\\)?([^\\@]+)\\@([^@]*)@.*", text)
     text = "@".join(principal.groups()) if principal else text
     *before, name = text.rsplit("\\", 1)

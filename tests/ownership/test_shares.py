@@ -35,11 +35,13 @@ def found(logons, people, rules=None, assets=None):
         r"NT SERVICE\miller",
         r"Virtual Users\miller",
         r"microsoftaccount\dan@x",
+        r"pc-local\\miller",
+        r"MicrosoftAccount\\dan@x",
     ],
 )
 def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(spelling):
     alone = found([("pc-local", spelling, 9)], [DAN])
-    assert alone == ("single_user", spelling.lower(), 1.0, None)
+    assert alone == ("single_user", spelling.lower().replace("\\\\", "\\"), 1.0, None)
     # Whatever it is called, it is not the person of the directory with that name.
     beside = found(
         [("PC-LOCAL.corp.example", spelling, 2), ("PC-LOCAL.corp.example", r"CORP\dan", 8)],
