@@ -91,6 +91,8 @@ AUTHORITIES: tuple[str, ...] = (
     *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),
 )
 """Domains of accounts that Windows or Microsoft keeps, in lower case: not directories (rules 1.3)."""
+NO_DIRECTORIES = (*AUTHORITIES, ".", "localhost")
+"""Domains of accounts that stand for nobody on any host: Windows' own, and its words for the host itself."""
 
 SERVICE: Forms = {
     r"^WORD[-_.]": "svc, gmsa, service, srv",

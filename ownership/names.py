@@ -40,6 +40,19 @@ def domains_of(expr: pl.Expr) -> pl.Expr:
     return pl.concat_list(map(normalise_name, parts)).list.drop_nulls()
 
 
+def is_of_any(domains: pl.Expr, asked: Sequence[str]) -> pl.Expr:
+    """Whether an account with these `domains_of` is of one that is asked for (rules 1.3).
+
+    A long domain is also known by its first label, on either side: `corp.example` is `CORP`.
+    """
+    names = pl.DataFrame({"whole": asked}, schema={"whole": pl.String}).select(
+        normalise_name(pl.col("whole")), label=normalise_hostname(pl.col("whole"), short=True)
+    )
+    labels = domains.list.eval(normalise_hostname(pl.element(), short=True))
+    known = domains.list.set_intersection([*names["whole"], *names["label"]]).list.len()
+    return (known > 0) | (labels.list.set_intersection(names["whole"].to_list()).list.len() > 0)
+
+
 def with_domain(name: pl.Expr, domain: pl.Expr) -> pl.Expr:
     r"""Spell a user name with the domain that a field of its own holds: `CORP\alice` (rules 1.3)."""
     spells_one = name.str.contains("\\", literal=True) | normalise_name(domain).is_null()

@@ -7,8 +7,16 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
 from ownership.joined_ids import join_ids
+from ownership.kind_names import NO_DIRECTORIES
 from ownership.matching import ACCOUNT_FIELDS
-from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username
+from ownership.names import (
+    domains_of,
+    fits_any,
+    is_of_any,
+    netbios_name,
+    normalise_hostname,
+    normalise_username,
+)
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be unreadable, whatever their share."""
@@ -89,6 +97,58 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
         .agg(domains=domain.sort())
         .filter(pl.col("domains").list.len() > 1)
         .sort(by)
+        .collect()
+    )
+
+
+def domains_instead(accounts: pl.Series, asked: Sequence[str]) -> pl.DataFrame:
+    """Find the domains that account names carry where none of them is of one that is asked for (rules 1.3).
+
+    domain (null: of names that carry none), accounts; most accounts first. No rows where `asked` is empty or
+    some account is of one of them.
+    """
+    names = (
+        accounts.drop_nulls().unique().to_frame("account").with_columns(domain=domains_of(pl.col("account")))
+    )
+    if not asked or names.select(is_of_any(pl.col("domain"), asked).any()).item():
+        return names.clear().select(pl.col("domain").explode(), accounts=pl.lit(0, pl.UInt32))
+    by_domain = names.explode("domain", empty_as_null=True).group_by("domain").agg(accounts=pl.len())
+    return by_domain.sort("accounts", "domain", descending=[True, False])
+
+
+def domains_of_one_host(counts: pl.DataFrame) -> pl.DataFrame:
+    """Find domains that occur on one host only: of a name of that host that the documents do not call it by.
+
+    A local account is known by the host's name before it (rules 1.3). `counts` has document_hostname,
+    document_username and events. domain, hostname, usernames (as the documents spell them), events; most
+    events first. Windows' own domains and the host's own name are no finding, nor is anything where there are
+    too few hosts to tell: two, none of whose domains is on both. Long and short domains of one first label
+    count as one.
+    """
+    hostname, domains, domain = pl.col("hostname"), pl.col("domains"), pl.col("domain")
+    label = normalise_hostname(pl.element(), short=True)
+    on_hosts = (
+        counts.lazy()
+        .with_columns(
+            hostname=normalise_hostname(pl.col("document_hostname")),
+            computer=netbios_name(pl.col("document_hostname")),
+            domains=domains_of(pl.col("document_username")),
+        )
+        .drop_nulls("hostname")
+        .with_columns(hosts=hostname.n_unique())
+        .filter(domains.list.set_intersection(NO_DIRECTORIES).list.len() == 0)
+        .with_columns(domain=domains.list.eval(label).list.unique())
+        .explode("domain", empty_as_null=False)
+        .drop_nulls("domain")
+        .with_columns(on_hosts=hostname.n_unique().over("domain"))
+        .with_columns(is_enough=(pl.col("hosts") > 2) | (pl.col("on_hosts").max() > 1))
+    )
+    return (
+        on_hosts.filter("is_enough", on_hosts=1)
+        .filter(domain.str.slice(0, 15) != pl.col("computer"))
+        .group_by("domain", "hostname")
+        .agg(usernames=pl.col("document_username").unique().sort(), events=pl.sum("events"))
+        .sort("events", "domain", descending=[True, False])
         .collect()
     )
 

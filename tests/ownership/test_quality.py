@@ -48,6 +48,52 @@ def test_users_of_domains_that_are_not_plainly_one(spellings, domains):
 
 
 @pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ((), []),
+        (("corp",), []),
+        (("LAB", "Corp.Example"), []),
+        (("LAB", "example"), [("corp", 2), (None, 1), ("nt authority", 1)]),
+    ],
+)
+def test_accounts_none_of_which_is_of_a_domain_that_is_asked_for(asked, instead):
+    accounts = pl.Series([r"CORP\\ann", r"corp\bob", "dan", r"NT AUTHORITY\SYSTEM", None])
+    assert quality.domains_instead(accounts, asked).rows() == instead
+    assert quality.domains_instead(accounts[:0], asked).is_empty()
+
+
+LOCAL = r"WKS-77\miller"
+
+
+@pytest.mark.parametrize(
+    ("logons", "domains"),
+    [
+        ([("asset-1", LOCAL), ("asset-1", r"CORP\ann"), ("asset-2", r"CORP\bob")], ["wks-77"]),
+        ([("asset-1", r"WKS-77\\miller"), ("asset-2", "ann"), ("asset-3", "bob")], ["wks-77"]),
+        ([("asset-1", LOCAL), ("asset-2", r"WKS-78\kim"), ("asset-3", r"WKS-79\lee")],
+         ["wks-77", "wks-78", "wks-79"]),
+        # A long name of a domain is the short one's.
+        ([("a", r"CORP\ann"), ("b", r"CORP\bob"), ("c", "kim@corp.example"), ("c", "CORP.EXAMPLE\\kim")], []),
+        # The host's own name, cut by Windows or not, and Windows' own domains.
+        ([("WKS-77.corp", LOCAL), ("b", r"CORP\bob"), ("c", r"CORP\ann")], []),
+        ([("laptop-0123456789", r"LAPTOP-01234567\x"), ("b", r"CORP\bob"), ("c", r"CORP\ann")], []),
+        ([("a", r"NT AUTHORITY\SYSTEM"), ("b", r"MicrosoftAccount\kim@outlook.example"), ("c", r".\x")], []),
+        # Too few hosts.
+        ([("a", LOCAL), ("a", r"CORP\ann")], []),
+        ([("a", r"LAB\ann"), ("b", r"CORP\bob")], []),
+        ([], []),
+    ],
+)  # fmt: skip
+def test_domains_that_occur_on_one_host_only(logons, domains):
+    found = quality.domains_of_one_host(counts(*((*one, 2) for one in logons)).collect())
+    assert found["domain"].to_list() == domains
+    if domains:
+        assert (*found.row(0)[:2], [*found.row(0)[2]], found.row(0)[3]) == (
+            "wks-77", "asset-1", [logons[0][1]], 2,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("unreadable", "assets", "too_many"),
     [(0, 0, False), (10, 10, False), (11, 220, False), (11, 219, True), (11, 11, True), (5, 9, False)],
 )

@@ -59,7 +59,7 @@ rules = st.builds(
     min_active_days=st.sampled_from([1, 1, 2]),
     evidence_metric=st.sampled_from(["events", "days"]),
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
-    domains=st.sampled_from([(), (), ("Corp",), ("corp.example", "lab")]),
+    domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
     unite_accounts=st.booleans(),
     max_idle_days=st.sampled_from([None, None, 26, 28]),
 )
@@ -92,7 +92,10 @@ def username_of(text, host, rules):
     name, domains = parts_of(text)
     own = bool(domains) and domains[0][:15] == short(host)[:15]
     asked = {plain(domain) for domain in rules.domains}
-    foreign = bool(asked and domains) and not asked & {*domains}
+    same = {
+        one for one in asked for of in domains if one in (of, of.split(".")[0]) or of == one.split(".")[0]
+    }
+    foreign = bool(asked and domains) and not same
     return plain(text) if name and (own or foreign or NOBODYS & {*domains}) else name
 
 
