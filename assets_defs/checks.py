@@ -4,7 +4,7 @@ They warn; one of them blocks the sink (`hosts_send_their_own_events`).
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from types import FunctionType
 
@@ -227,7 +227,8 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
     """No name is one user asset's e-mail name and another's account name; it would match neither."""
-    pairs = quality.ambiguous_accounts(run.read("inventory_users").collect())
+    users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
+    pairs = quality.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
@@ -238,12 +239,20 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
     """Each field of rules.exclude_assets has a value on some host asset; one without excludes nothing."""
-    fields = quality.fields_without_values(
-        run.read("inventory_hosts").collect(), run.instance.rules.exclude_assets
-    )
+    return _excluding_fields(run, "host", "exclude_assets", run.instance.rules.exclude_assets)
+
+
+@check("inventory_checks", "inventory_users")
+def excluding_user_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
+    """Each field of rules.exclude_user_assets has a value on some user asset."""
+    return _excluding_fields(run, "user", "exclude_user_assets", run.instance.rules.exclude_user_assets)
+
+
+def _excluding_fields(run: ScanRun, kind: str, setting: str, named: Iterable[str]) -> dg.AssetCheckResult:
+    fields = quality.fields_without_values(run.read(f"inventory_{kind}s").collect(), named)
     names = ", ".join(map(printable, fields["field"]))
     follows = "so it excludes none; name the field as the inventory lists it"
-    return _none(fields, f"rules.exclude_assets: no host asset has a value in {names}, {follows}")
+    return _none(fields, f"rules.{setting}: no {kind} asset has a value in {names}, {follows}")
 
 
 @check("inventory_checks", "inventory_hosts")

@@ -17,6 +17,7 @@ from ownership.names import (
     normalise_hostname,
     normalise_username,
 )
+from ownership.rules import Rules, excluding_field
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be unreadable, whatever their share."""
@@ -153,21 +154,23 @@ def domains_of_one_host(counts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def ambiguous_accounts(users: pl.DataFrame) -> pl.DataFrame:
+def ambiguous_accounts(users: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Find user assets whose e-mail name is another one's account name (rules 2.1): name, user_ids (sorted).
 
-    Assets that cannot be read whole are excluded. A name that two assets hold in one field is found as well.
+    Assets that cannot be read whole, or that the rules exclude, do not count. A name that two assets hold in
+    one field is found as well.
     """
-    readable = users.filter(pl.col("problem").is_null())
-    names = pl.concat(readable.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
+    excluded_by = excluding_field("exclude_user_assets", rules.exclude_user_assets)
+    counted = users.filter(pl.col("problem").is_null(), excluded_by.is_null())
+    names = pl.concat(counted.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
     names = names.with_columns(normalise_username(pl.col("name")))
     return _of_several(names, "name", user_ids="user_id")
 
 
-def fields_without_values(hosts: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
-    """Find fields of rules.exclude_assets in which no host asset has a value (rules 1.6): field, as given."""
-    values = hosts["listed_values"].explode().drop_nulls()
-    missing = [name for name in fields if hosts.height and not values.str.starts_with(f"{name}: ").any()]
+def fields_without_values(assets: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
+    """Find fields to exclude assets by in which no asset has a value (rules 1.6, 2.1): field, as given."""
+    values = assets["listed_values"].explode().drop_nulls()
+    missing = [name for name in fields if assets.height and not values.str.starts_with(f"{name}: ").any()]
     return pl.DataFrame({"field": missing}, schema={"field": pl.String})
 
 

@@ -3,7 +3,7 @@
 Tries what a run relies on, through the client that a run uses. Only reads are sent.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -57,7 +57,8 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     if users := (yield from listed("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
         yield _any_carried("platform_user_value_field", "users", fields, users)
-        yield from _readable("users", inventory, users)
+        table = yield from _readable("users", inventory, users)
+        yield from _excluding_fields("users", instance.rules.exclude_user_assets, table, users)
 
 
 def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
@@ -89,10 +90,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
-    for name in fields_without_values(table, inventory.instance.rules.exclude_assets)["field"]:
-        text = f"none of the first {len(hosts):,} hosts has a value in {name}, so it excludes none of them; "
-        have = ", ".join(_names_of_fields(hosts)[:20])
-        yield Finding("warning", "rules.exclude_assets", f"{text}they have {have}")
+    yield from _excluding_fields("hosts", inventory.instance.rules.exclude_assets, table, hosts)
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
@@ -111,6 +109,19 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
             "platform.contract.fields_in"
         )
         yield Finding("wrong", READ, text)
+
+
+def _excluding_fields(
+    kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
+) -> Iterator[Finding]:
+    """Find fields by which nothing is excluded, for no asset has a value there."""
+    for name in fields_without_values(table, named)["field"]:
+        text = (
+            f"none of the first {len(assets):,} {kind} has a value in {name}, so it excludes none of them; "
+        )
+        have = ", ".join(_names_of_fields(assets)[:20])
+        setting = "exclude_assets" if kind == "hosts" else "exclude_user_assets"
+        yield Finding("warning", f"rules.{setting}", f"{text}they have {have}")
 
 
 def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:

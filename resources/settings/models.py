@@ -181,6 +181,9 @@ class RuleSettings(Section):
     exclude_assets: dict[Text, tuple[Text, ...]] = Field({})
     """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
     `{group: [kiosks, lab*]}`"""
+    exclude_user_assets: dict[Text, tuple[Text, ...]] = Field({})
+    """user assets that stand for nobody, by a field as the inventory lists it; * and ? are wildcards; such as
+    `{account_enabled: ['false']}`"""
 
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
     """days at the end of the window in which the primary user must have logged on; null = off"""

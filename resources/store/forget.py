@@ -144,8 +144,9 @@ class Forgetting:
         if "exclude_users" in values:
             whole = {**self.accounts, **{one.lower(): new for one, new in self._stand_ins.items()}}
             values["exclude_users"] = [whole.get(one.lower(), one) for one in values["exclude_users"]]
-        if by_field := values.get("exclude_assets"):
-            values["exclude_assets"] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
+        for setting in ("exclude_assets", "exclude_user_assets"):
+            if by_field := values.get(setting):
+                values[setting] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
         if tried := values.get("set"):
             named = [one.partition("=")[0].endswith("exclude_users") for one in tried]
             values["set"] = [self.in_text(one, about=names) for one, names in zip(tried, named, strict=True)]

@@ -149,13 +149,15 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
     assert "of 2 user names that may be people's" in found["user_field"].text
 
 
-def test_a_field_that_excludes_hosts_and_that_none_has(tmp_path):
+def test_a_field_that_excludes_assets_and_that_none_has(tmp_path):
     listed = envelope({"size": 1, "data": [HOST | {"group": "x"}]})
-    rules = {"exclude_assets": {"group": ["y"], "grop": ["kiosk*"]}}
+    rules = {
+        setting: {"group": ["y"], "grop": ["kiosk*"]} for setting in ("exclude_assets", "exclude_user_assets")
+    }
     with Stub(lambda _: listed) as stub, client(tmp_path, stub.url, rules=rules) as inventory:
-        found = [one for one in inventory_findings(inventory) if one.what == "rules.exclude_assets"]
-    assert [one.state for one in found] == ["warning"]
-    assert "a value in grop" in found[0].text
+        found = [one for one in inventory_findings(inventory) if one.what.startswith("rules.exclude")]
+    assert [(one.state, one.what) for one in found] == [("warning", f"rules.{setting}") for setting in rules]
+    assert all("a value in grop" in one.text for one in found)
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):
