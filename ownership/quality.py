@@ -27,6 +27,48 @@ LACKING_LIMIT_PERCENT = 10
 """Share of documents that may lack a field; some always do."""
 FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
+MASKED_LIMIT = 0.5
+"""Share of names above which they are not those of people and machines."""
+
+_FROM, _TO, _BASE64 = r"(^|\\)", "(@|$)", "[A-Za-z0-9+/_-]"
+_MASKS = (
+    # Hyper-V names an account of each machine so, in a domain with blanks.
+    ("UUIDs", rf"(?i)[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\}}?{_TO}", r"^\S+$"),
+    (
+        "{} hexadecimal digits",
+        f"(?i)[0-9a-f]{{16,}}{_TO}",
+        f"(?i){_FROM}[0-9]*[a-f][0-9a-f]*{_TO}|[0-9a-f]{{32,}}{_TO}",
+    ),
+    ("base64", f"{_BASE64}{{2}}={{1,2}}{_TO}"),
+    # Of MD5 and SHA-1 to SHA-512 without the padding.
+    (
+        "base64",
+        f"{_FROM}({'|'.join(f'{_BASE64}{{{n}}}' for n in (22, 27, 38, 43, 64, 86))}){_TO}",
+        "([a-z][A-Z0-9].*){3}",
+    ),
+    (
+        "a mask",
+        rf"(?i)\*\*|••|{_FROM}([^\p{{L}}\p{{N}}\\@-]+|x{{3,}}|redacted|masked|hidden|[<\[({{].*[>\])}}]){_TO}",
+    ),
+)
+"""What masks make of names, in words and as forms that all fit; a salt may stand before a digest.
+
+Real names are not: machines are named by MAC address (12 digits), people by SID or a long number.
+"""
+
+
+def masked_form(name: pl.Expr) -> pl.Expr:
+    """Say what most names are where they are masked, such as `64 hexadecimal digits`; null: plain names."""
+    masks = ((words, pl.all_horizontal(map(name.str.contains, forms))) for words, *forms in _MASKS)
+    digits = f"(?i)([0-9a-f]+){_TO}"
+    return pl.coalesce(
+        pl.when(fits.mean() > MASKED_LIMIT).then(
+            pl.format(words, name.filter(fits).first().str.extract(digits).str.len_chars())
+            if "{}" in words
+            else pl.lit(words)
+        )
+        for words, fits in masks
+    )
 
 
 def days_lacking_fields(days: pl.DataFrame) -> pl.DataFrame:
