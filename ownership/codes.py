@@ -109,7 +109,7 @@ ACCOUNT_KIND: Mapping[str, str] = {
     "administrator": "An administrator's, besides the one that the person works with.",
     "service": "A service's.",
     "computer": "A computer's.",
-    "built_in": "Made by Windows or a Microsoft product.",
+    "built_in": "Made by Windows or another product.",
     "unknown": "Nothing speaks for a kind.",
 }
 
