@@ -97,8 +97,8 @@ _TOGETHER = 1_000
 
 
 def _any_of(patterns: Sequence[str]) -> str:
-    plain = (re.sub(r"\\+", r"\\", pattern.lower()) for pattern in patterns)
-    normalised = (unicodedata.normalize("NFC", pattern).strip() for pattern in plain)
+    single = (re.sub(r"\\+", r"\\", pattern.lower()) for pattern in patterns)
+    normalised = (unicodedata.normalize("NFC", pattern).strip() for pattern in single)
     literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
     # A sigma is another letter at the end of a word, and a wildcard goes on with it.
     literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)

@@ -125,6 +125,7 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     """
     by = ("hostname", "username")
     spelling, domain = pl.col("username_spellings"), pl.col("domain")
+    label = normalise_hostname(domain, short=True)
     return (
         shares.lazy()
         .filter(spelling.list.len() > 1)
@@ -132,10 +133,8 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
         .select(*by, domain=domains_of(spelling).list.first())
         .drop_nulls()
         .unique()
-        .with_columns(
-            label=domain.str.split(".").list.first(), is_short=~domain.str.contains(".", literal=True)
-        )
-        .filter(~(pl.col("is_short") & ~pl.col("is_short").all().over(*by, "label")))
+        .with_columns(is_long=domain != label)
+        .filter(pl.col("is_long") | ~pl.col("is_long").any().over(*by, label))
         .group_by(by)
         .agg(domains=domain.sort())
         .filter(pl.col("domains").list.len() > 1)
@@ -145,54 +144,50 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
 
 
 def domains_instead(accounts: pl.Series, asked: Sequence[str]) -> pl.DataFrame:
-    """Find the domains that account names carry where none of them is of one that is asked for (rules 1.3).
+    """Find the domains of account names where no name is of a domain that is asked for (rules 1.3).
 
-    domain (null: of names that carry none), accounts; most accounts first. No rows where `asked` is empty or
-    some account is of one of them.
+    domain (null: of names without one), accounts; most accounts first. No rows where `asked` is empty.
     """
-    names = (
-        accounts.drop_nulls().unique().to_frame("account").with_columns(domain=domains_of(pl.col("account")))
+    names = accounts.drop_nulls().unique().to_frame("account").select(domain=domains_of(pl.first()))
+    by_domain = (
+        names.filter(~is_of_any(pl.col("domain"), asked).any(), bool(asked))
+        .explode("domain", empty_as_null=True)
+        .group_by("domain")
     )
-    if not asked or names.select(is_of_any(pl.col("domain"), asked).any()).item():
-        return names.clear().select(pl.col("domain").explode(), accounts=pl.lit(0, pl.UInt32))
-    by_domain = names.explode("domain", empty_as_null=True).group_by("domain").agg(accounts=pl.len())
-    return by_domain.sort("accounts", "domain", descending=[True, False])
+    return by_domain.agg(accounts=pl.len()).sort("accounts", "domain", descending=[True, False])
 
 
 def domains_of_one_host(counts: pl.DataFrame) -> pl.DataFrame:
-    """Find domains that occur on one host only: of a name of that host that the documents do not call it by.
+    """Find domains that are on one host only: perhaps its own name, which the documents write otherwise.
 
-    A local account is known by the host's name before it (rules 1.3). `counts` has document_hostname,
-    document_username and events. domain, hostname, usernames (as the documents spell them), events; most
-    events first. Windows' own domains and the host's own name are no finding, nor is anything where there are
-    too few hosts to tell: two, none of whose domains is on both. Long and short domains of one first label
-    count as one.
+    Accounts of such a domain may be local ones (rules 1.3). `counts` are rows of `logon_counts`. domain (the
+    first label), hostname, events, usernames (as spelled); most events first. Windows' own domains and the
+    host's name are excluded. Of two hosts one domain must be on both to tell.
     """
-    hostname, domains, domain = pl.col("hostname"), pl.col("domains"), pl.col("domain")
-    label = normalise_hostname(pl.element(), short=True)
-    on_hosts = (
-        counts.lazy()
-        .with_columns(
-            hostname=normalise_hostname(pl.col("document_hostname")),
-            computer=netbios_name(pl.col("document_hostname")),
-            domains=domains_of(pl.col("document_username")),
-        )
-        .drop_nulls("hostname")
-        .with_columns(hosts=hostname.n_unique())
-        .filter(domains.list.set_intersection(NO_DIRECTORIES).list.len() == 0)
-        .with_columns(domain=domains.list.eval(label).list.unique())
-        .explode("domain", empty_as_null=False)
-        .drop_nulls("domain")
-        .with_columns(on_hosts=hostname.n_unique().over("domain"))
-        .with_columns(is_enough=(pl.col("hosts") > 2) | (pl.col("on_hosts").max() > 1))
+    host, hosts, label = (
+        pl.col("document_hostname"),
+        pl.col("hosts"),
+        normalise_hostname(pl.element(), short=True),
     )
+    names = counts.with_columns(
+        hostname=normalise_hostname(host),
+        computer=netbios_name(host),
+        domain=domains_of(pl.col("document_username")).list.eval(label.drop_nulls().unique()),
+    ).drop_nulls("hostname")
     return (
-        on_hosts.filter("is_enough", on_hosts=1)
-        .filter(domain.str.slice(0, 15) != pl.col("computer"))
-        .group_by("domain", "hostname")
-        .agg(usernames=pl.col("document_username").unique().sort(), events=pl.sum("events"))
+        names.filter(pl.col("domain").list.set_intersection(NO_DIRECTORIES).list.len() == 0)
+        .explode("domain", empty_as_null=False)
+        .group_by("domain")
+        .agg(
+            pl.first("hostname", "computer"),
+            pl.sum("events"),
+            usernames=pl.col("document_username").unique().sort(),
+            hosts=pl.col("hostname").n_unique(),
+        )
+        .filter((hosts.max() > 1) | (names["hostname"].n_unique() > 2))
+        .filter(hosts == 1, pl.col("domain").str.slice(0, 15) != pl.col("computer"))
+        .drop("hosts", "computer")
         .sort("events", "domain", descending=[True, False])
-        .collect()
     )
 
 

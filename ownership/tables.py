@@ -139,9 +139,7 @@ class InventoryUsers(Table):
     user_department: Text = column("Department of the user.", nullable=True)
     criticality: Text = column("Criticality of the user.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
-    listed_values: WordList = column(
-        "`field: value` of the fields of rules.exclude_user_assets.", since="1.0.0"
-    )
+    listed_values: WordList = column("`field: value` of what is in rules.exclude_user_assets.", since="1.0.0")
     listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason(
@@ -187,13 +185,10 @@ class UsernameMatches(Table):
     user_id: UserId = column(_USER_ID, nullable=True)
     matched_by: Text = column("First field of the user asset that holds the name.", nullable=True)
     decisive: pl.Boolean = column(
-        "Whether no earlier field holds the name in any user asset, or this asset is unreadable; false of an "
-        "excluded asset."
+        "Whether no earlier field holds the name in any user asset, or this asset is unreadable."
     )
     problem: Text = column(_PROBLEM, nullable=True)
-    excluded_by: Words = column(
-        "Setting and value that exclude the user asset, which would be decisive.", since="1.0.0"
-    )
+    excluded_by: Words = column("What excludes the user asset that was decisive.", since="1.0.0")
 
     complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -237,9 +232,7 @@ class OwnerDecisions(Table):
     hostnames: Texts = column("All names of the host, as compared.")
     events_needed: pl.Int64 = column("Events that username lacks for a majority.", ge=0, nullable=True)
     active_days: pl.Int64 = column(_ACTIVE_DAYS, ge=1, nullable=True)
-    excluded_by: Words = column(
-        "Setting and value that exclude the host, or the user asset of username.", nullable=True
-    )
+    excluded_by: Words = column("Setting and value that exclude host or user asset.", nullable=True)
     weight: pl.Int64 = column(_WEIGHT, ge=0)
     total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)

@@ -368,9 +368,7 @@ class AssetInventory(Inventory):
                 )
         return list(map(str, ids))
 
-    def _fields_of(
-        self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str
-    ) -> Sequence[Fields]:
+    def _fields_of(self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str) -> list[Fields]:
         """Return what each item holds in `fields_in`; for single odd items that is not an object."""
         fields_in = self._platform.contract.fields_in
         values = [inside(item, fields_in) for item in items]

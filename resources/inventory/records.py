@@ -4,7 +4,7 @@ The service gives an asset as JSON; here its fields become the plain columns of 
 inventory_users. A list may hold an odd asset, whose row says what cannot be read.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,21 +130,22 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 def host_rows(instance: Instance) -> AssetRows:
     """Return how host assets, `with_listed_values`, become rows of inventory_hosts."""
-    fields, listed = host_fields(instance), _listed("exclude_assets", instance.rules.exclude_assets)
+    fields, listed = host_fields(instance), _listed("exclude_assets", instance)
     return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:
     """Return how user assets, `with_listed_values`, become rows of inventory_users."""
-    listed = _listed("exclude_user_assets", instance.rules.exclude_user_assets)
+    listed = _listed("exclude_user_assets", instance)
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
     fields = {name: Field(name) for name in names}
     return AssetRows(InventoryUsers, {"user_value": value, "listed_values": listed, **fields})
 
 
-def _listed(setting: str, named: Collection[str]) -> Field:
-    return Field(LISTED, f"rules.{setting} ({', '.join(named)})") if named else Field(None)
+def _listed(setting: str, instance: Instance) -> Field:
+    named = ", ".join(getattr(instance.rules, setting))
+    return Field(LISTED, f"rules.{setting} ({named})") if named else Field(None)
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:

@@ -115,13 +115,10 @@ def _excluding_fields(
     kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
 ) -> Iterator[Finding]:
     """Find fields by which nothing is excluded, for no asset has a value there."""
+    setting = "rules.exclude_assets" if kind == "hosts" else "rules.exclude_user_assets"
     for name in fields_without_values(table, named)["field"]:
-        text = (
-            f"none of the first {len(assets):,} {kind} has a value in {name}, so it excludes none of them; "
-        )
-        have = ", ".join(_names_of_fields(assets)[:20])
-        setting = "exclude_assets" if kind == "hosts" else "exclude_user_assets"
-        yield Finding("warning", f"rules.{setting}", f"{text}they have {have}")
+        text = f"none of the first {len(assets):,} {kind} has a value in {name}, so it excludes none of them"
+        yield Finding("warning", setting, f"{text}; they have {_names_of_fields(assets)}")
 
 
 def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
@@ -132,17 +129,16 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
-    names = _names_of_fields(assets)
     text = (
-        f"none of {first} carries {' or '.join(carrying)}; they have {', '.join(names[:20])}. Name the field "
-        "that holds the name, and check platform.contract.fields_in"
+        f"none of {first} carries {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
+        "field that holds the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
 
 
-def _names_of_fields(assets: Assets) -> list[str]:
+def _names_of_fields(assets: Assets) -> str:
     names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
-    return sorted(names - {LISTED})
+    return ", ".join(sorted(names - {LISTED})[:20])
 
 
 def _readable(
