@@ -31,25 +31,16 @@ MASKED_LIMIT = 0.5
 """Share of names above which they are not those of people and machines."""
 
 _FROM, _TO, _BASE64 = r"(^|\\)", "(@|$)", "[A-Za-z0-9+/_-]"
+_UNPADDED = "|".join(f"{_BASE64}{{{size}}}" for size in (22, 27, 38, 43, 64, 86))
+"""Base64 of MD5 and SHA-1 to SHA-512 without its `=`."""
 _MASKS = (
-    # Hyper-V names an account of each machine so, in a domain with blanks.
-    ("UUIDs", rf"(?i)[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\}}?{_TO}", r"^\S+$"),
-    (
-        "{} hexadecimal digits",
-        f"(?i)[0-9a-f]{{16,}}{_TO}",
-        f"(?i){_FROM}[0-9]*[a-f][0-9a-f]*{_TO}|[0-9a-f]{{32,}}{_TO}",
-    ),
+    # Hyper-V, too, gives an account of each machine a UUID, in a domain with blanks.
+    ("UUIDs", rf"(?i)^\S*[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\}}?{_TO}"),
+    ("{} hexadecimal digits", rf"(?i){_FROM}[0-9]*[a-f][0-9a-f]{{12,}}{_TO}|[0-9a-f]{{32,}}{_TO}"),
     ("base64", f"{_BASE64}{{2}}={{1,2}}{_TO}"),
-    # Of MD5 and SHA-1 to SHA-512 without the padding.
-    (
-        "base64",
-        f"{_FROM}({'|'.join(f'{_BASE64}{{{n}}}' for n in (22, 27, 38, 43, 64, 86))}){_TO}",
-        "([a-z][A-Z0-9].*){3}",
-    ),
-    (
-        "a mask",
-        rf"(?i)\*\*|••|{_FROM}([^\p{{L}}\p{{N}}\\@-]+|x{{3,}}|redacted|masked|hidden|[<\[({{].*[>\])}}]){_TO}",
-    ),
+    ("base64", f"{_FROM}({_UNPADDED}){_TO}", "([a-z][A-Z0-9].*){3}"),
+    ("a mask", rf"(?i)\*\*|••|{_FROM}([^\p{{L}}\p{{N}}\\@-]+|x{{3,}}|[<\[({{].*[>\])}}]){_TO}"),
+    ("a mask", f"(?i){_FROM}(redacted|masked|hidden){_TO}"),
 )
 """What masks make of names, in words and as forms that all fit; a salt may stand before a digest.
 
