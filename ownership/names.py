@@ -96,10 +96,14 @@ def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
 _TOGETHER = 1_000
 
 
+def normalise_pattern(text: str) -> str:
+    """Write a pattern as `normalise_name` writes the names that it is to fit."""
+    return unicodedata.normalize("NFC", re.sub(r"\\+", r"\\", text.lower())).strip()
+
+
 def _any_of(patterns: Sequence[str]) -> str:
-    single = (re.sub(r"\\+", r"\\", pattern.lower()) for pattern in patterns)
-    normalised = (unicodedata.normalize("NFC", pattern).strip() for pattern in single)
-    literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
+    escaped = (pl.escape_regex(normalise_pattern(pattern)) for pattern in patterns)
+    literal = (pattern.replace(r"\*", ".*").replace(r"\?", ".") for pattern in escaped)
     # A sigma is another letter at the end of a word, and a wildcard goes on with it.
     literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)
     return f"(?s)^(?:{'|'.join(literal)})$"
