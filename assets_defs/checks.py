@@ -27,7 +27,7 @@ from resources.inventory.try_inventory import check_excluding_fields, check_read
 from resources.search.properties import check_fields, check_parts, check_senders
 from resources.search.source import extraction_fingerprints
 from resources.settings import Instance, command_line, named
-from resources.try_names import check_hostnames, check_users
+from resources.try_names import check_domains, check_hostnames, check_users
 
 MAX_DAYS_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
@@ -186,7 +186,8 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
     """No name is one user asset's e-mail name and another's account name; it would match neither."""
-    pairs = quality.ambiguous_accounts(run.read("inventory_users").collect())
+    users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
+    pairs = quality.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
@@ -199,6 +200,13 @@ def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
     """Each field of rules.exclude_assets has a value on some host asset; one without excludes nothing."""
     hosts = run.read("inventory_hosts").collect()
     return _result([check_excluding_fields("hosts", hosts, run.instance.rules.exclude_assets)])
+
+
+@check("inventory_checks", "inventory_users")
+def excluding_user_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
+    """Each field of rules.exclude_user_assets has a value on some user asset."""
+    users = run.read("inventory_users").collect()
+    return _result([check_excluding_fields("users", users, run.instance.rules.exclude_user_assets)])
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -232,6 +240,13 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
     )
     listed = run.read("inventory_hosts").select(pl.col("hostnames").explode()).collect().to_series()
     return _result([check_hostnames(spellings, listed, run.instance.rules.as_rules())])
+
+
+@check("owner_checks", "host_user_shares")
+def named_domains_have_accounts(run: ScanRun) -> dg.AssetCheckResult:
+    """Some account is of a domain that rules.domains names; otherwise nobody is found."""
+    spellings = run.read("host_user_shares").collect()["username_spellings"].explode()
+    return _result([check_domains(spellings, run.instance.rules.as_rules())])
 
 
 @check("owner_checks", "username_matches")

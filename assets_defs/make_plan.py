@@ -150,8 +150,8 @@ def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame
     hosts, owners = inventory.hosts(), None
     if plan.command == "apply":
         decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
-        field = run.instance.decisive_user_field
-        found = owners_now(decisions, inventory.users(), user_value_field=field)
+        field, rules = run.instance.decisive_user_field, run.instance.rules.as_rules()
+        found = owners_now(decisions, inventory.users(), user_value_field=field, rules=rules)
         owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
     plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
     owned = hosts.filter(HAS_OWNER).height

@@ -162,6 +162,7 @@ def _users(users: int) -> pl.DataFrame:
             directory_user_surname=pl.concat_list(pl.format("surname{}", number // 10)),
             user_department=pl.lit("Sales"),
             criticality=pl.lit("high"),
+            listed_values=pl.lit([], pl.List(pl.String)),
             problem=pl.lit(None, pl.String),
             listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
         )

@@ -20,7 +20,7 @@ EVIDENCE: Mapping[str, str] = {
 
 MATCH: Mapping[str, str] = {
     "matched": "The user has one user asset.",
-    "no_user_asset": "No user asset has the user's name.",
+    "no_user_asset": "No user asset has the user's name, or exclude_user_assets excludes it.",
     "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
 }
 
@@ -109,7 +109,7 @@ ACCOUNT_KIND: Mapping[str, str] = {
     "administrator": "An administrator's, besides the one that the person works with.",
     "service": "A service's.",
     "computer": "A computer's.",
-    "built_in": "Made by Windows or a Microsoft product.",
+    "built_in": "Made by Windows or another product.",
     "unknown": "Nothing speaks for a kind.",
 }
 

@@ -7,7 +7,7 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, primary_since, primary_users
 from ownership.joined_ids import join_ids
-from ownership.matching import candidates
+from ownership.matching import candidates, excluded_users
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.tables import OwnerDecisions
 
@@ -31,7 +31,10 @@ def owner_decisions(
         .pipe(with_action, matches, named=pl.col("evidence").is_in(NAMING))
         .with_columns(
             existing_owner=pl.when(HAS_OWNER).then(join_ids(pl.col("owner_ids"))),
-            excluded_by=pl.when(evidence="excluded_host").then("excluded_by"),
+            excluded_by=pl.when(evidence="excluded_host")
+            .then("excluded_by")
+            .when(match="no_user_asset")
+            .then("user_excluded_by"),
             # Of a host that names nobody, or nobody's user asset, nothing would be right or wrong.
             confidence=pl.when(
                 pl.col("resolved_owner").is_not_null() | (pl.col("evidence") == "low_confidence")
@@ -60,7 +63,8 @@ def owner_decisions(
 def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr) -> pl.LazyFrame:
     """Add whom the primary user stands for where `named` holds, and what follows (rules 2.1 to 2.5).
 
-    To the columns of `primary_users` are added matched_by, candidate_ids, resolved_owner, match and action.
+    To the columns of `primary_users` are added matched_by, candidate_ids, resolved_owner, user_excluded_by,
+    match and action.
     """
     resolved = pl.col("resolved_owner").is_not_null()
     match = (
@@ -78,6 +82,7 @@ def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr
     )
     return (
         subjects.join(candidates(matches.lazy()), on="username", how="left")
+        .join(excluded_users(matches), on="username", how="left")
         .with_columns(
             pl.when(named).then("matched_by"),
             pl.when(named).then("resolved_owner"),

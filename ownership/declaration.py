@@ -37,7 +37,9 @@ class Holds(Enum):
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
     WORDS = auto()  # of people and services; the program itself names nobody there
-    SETTINGS = auto()  # a JSON object: names below exclude_users, words below reason and exclude_assets
+    SETTINGS = (
+        auto()
+    )  # a JSON object: names below exclude_users, words below reason, exclude_assets and exclude_user_assets
 
 
 class Table:

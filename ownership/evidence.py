@@ -3,14 +3,14 @@
 A subject is a host asset with all its names, or a host name of the documents that no asset has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 import polars as pl
 
-from ownership.names import fits_any, normalise_hostname, normalise_name
-from ownership.rules import Rules
+from ownership.names import fits_any, normalise_hostname
+from ownership.rules import Rules, excluding_field
 from ownership.shares import CountedNames, logons_by_day, logons_by_user, shown_names, weight
 from ownership.windows import Window
 
@@ -218,7 +218,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
     assets = hosts.select(
         *("host_id", "owner_ids", "problem"),
         hostnames=names.fill_null([]),
-        by_field=_excluding_field(rules.exclude_assets),
+        by_field=excluding_field("exclude_assets", rules.exclude_assets),
     )
     listed = assets.select(hostname="hostnames").explode("hostname")
     without_asset = (
@@ -245,26 +245,6 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
         )
         .drop("by_field")
         .collect()
-    )
-
-
-def _excluding_field(exclude_assets: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """Name the setting, field and pattern that exclude a host asset for what the inventory lists of it."""
-    value = pl.element().str
-
-    def listed(field: str, pattern: str) -> pl.Expr:
-        of_field = value.starts_with(f"{field}: ") & fits_any(
-            normalise_name(value.strip_prefix(f"{field}: ")), [pattern]
-        )
-        return pl.col("listed_values").list.eval(of_field).list.any()
-
-    return pl.coalesce(
-        *(
-            pl.when(listed(field, pattern)).then(pl.lit(f"exclude_assets: {field}: {pattern}"))
-            for field, patterns in exclude_assets.items()
-            for pattern in patterns
-        ),
-        pl.lit(None, pl.String),
     )
 
 

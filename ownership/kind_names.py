@@ -16,7 +16,7 @@ BUILT_IN: Mapping[str, str] = {
     "products": "defaultapppool, classic .net apppool, mssqlserver, sqlserveragent, mssqlserverolapservice, "
     "mssqlfdlauncher, mssqllaunchpad, sqltelemetry, ssastelemetry, sqlbrowser, sqlwriter, reportserver, "
     "sqlserverreportingservices, healthservice, himds, exchange online-applicationaccount, provagentgmsa$, "
-    "azureadkerberos",
+    "azureadkerberos, sqldebugger, tsinternetuser, updatususer, cloudbase-init, cyg_server",
     "English": "system, local system, local service, network service, anonymous logon, guest, "
     "default account, font driver host, window manager",
     "German": "lokales system, lokaler dienst, netzwerkdienst, anonymous-anmeldung, anonyme anmeldung, gast, "
@@ -65,7 +65,7 @@ BUILT_IN: Mapping[str, str] = {
     "Japanese": "システム, ローカル サービス, ネットワーク サービス, 匿名ログオン, ゲスト",
     "Korean": "시스템, 로컬 서비스, 네트워크 서비스, 익명 로그온, 게스트",
 }
-"""Whole names of accounts that Windows and Microsoft's products make; blanks and accents are not compared."""
+"""Whole names of accounts that Windows and other products make; blanks and accents are not compared."""
 
 BUILT_IN_FORMS: Forms = {
     "^WORD$": r"defaultuser\d*, krbtgt_(\d+|azuread), dwm-\d+, umfd-\d+, sshd_\d+, kioskuser\d+, "
@@ -76,7 +76,9 @@ BUILT_IN_FORMS: Forms = {
     r"healthmailbox.*, systemmailbox.*, discoverysearchmailbox.*, extest_[0-9a-f]+, "
     r"sm_[0-9a-f]{15}[0-9a-f]*, \$[0-9a-z]{6}-[0-9a-z]{12}, msol_.*, aad_.*, (adsyncmsa|pgmsa_)[0-9a-z]+\$, "
     r"\.netv\d.*, msdtsserver\d*, (mssql|sqlagent|sqltelemetry|ssastelemetry|mssqlfdlauncher|mssqllaunchpad|"
-    r"reportserver|msolap)\$.+",
+    r"reportserver|msolap)\$.+, sqlserver\w+\$.+, "
+    # Citrix; QuickBooks, Acronis, LogMeIn and others; VMware; Kaspersky; Lenovo.
+    r"anon\d{3}, ctx_.+, \w+(service|agent|remote|telemetry)user\d*, __.+__, kl-ak-[0-9a-f]+, lenovo_tmp_.+",
 }
 """What such names look like where each machine has another one."""
 
@@ -93,6 +95,8 @@ AUTHORITIES: tuple[str, ...] = (
     *("nt-myndighet", "nt-myndighed", "zarządzanie nt", "zarzadzanie nt"),
 )
 """Domains of accounts that Windows or Microsoft keeps, in lower case: not directories (rules 1.3)."""
+NO_DIRECTORIES = (*AUTHORITIES, ".", "localhost")
+"""Domains of accounts that stand for nobody on any host: Windows' own, and its words for the host itself."""
 
 SERVICE: Forms = {
     r"^WORD[-_.]": "svc, gmsa, service, srv",
@@ -105,8 +109,8 @@ SERVICE: Forms = {
     r"[-_]WORD\d*$": "batch, task, job, push, agent, bot, robot, sync, bind, api, app, sql, scan, scanner, "
     "monitor, deploy",
     r"^WORD": "ldapbind, adbind, sccm, mecm, scom, qualys, nessus, veeam, zabbix, prtg, tenable, rapid7, "
-    "backup, noreply, spfarm",
-    r"^WORD([-_.\d]|$)": "sophos, ansible, jenkins, splunk, nagios, tomcat, postgres, oracle, sharepoint, "
+    "backup, noreply, spfarm, sophos, db2inst",
+    r"^WORD([-_.\d]|$)": "ansible, jenkins, splunk, nagios, tomcat, postgres, mysql, oracle, sharepoint, "
     "solarwinds, lansweeper, commvault, netbackup, scanner, monitoring, deploy, deployment, gitlab, puppet, "
     "adsync, adconnect, sqlserver",
 }

@@ -109,7 +109,7 @@ def _name_rules(name: pl.Expr) -> list[_Rule]:
     computer, services = name.str.ends_with("$"), _fits(name, kind_names.SERVICE)
     managed, administrators = _fits(name, kind_names.MANAGED_SERVICE), _fits(name, kind_names.ADMINISTRATOR)
     return [
-        ("built_in", built_in, "Windows or a Microsoft product gives this name."),
+        ("built_in", built_in, "Windows or another product gives this name."),
         ("service", services & (~computer | managed), "The name is one that services are given."),
         ("computer", computer, "The name ends with $, as a computer's does."),
         ("administrator", administrators, "The name is one that administrators are given."),
@@ -117,7 +117,7 @@ def _name_rules(name: pl.Expr) -> list[_Rule]:
 
 
 def _is_built_in(username: pl.Expr) -> pl.Expr:
-    """Whether Windows or a Microsoft product gives a name; a private Microsoft account is a person's."""
+    """Whether Windows or another product gives a name; a private Microsoft account is a person's."""
     domain, name = username.str.extract(r"(?s)^(.*)\\"), _folded(normalise_username(username))
     of_windows = domain.is_in(kind_names.AUTHORITIES) & (domain != kind_names.PRIVATE_ACCOUNTS)
     known = name.is_in(_folded(pl.lit(_BUILT_IN)).implode()) | _fits(name, kind_names.BUILT_IN_FORMS)

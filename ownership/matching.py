@@ -6,7 +6,8 @@ import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.names import is_stand_in, normalise_username
-from ownership.tables import UnmatchedUsers
+from ownership.rules import Rules, excluding_field
+from ownership.tables import UnmatchedUsers, UsernameMatches
 
 ACCOUNT_FIELDS = ("user_email", "directory_user_sam_account_name")
 """The fields that hold account names, which are asked together (rules 2.1)."""
@@ -63,13 +64,14 @@ def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def username_matches(
-    shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None
+    shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None, rules: Rules
 ) -> pl.DataFrame:
     """Look every user name of `shares` up in the user assets (rules 2.1, 2.7): rows of `username_matches`.
 
     The user value field that the instance file names is asked first, then the account fields together, then
     the surname; the first that know the name decide, and what later ones say is kept beside it. A user asset
-    that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous.
+    that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous. An
+    excluded one knows its names and stands for none: a surname of somebody else is not asked in its place.
     """
     order = dict.fromkeys(ACCOUNT_FIELDS, 1) | {SURNAME: 2}
     columns = {name: name for name in FIELDS}
@@ -80,34 +82,43 @@ def username_matches(
         columns |= {user_value_field: "user_value"}
     known = pl.concat(
         users.lazy()
-        .select("user_id", "problem", username=columns[field])
+        .with_columns(excluded_by=excluding_field("exclude_user_assets", rules.exclude_user_assets))
+        .select("user_id", "problem", "excluded_by", username=columns[field])
         .explode("username")
         .with_columns(normalise_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(turn))
         for field, turn in order.items()
     )
     # A candidate whom several fields know is found by the first of them.
     known = known.unique(["username", "user_id"], keep="first", maintain_order=True)
-    readable = pl.col("problem").is_null()
-    first = pl.when(readable).then("order").min().over("username")
+    excluded = pl.col("excluded_by").is_not_null()
+    certain = pl.col("problem").is_null() | excluded
+    first = pl.when(certain).then("order").min().over("username")
+    decides = (pl.col("order").eq(first) | ~certain).fill_null(value=False)
     return (
         shares["username"]
         .unique()
         .to_frame()
         .lazy()
         .join(known, on="username", how="left")
-        .with_columns(decisive=(pl.col("order").eq(first) | ~readable).fill_null(value=False))
+        .with_columns(decisive=decides & ~excluded, excluded_by=pl.when(decides).then("excluded_by"))
         .sort("username", "order", "user_id")
-        .select("username", "user_id", "matched_by", "decisive", "problem")
+        .select(*polars_schema(UsernameMatches))
         .collect(engine="streaming")
     )
 
 
-def people_by_account(users: pl.DataFrame, *, user_value_field: str | None) -> pl.DataFrame:
+def excluded_users(matches: pl.DataFrame) -> pl.LazyFrame:
+    """Return what excludes the user assets that have a user name: username, user_excluded_by (rules 2.1)."""
+    excluded = matches.lazy().drop_nulls("excluded_by").group_by("username")
+    return excluded.agg(user_excluded_by=pl.min("excluded_by"))
+
+
+def people_by_account(users: pl.DataFrame, *, user_value_field: str | None, rules: Rules) -> pl.DataFrame:
     """Return the names that stand for one user asset, but for surnames: username, user_id (rules 1.3)."""
     columns = ("user_value", *ACCOUNT_FIELDS) if user_value_field else ACCOUNT_FIELDS
     names = pl.concat(users.select(username=pl.col(name).explode()) for name in columns)
     usernames = names.select(normalise_username(pl.col("username"))).drop_nulls()
-    matches = username_matches(usernames, users, user_value_field=user_value_field)
+    matches = username_matches(usernames, users, user_value_field=user_value_field, rules=rules)
     found = candidates(matches.lazy()).filter(pl.col("matched_by") != SURNAME)
     return found.select("username", user_id="resolved_owner").drop_nulls().collect()
 
@@ -125,7 +136,9 @@ def unmatched_users(shares: pl.DataFrame, matches: pl.DataFrame, decisions: pl.D
     return (
         seen.join(matches, on="username", how="semi")
         .join(candidates(matches.lazy()).collect(), on="username", how="left")
+        .join(excluded_users(matches).collect(), on="username", how="left")
         .filter(pl.col("resolved_owner").is_null(), ~is_stand_in(pl.col("username")))
+        .filter(pl.col("candidate_ids").is_not_null() | pl.col("user_excluded_by").is_null())
         .join(named.agg(hosts_named=pl.len(), hosts_waiting=waits.sum()), on="username", how="left")
         .with_columns(
             pl.col("hosts_named", "hosts_waiting").fill_null(0), pl.col("candidate_ids").fill_null([])

@@ -14,7 +14,7 @@ r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
     """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
-    normalised = expr.str.to_lowercase().str.normalize("NFC").str.strip_chars()
+    normalised = _one_backslash(expr).str.to_lowercase().str.normalize("NFC").str.strip_chars()
     return pl.when(~is_no_name(normalised)).then(normalised)
 
 
@@ -23,17 +23,39 @@ def is_no_name(expr: pl.Expr) -> pl.Expr:
     return expr.str.strip_chars().is_in(["", "-"])
 
 
+def _one_backslash(expr: pl.Expr) -> pl.Expr:
+    """Count backslashes in a row as one: writing JSON into JSON doubles them on the way (rules 1.3)."""
+    return expr.str.replace_all(r"\\+", "\\")
+
+
+def _spelling(expr: pl.Expr) -> pl.Expr:
+    """User names as they are taken apart: an enterprise principal by its inner name."""
+    return _one_backslash(expr).str.replace(_ENTERPRISE, "${1}@${2}")
+
+
 def normalise_username(expr: pl.Expr) -> pl.Expr:
     r"""User names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
-    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
-    return normalise_name(plain.str.replace_all(r"(?s)^.*\\|@.*$", ""))
+    return normalise_name(_spelling(expr).str.replace_all(r"(?s)^.*\\|@.*$", ""))
 
 
 def domains_of(expr: pl.Expr) -> pl.Expr:
     r"""Domains that a user name is spelled with, normalised: a list, that before a `\` first (rules 1.3)."""
-    plain = expr.str.replace(_ENTERPRISE, "${1}@${2}")
+    plain = _spelling(expr)
     parts = plain.str.extract(r"(?s)^(.*)\\"), plain.str.extract(r"(?s)^(?:.*\\)?[^@]*@(.*)$")
     return pl.concat_list(map(normalise_name, parts)).list.drop_nulls()
+
+
+def is_of_any(domains: pl.Expr, asked: Sequence[str]) -> pl.Expr:
+    """Whether an account with these `domains_of` is of one that is asked for (rules 1.3).
+
+    A long domain is also known by its first label, on either side: `corp.example` is `CORP`.
+    """
+    names = pl.DataFrame({"whole": asked}, schema={"whole": pl.String}).select(
+        normalise_name(pl.col("whole")), label=normalise_hostname(pl.col("whole"), short=True)
+    )
+    labels = domains.list.eval(normalise_hostname(pl.element(), short=True))
+    known = domains.list.set_intersection([*names["whole"], *names["label"]]).list.len()
+    return (known > 0) | (labels.list.set_intersection(names["whole"].to_list()).list.len() > 0)
 
 
 def with_domain(name: pl.Expr, domain: pl.Expr) -> pl.Expr:
@@ -79,9 +101,14 @@ def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
 _TOGETHER = 1_000
 
 
+def normalise_pattern(text: str) -> str:
+    """Write a pattern as `normalise_name` writes the names that it is to fit."""
+    return unicodedata.normalize("NFC", re.sub(r"\\+", r"\\", text.lower())).strip()
+
+
 def _any_of(patterns: Sequence[str]) -> str:
-    normalised = (unicodedata.normalize("NFC", pattern.lower()).strip() for pattern in patterns)
-    literal = (pl.escape_regex(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in normalised)
+    escaped = (pl.escape_regex(normalise_pattern(pattern)) for pattern in patterns)
+    literal = (pattern.replace(r"\*", ".*").replace(r"\?", ".") for pattern in escaped)
     # A sigma is another letter at the end of a word, and a wildcard goes on with it.
     literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)
     return f"(?s)^(?:{'|'.join(literal)})$"

@@ -7,8 +7,17 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
 from ownership.joined_ids import join_ids
+from ownership.kind_names import NO_DIRECTORIES
 from ownership.matching import ACCOUNT_FIELDS
-from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username
+from ownership.names import (
+    domains_of,
+    fits_any,
+    is_of_any,
+    netbios_name,
+    normalise_hostname,
+    normalise_username,
+)
+from ownership.rules import Rules, excluding_field
 
 UNREADABLE_LIMIT = 10
 """So many assets of a list may be unreadable, whatever their share."""
@@ -18,6 +27,41 @@ LACKING_LIMIT_PERCENT = 10
 """Share of documents that may lack a field; some always do."""
 FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
+MASKED_LIMIT = 0.5
+"""Share of names above which they are not those of people and machines."""
+NAMES_LOOKED_AT = 2_000
+"""So many of a day's names, evenly spread, tell whether most are masked."""
+
+_FROM, _TO, _BASE64 = r"(^|\\)", "(@|$)", "[A-Za-z0-9+/_-]"
+_UNPADDED = "|".join(f"{_BASE64}{{{size}}}" for size in (22, 27, 38, 43, 64, 86))
+"""Base64 of MD5 and SHA-1 to SHA-512 without its `=`."""
+_MASKS = (
+    # Hyper-V, too, gives an account of each machine a UUID, in a domain with blanks.
+    ("UUIDs", rf"(?i)^\S*[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}\}}?{_TO}"),
+    ("{} hexadecimal digits", rf"(?i){_FROM}[0-9]*[a-f][0-9a-f]{{12,}}{_TO}|[0-9a-f]{{32,}}{_TO}"),
+    ("base64", f"{_BASE64}{{2}}={{1,2}}{_TO}"),
+    ("base64", f"{_FROM}({_UNPADDED}){_TO}", "([a-z][A-Z0-9].*){3}"),
+    ("a mask", rf"(?i)\*\*|••|{_FROM}([^\p{{L}}\p{{N}}\\@-]+|x{{3,}}|[<\[({{].*[>\])}}]){_TO}"),
+    ("a mask", f"(?i){_FROM}(redacted|masked|hidden){_TO}"),
+)
+"""What masks make of names, in words and as forms that all fit; a salt may stand before a digest.
+
+Real names are not: machines are named by MAC address (12 digits), people by SID or a long number.
+"""
+
+
+def masked_form(name: pl.Expr) -> pl.Expr:
+    """Say what most names are where they are masked, such as `64 hexadecimal digits`; null: plain names."""
+    masks = ((words, pl.all_horizontal(map(name.str.contains, forms))) for words, *forms in _MASKS)
+    digits = f"(?i)([0-9a-f]+){_TO}"
+    return pl.coalesce(
+        pl.when(fits.mean() > MASKED_LIMIT).then(
+            pl.format(words, name.filter(fits).first().str.extract(digits).str.len_chars())
+            if "{}" in words
+            else pl.lit(words)
+        )
+        for words, fits in masks
+    )
 
 
 def days_lacking_field(days: pl.DataFrame, lacking: str) -> pl.DataFrame:
@@ -33,11 +77,8 @@ def most_lack(days: pl.DataFrame, lacking: str) -> bool:
 
 def masked_days(counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the days of `logon_counts` on which most names are masked: day, username and hostname say how."""
-    digests = "^([0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})$"
-    how = {
-        name: pl.when(pl.col(f"document_{name}").str.contains(digests).mean() > 0.5).then(pl.lit("digests"))
-        for name in ("username", "hostname")
-    }
+    some = pl.int_range(pl.len()) % (pl.len() // NAMES_LOOKED_AT + 1) == 0  # all would take seconds a million
+    how = {name: masked_form(pl.col(f"document_{name}").filter(some)) for name in ("username", "hostname")}
     days = counts.group_by("day").agg(**how).collect()
     return days.filter(pl.any_horizontal(pl.col(*how).is_not_null())).sort("day")
 
@@ -89,6 +130,7 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     """
     by = ("hostname", "username")
     spelling, domain = pl.col("username_spellings"), pl.col("domain")
+    label = normalise_hostname(domain, short=True)
     return (
         shares.lazy()
         .filter(spelling.list.len() > 1)
@@ -96,10 +138,8 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
         .select(*by, domain=domains_of(spelling).list.first())
         .drop_nulls()
         .unique()
-        .with_columns(
-            label=domain.str.split(".").list.first(), is_short=~domain.str.contains(".", literal=True)
-        )
-        .filter(~(pl.col("is_short") & ~pl.col("is_short").all().over(*by, "label")))
+        .with_columns(is_long=domain != label)
+        .filter(pl.col("is_long") | ~pl.col("is_long").any().over(*by, label))
         .group_by(by)
         .agg(domains=domain.sort())
         .filter(pl.col("domains").list.len() > 1)
@@ -108,21 +148,71 @@ def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def ambiguous_accounts(users: pl.DataFrame) -> pl.DataFrame:
+def domains_instead(accounts: pl.Series, asked: Sequence[str]) -> pl.DataFrame:
+    """Find the domains of account names where no name is of a domain that is asked for (rules 1.3).
+
+    domain (null: of names without one), accounts; most accounts first. No rows where `asked` is empty.
+    """
+    names = accounts.drop_nulls().unique().to_frame("account").select(domain=domains_of(pl.first()))
+    by_domain = (
+        names.filter(~is_of_any(pl.col("domain"), asked).any(), bool(asked))
+        .explode("domain", empty_as_null=True)
+        .group_by("domain")
+    )
+    return by_domain.agg(accounts=pl.len()).sort("accounts", "domain", descending=[True, False])
+
+
+def domains_of_one_host(counts: pl.DataFrame) -> pl.DataFrame:
+    """Find domains that are on one host only: perhaps its own name, which the documents write otherwise.
+
+    Accounts of such a domain may be local ones (rules 1.3). `counts` are rows of `logon_counts`. domain (the
+    first label), hostname, events, usernames (as spelled); most events first. Windows' own domains and the
+    host's name are excluded. Of two hosts one domain must be on both to tell.
+    """
+    host, hosts, label = (
+        pl.col("document_hostname"),
+        pl.col("hosts"),
+        normalise_hostname(pl.element(), short=True),
+    )
+    names = counts.with_columns(
+        hostname=normalise_hostname(host),
+        computer=netbios_name(host),
+        domain=domains_of(pl.col("document_username")).list.eval(label.drop_nulls().unique()),
+    ).drop_nulls("hostname")
+    return (
+        names.filter(pl.col("domain").list.set_intersection(NO_DIRECTORIES).list.len() == 0)
+        .explode("domain", empty_as_null=False)
+        .group_by("domain")
+        .agg(
+            pl.first("hostname", "computer"),
+            pl.sum("events"),
+            usernames=pl.col("document_username").unique().sort(),
+            hosts=pl.col("hostname").n_unique(),
+        )
+        .filter((hosts.max() > 1) | (names["hostname"].n_unique() > 2))
+        .filter(hosts == 1, pl.col("domain").str.slice(0, 15) != pl.col("computer"))
+        .drop("hosts", "computer")
+        .sort("events", "domain", descending=[True, False])
+    )
+
+
+def ambiguous_accounts(users: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     """Find user assets whose e-mail name is another one's account name (rules 2.1): name, user_ids (sorted).
 
-    Assets that cannot be read whole are excluded. A name that two assets hold in one field is found as well.
+    Assets that cannot be read whole, or that the rules exclude, do not count. A name that two assets hold in
+    one field is found as well.
     """
-    readable = users.filter(pl.col("problem").is_null())
-    names = pl.concat(readable.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
+    excluded_by = excluding_field("exclude_user_assets", rules.exclude_user_assets)
+    counted = users.filter(pl.col("problem").is_null(), excluded_by.is_null())
+    names = pl.concat(counted.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
     names = names.with_columns(normalise_username(pl.col("name")))
     return _of_several(names, "name", user_ids="user_id")
 
 
-def fields_without_values(hosts: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
-    """Find fields of rules.exclude_assets in which no host asset has a value (rules 1.6): field, as given."""
-    values = hosts["listed_values"].explode().drop_nulls()
-    missing = [name for name in fields if hosts.height and not values.str.starts_with(f"{name}: ").any()]
+def fields_without_values(assets: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:
+    """Find fields to exclude assets by in which no asset has a value (rules 1.6, 2.1): field, as given."""
+    values = assets["listed_values"].explode().drop_nulls()
+    missing = [name for name in fields if assets.height and not values.str.starts_with(f"{name}: ").any()]
     return pl.DataFrame({"field": missing}, schema={"field": pl.String})
 
 

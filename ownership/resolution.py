@@ -47,7 +47,8 @@ class Resolution:
 
     def match_usernames(self, usernames: pl.DataFrame) -> pl.DataFrame:
         """Look up the usernames of `host_user_shares` in the user assets: rows of `username_matches`."""
-        return username_matches(usernames, self.users, user_value_field=self.user_value_field)
+        field = self.user_value_field
+        return username_matches(usernames, self.users, user_value_field=field, rules=self.rules)
 
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
@@ -75,13 +76,15 @@ class Resolution:
             exclude_users=(),
             exclude_hosts=(),
             exclude_assets={},
+            exclude_user_assets={},
             skip_account_kinds=(),
             skip_host_kinds=(),
             unite_accounts=False,
         )
-        evidence = replace(self, rules=everybody).count_evidence().collect()
+        of_everybody = replace(self, rules=everybody)
+        evidence = of_everybody.count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
-        accounts = account_profiles(evidence, self.match_usernames(usernames), self.users)
+        accounts = account_profiles(evidence, of_everybody.match_usernames(usernames), self.users)
         return Kinds(accounts, host_profiles(evidence, accounts))
 
     @cached_property
@@ -100,7 +103,8 @@ class Resolution:
         if kinds := self.rules.skip_account_kinds:
             skipped = self.kinds.accounts.filter(pl.col("kind").is_in(kinds))
         if self.rules.unite_accounts:
-            people = people_by_account(self.users, user_value_field=self.user_value_field)
+            field = self.user_value_field
+            people = people_by_account(self.users, user_value_field=field, rules=self.rules)
         return normalised_names(counts, rules=self.rules, skipped_users=skipped["username"], people=people)
 
 

@@ -1,11 +1,13 @@
 """The rules by which the evidence names an owner, and their inverse: what a user lacks to be named."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import polars as pl
+
+from ownership.names import fits_any, normalise_name
 
 EvidenceMetric = Literal["events", "days"]
 AccountKind = Literal["person", "administrator", "service", "computer", "built_in", "unknown"]
@@ -32,6 +34,7 @@ class Rules:
     max_idle_days: int | None = None
     min_confidence: int | None = None
     exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    exclude_user_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def short_hostnames(self) -> bool:
@@ -52,8 +55,9 @@ class Rules:
         """The settings that `as_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        by_field = values.get("exclude_assets", {})  # earlier versions have none
-        values["exclude_assets"] = {field: tuple(patterns) for field, patterns in by_field.items()}
+        for setting in ("exclude_assets", "exclude_user_assets"):
+            by_field = values.get(setting, {})  # earlier versions have none
+            values[setting] = {field: tuple(patterns) for field, patterns in by_field.items()}
         return cls(**values)
 
 
@@ -89,6 +93,26 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "single_user": ~several,
         "majority": several,
     }
+
+
+def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.Expr:
+    """Name the setting, field and pattern that exclude an asset for what the inventory lists of it."""
+    value = pl.element().str
+
+    def listed(field: str, pattern: str) -> pl.Expr:
+        of_field = value.starts_with(f"{field}: ") & fits_any(
+            normalise_name(value.strip_prefix(f"{field}: ")), [pattern]
+        )
+        return pl.col("listed_values").list.eval(of_field).list.any()
+
+    return pl.coalesce(
+        *(
+            pl.when(listed(field, pattern)).then(pl.lit(f"{setting}: {field}: {pattern}"))
+            for field, of_field in patterns.items()
+            for pattern in of_field
+        ),
+        pl.lit(None, pl.String),
+    )
 
 
 def names_owner(rules: Rules) -> pl.Expr:

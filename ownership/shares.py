@@ -6,11 +6,12 @@ import polars as pl
 import polars.selectors as cs
 
 from ownership.declaration import polars_schema
-from ownership.kind_names import AUTHORITIES
+from ownership.kind_names import NO_DIRECTORIES
 from ownership.names import (
     domains_of,
     fits_any,
     is_no_name,
+    is_of_any,
     netbios_name,
     normalise_hostname,
     normalise_name,
@@ -122,14 +123,10 @@ def normalised_names(
 
 def _stands_for_nobody(domains: pl.Expr, rules: Rules) -> pl.Expr:
     """Whether an account is of Windows itself, or of a domain that is not among the rules' (rules 1.3)."""
-    nobodys = domains.list.set_intersection([*AUTHORITIES, ".", "localhost"]).list.len() > 0
+    nobodys = domains.list.set_intersection(NO_DIRECTORIES).list.len() > 0
     if not rules.domains:
         return nobodys
-    asked = (
-        pl.Series([*rules.domains]).to_frame("domain").select(normalise_name(pl.col("domain"))).to_series()
-    )
-    known = domains.list.set_intersection(asked.to_list()).list.len() > 0
-    return nobodys | (domains.list.len() > 0) & ~known
+    return nobodys | (domains.list.len() > 0) & ~is_of_any(domains, rules.domains)
 
 
 def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:

@@ -142,6 +142,7 @@ class InventoryUsers(Table):
     user_department: Text = column("Department of the user.", nullable=True)
     criticality: Text = column("Criticality of the user.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
+    listed_values: WordList = column("`field: value` of what is in rules.exclude_user_assets.", since="1.0.0")
     listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason(
@@ -190,6 +191,7 @@ class UsernameMatches(Table):
         "Whether no earlier field holds the name in any user asset, or this asset is unreadable."
     )
     problem: Text = column(_PROBLEM, nullable=True)
+    excluded_by: Words = column("What excludes the user asset that was decisive.", since="1.0.0")
 
     complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -233,7 +235,7 @@ class OwnerDecisions(Table):
     hostnames: Texts = column("All names of the host, as compared.")
     events_needed: pl.Int64 = column("Events that username lacks for a majority.", ge=0, nullable=True)
     active_days: pl.Int64 = column(_ACTIVE_DAYS, ge=1, nullable=True)
-    excluded_by: Words = column("Setting and value that exclude the host.", nullable=True)
+    excluded_by: Words = column("Setting and value that exclude host or user asset.", nullable=True)
     weight: pl.Int64 = column(_WEIGHT, ge=0)
     total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
@@ -280,7 +282,7 @@ class OwnerDecisions(Table):
 class UnmatchedUsers(Table):
     """A user name of the logons that stands for no user asset, for several, or for an unreadable one.
 
-    The names for which most hosts wait come first.
+    The names for which most hosts wait come first; names of excluded user assets alone have no row.
     """
 
     __key__ = ("username",)

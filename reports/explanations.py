@@ -119,7 +119,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
         matches.lazy()
         .drop_nulls("user_id")
         .group_by("username")
-        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive", "problem"))
+        .agg(user_assets=pl.struct("user_id", "matched_by", "decisive", "problem", "excluded_by"))
     )
     columns = ("username", "events", "share", "first_seen", "last_seen", "username_spellings")
     return (
@@ -185,7 +185,8 @@ def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
 def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     decisive = [asset for asset in user_assets if asset["decisive"]]
     if not decisive:
-        return "none"
+        excluded = [asset["user_id"] for asset in user_assets if asset["excluded_by"]]
+        return f"none ({either(excluded)} is excluded)" if excluded else "none"
     ids = (asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
     return f"{either(ids)} by {decisive[0]['matched_by']}"
 
@@ -215,6 +216,7 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     if decision["match"]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
+        by = f" ({_shown(decision['excluded_by'])})" if decision["excluded_by"] else by
         yield f"{MATCH[decision['match']]}{by}"
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
@@ -231,8 +233,8 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
 
 def _detail(decision: Mapping[str, Any]) -> str:
     """The values behind the sentence on the evidence."""
-    if decision["problem"] or decision["excluded_by"]:
-        return f" ({_shown(decision['problem'] or decision['excluded_by'])})"
+    if why := decision["problem"] or (not decision["match"] and decision["excluded_by"]):
+        return f" ({_shown(why)})"
     if decision["share"] is None:
         return ""
     rules = decision["rules"]

@@ -46,6 +46,7 @@ _REASONS: Mapping[str, str] = {
     "majority": "clear majority",
     "no_user_asset": "no user asset",
     "ambiguous_user": "several user assets",
+    "excluded_user": "user excluded",
     "failed": "write failed",
     "intended": "write pending",
     "not_written": "not written",
@@ -113,7 +114,8 @@ def _why() -> pl.Expr:
     # A run that was asked for some hosts (`--host`, `--limit`) has no row for the others.
     outcome = pl.col("outcome").fill_null("left_out")
     stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
-    unmatched = pl.when(pl.col("match") != "matched").then("match")
+    excluded = pl.when((pl.col("match") == "no_user_asset") & pl.col("excluded_by").is_not_null())
+    unmatched = excluded.then(pl.lit("excluded_user")).when(pl.col("match") != "matched").then("match")
     codes = pl.coalesce(stopped, unmatched, "evidence").replace_strict(_REASONS, return_dtype=pl.String)
     return pl.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged")).otherwise(codes)
 

@@ -56,11 +56,12 @@ def find_person(asked: str, users: pl.DataFrame, matches: pl.DataFrame) -> dict[
     alike = pl.concat(names.values()).filter(
         normalise_username(pl.col("name")) == pl.lit(username, pl.String)
     )
-    found = (whole, named.filter("decisive").drop_nulls("user_id"), alike)
+    has_name = pl.col("decisive") | pl.col("excluded_by").is_not_null()
+    found = (whole, named.filter(has_name).drop_nulls("user_id"), alike)
     ids = next((frame["user_id"].to_list() for frame in found if frame.height), [])
     if not ids and named.is_empty():
         ids = [user_id for user_id, name in display_names(users).items() if name.lower() == text]
-    usernames = matches.filter("decisive", pl.col("user_id").is_in(ids))["username"].to_list()
+    usernames = matches.filter(has_name, pl.col("user_id").is_in(ids))["username"].to_list()
     if whole.is_empty():  # also a name that no user asset has, or several have
         usernames += named["username"].to_list()
     if not ids and not usernames:
@@ -95,8 +96,9 @@ def person_explanation(
 ) -> dict[str, Any]:
     """Gather the hosts of a person that `find_person` found, from stored tables.
 
-    The values are asked, usernames, candidate_ids (user assets that the names fit), user_assets, hosts_named
-    (the logons name the person), hosts_elsewhere (others with logons) and hosts_owned (theirs now).
+    The values are asked, usernames, excluded_by (what excludes the user asset), candidate_ids (user assets
+    that the names fit), user_assets, hosts_named (the logons name the person), hosts_elsewhere (others with
+    logons) and hosts_owned (theirs now).
     """
     ids, usernames = list(found["user_ids"]), list(found["usernames"])
     decisions, owners, users = (
@@ -108,7 +110,8 @@ def person_explanation(
     named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")
     compared = pl.concat([own["hostnames"].explode(), own["hostname"]]).drop_nulls().implode()
     elsewhere = read("host_user_shares").filter(theirs, ~pl.col("hostname").is_in(compared)).collect()
-    fitting = read("username_matches").filter("decisive", theirs).collect()["user_id"]
+    matches = read("username_matches").filter(theirs).collect()
+    fitting = matches.filter("decisive")["user_id"]
     outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
     owned = (
         owners.select("host_id", "department", "owner_ids")
@@ -119,6 +122,7 @@ def person_explanation(
     return {
         "asked": asked,
         "usernames": usernames,
+        "excluded_by": matches.filter(pl.col("user_id").is_in(ids))["excluded_by"].drop_nulls().min(),
         "candidate_ids": fitting.drop_nulls().unique().sort().to_list(),
         "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(fields).to_dicts(),
         "hosts_named": named.sort("hostname", "host_id").to_dicts(),
@@ -164,7 +168,8 @@ def _who(story: Mapping[str, Any]) -> str:
     if not assets:
         of_assets = f"several user assets: {either(fitting)}" if fitting else "no user asset"
         return f"{usernames or printable(story['asked'])} ({of_assets})"
-    return f"{assets}, in the logons {usernames}" if usernames else f"{assets}, not in the logons"
+    excluded = f", excluded ({printable(story['excluded_by'])})" if story["excluded_by"] else ""
+    return f"{assets}, in the logons {usernames}{excluded}" if usernames else f"{assets}, not in the logons"
 
 
 def _name(row: Mapping[str, Any]) -> str:

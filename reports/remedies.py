@@ -27,9 +27,11 @@ _ADVICE: Mapping[str, str] = {
     "rules.min_confidence must be lower.",
     "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "
     "person, list it in rules.exclude_users.",
+    "excluded_user": "Correct the user asset of {username} in the inventory, or remove from the instance "
+    "file what excludes it (rules.{excluded_by}).",
     "no_host": "There must be a host asset with {hostname} in {hostname_field}.",
 }
-"""By the code of evidence, match or action."""
+"""By the code of evidence, match or action; excluded_user: no user asset but an excluded one."""
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 _AFTER: Mapping[str, str] = {
     "intended": "The next run finds out whether {owner} was written.",
@@ -53,7 +55,8 @@ class Remedies:
         self._rules = rules
         self._fields = fields
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
-        self._user_of = dict(people_by_account(users, user_value_field=fields.decisive).iter_rows())
+        known = people_by_account(users, user_value_field=fields.decisive, rules=rules)
+        self._user_of = dict(known.iter_rows())
 
     def with_needs(self, decisions: pl.DataFrame) -> pl.DataFrame:
         """Add what the primary user of each host lacks to be named.
@@ -90,7 +93,8 @@ class Remedies:
             "user_fields": either(self._fields.asked),
             "primary_hostnames": either(decision["primary_hostnames"] or ()),
         }
-        for code in (decision["evidence"], decision["match"], decision["action"]):
+        match = "excluded_user" if decision["match"] and decision["excluded_by"] else decision["match"]
+        for code in (decision["evidence"], match, decision["action"]):
             if code in _ADVICE:
                 yield _ADVICE[code].format_map(values)
         if decision["evidence"] in _TO_WIN:

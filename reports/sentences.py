@@ -107,7 +107,7 @@ def reason(decision: Mapping[str, Any]) -> str:
     unmatched = decision["match"] in {"no_user_asset", "ambiguous_user"}
     sentence = MATCH[decision["match"]] if unmatched else EVIDENCE[decision["evidence"]]
     words = sentence[0].lower() + sentence[1:].rstrip(".")
-    if decision["excluded_by"]:
-        return f"{words} ({printable(decision['excluded_by'])})"
-    who = decision["username"] if decision["total_events"] else None
-    return f"{words} ({printable(who)}, {logons(decision)})" if who else words
+    details = [printable(decision["excluded_by"])] if decision["excluded_by"] else []
+    if decision["username"] and decision["total_events"] and decision["evidence"] != "excluded_host":
+        details.append(f"{printable(decision['username'])}, {logons(decision)}")
+    return f"{words} ({'; '.join(details)})" if details else words

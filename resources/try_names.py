@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.names import normalise_hostname
-from ownership.quality import hosts_named_alike
+from ownership.names import normalise_hostname, printable
+from ownership.quality import domains_instead, domains_of_one_host, hosts_named_alike
 from ownership.resolution import Resolution
 from ownership.rules import Rules
 from ownership.tables import LogonCounts
@@ -22,7 +22,8 @@ from resources.search.source import Logs
 from resources.settings import Instance
 
 COMPARED_DAYS = 7
-MATCH = "rules.hostname_match"
+MATCH, DOMAINS = "rules.hostname_match", "rules.domains"
+MAX_NAMED = 5
 MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
 
@@ -49,15 +50,45 @@ def name_findings(
         user_value_field=instance.decisive_user_field,
         window=window,
     )
+    rules = resolution.rules
+    domains = check_domains(pairs["document_username"], rules), check_one_host_domains(pairs, rules)
+    yield from (finding for finding in domains if finding.state != "ok")
     if not hosts[0].is_empty():
         listed, some = hosts[0]["hostnames"].explode(), hosts[1]
-        yield check_hostnames(pairs["document_hostname"], listed, resolution.rules, among=some)
+        yield check_hostnames(pairs["document_hostname"], listed, rules, among=some)
     if not users[0].is_empty():
         people = resolution.kinds.accounts.filter(pl.col("kind").is_in(["person", "unknown"]))
         shares = resolution.count_shares().join(people, on="username", how="semi")
         unmatched = shares.group_by("username").agg(pl.sum("events"), hosts=pl.len())
         unmatched = unmatched.join(people.select("username", "user_assets"), on="username")
         yield check_users(shares, unmatched.filter(pl.col("user_assets") != 1), among=users[1])
+
+
+def check_domains(spellings: pl.Series, rules: Rules) -> Finding:
+    """Some account of the logons is of a domain that rules.domains names, unless it names none."""
+    found = domains_instead(spellings, rules.domains)
+    if found.is_empty():
+        return Finding("ok", DOMAINS, "some accounts are of a domain that it names, or it names none")
+    named = ", ".join(printable(domain or "no domain") for domain in found["domain"].head(MAX_NAMED))
+    text = f"no account is of a domain that it names, so nobody is found; the logons have {named}"
+    return Finding("warning", DOMAINS, text, rows=found)
+
+
+def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
+    """No domain is on one host only: its accounts may be local ones, and stand for namesakes (rules 1.3)."""
+    found = domains_of_one_host(pairs)
+    if rules.domains or found.is_empty():
+        return Finding("ok", DOMAINS, "no domain is on one host only")
+    shown = (
+        f"{printable(domain)} on {printable(host)}"
+        for domain, host in found.select("domain", "hostname").head(MAX_NAMED).iter_rows()
+    )
+    several = f"{found.height} domains are" if found.height > 1 else "1 domain is"
+    text = (
+        f"{several} on one host only ({', '.join(shown)}). If these are local accounts, name the directory's "
+        "domains in rules.domains: then all others are users of their own, who are nobody's user asset"
+    )
+    return Finding("warning", DOMAINS, text, rows=found)
 
 
 def _first_assets(

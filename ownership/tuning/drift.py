@@ -33,7 +33,9 @@ def last_logons(
     )
     usernames = named.select("username")
     return (
-        named.join(username_matches(usernames, users, user_value_field=user_value_field), on="username")
+        named.join(
+            username_matches(usernames, users, user_value_field=user_value_field, rules=rules), on="username"
+        )
         .drop_nulls("user_id")
         .group_by(owner="user_id")
         .agg(last_anywhere=pl.max("last"))

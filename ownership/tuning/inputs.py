@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import with_action
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.resolution import Resolution
-from ownership.rules import EvidenceMetric
+from ownership.rules import EvidenceMetric, excluding_field
 from ownership.tuning.accuracy import (
     BANDS,
     HOLDOUT_DAYS,
@@ -128,6 +128,7 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
     """
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
+    excluded_by = excluding_field("exclude_user_assets", rules.exclude_user_assets)
     tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
     decided = stored.compare(tried)
     now = decided[window.days, rules.evidence_metric]
@@ -147,5 +148,5 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
             window=window,
             stored_days=stored.stored_days,
         ),
-        "closest_users": closest_users(classes.accounts, users, matches),
+        "closest_users": closest_users(classes.accounts, users.filter(excluded_by.is_null()), matches),
     }

@@ -131,7 +131,7 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {call.path} with another asset than {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        host = self.rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0])
+        host = self.rows["hosts"].record(host_id, self._fields_of("hosts", [item], [host_id], call.path)[0])
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")
         return host
@@ -350,7 +350,7 @@ class AssetInventory(Inventory):
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
-                return Page(number, size, ids, self._fields_of(items, ids, call.path))
+                return Page(number, size, ids, self._fields_of(kind, items, ids, call.path))
         raise ProtocolError(
             f"{self.where} answered {call.path} with no list of items and their number; check the paths in "
             "platform.contract"
@@ -368,7 +368,7 @@ class AssetInventory(Inventory):
                 )
         return list(map(str, ids))
 
-    def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
+    def _fields_of(self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str) -> list[Fields]:
         """Return what each item holds in `fields_in`; for single odd items that is not an object."""
         fields_in = self._platform.contract.fields_in
         values = [inside(item, fields_in) for item in items]
@@ -377,6 +377,7 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
-        if named := self.instance.rules.exclude_assets:
+        rules = self.instance.rules
+        if named := rules.exclude_assets if kind == "hosts" else rules.exclude_user_assets:
             return [with_listed_values(*one, named) for one in zip(items, values, strict=True)]
         return values

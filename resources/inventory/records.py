@@ -19,7 +19,7 @@ from resources.inventory.adapter import Values
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-LISTED = "of rules.exclude_assets"
+LISTED = "listed values"
 """Under this name the fields of an asset have what `with_listed_values` found."""
 
 
@@ -42,7 +42,7 @@ def texts(value: object) -> list[str]:
 
 
 def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fields:
-    """Return the fields of an asset, and under LISTED what it has in those of `rules.exclude_assets`.
+    """Return the fields of an asset, and under LISTED what it has in those that settings exclude by.
 
     A name is a dotted path inside the whole item, or inside its fields. Texts are `name: value`. An object
     cannot be compared: it takes their place, so that the asset is unreadable and gets no owner.
@@ -130,16 +130,22 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 def host_rows(instance: Instance) -> AssetRows:
     """Return how host assets, `with_listed_values`, become rows of inventory_hosts."""
-    fields, named = host_fields(instance), instance.rules.exclude_assets
-    listed = Field(LISTED, f"rules.exclude_assets ({', '.join(named)})") if named else Field(None)
+    fields, listed = host_fields(instance), _listed("exclude_assets", instance)
     return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:
-    """Return how user assets become rows of inventory_users."""
+    """Return how user assets, `with_listed_values`, become rows of inventory_users."""
+    listed = _listed("exclude_user_assets", instance)
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
-    return AssetRows(InventoryUsers, {"user_value": value, **{name: Field(name) for name in names}})
+    fields = {name: Field(name) for name in names}
+    return AssetRows(InventoryUsers, {"user_value": value, "listed_values": listed, **fields})
+
+
+def _listed(setting: str, instance: Instance) -> Field:
+    named = ", ".join(getattr(instance.rules, setting))
+    return Field(LISTED, f"rules.{setting} ({named})") if named else Field(None)
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:

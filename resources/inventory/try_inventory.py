@@ -59,7 +59,8 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     if users := (yield from listed("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
         yield _any_carried("platform_user_value_field", "users", fields, users)
-        yield from _readable("users", inventory, users)
+        table = yield from _readable("users", inventory, users)
+        yield from _excluding_fields("users", instance.rules.exclude_user_assets, table, users)
 
 
 def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
@@ -90,10 +91,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
-    finding = check_excluding_fields("hosts", table, inventory.instance.rules.exclude_assets, first="first ")
-    if finding.state != "ok":
-        have = ", ".join(_names_of_fields(hosts)[:20])
-        yield replace(finding, text=f"{finding.text}; they have {have}")
+    yield from _excluding_fields("hosts", inventory.instance.rules.exclude_assets, table, hosts)
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
@@ -114,6 +112,14 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
         yield Finding("wrong", READ, text)
 
 
+def _excluding_fields(
+    kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
+) -> Iterator[Finding]:
+    finding = check_excluding_fields(kind, table, named, first="first ")
+    if finding.state != "ok":
+        yield replace(finding, text=f"{finding.text}; they have {_names_of_fields(assets)}")
+
+
 def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
     """Count the assets with a value in each of some fields, of which the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
@@ -122,17 +128,16 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
-    names = _names_of_fields(assets)
     text = (
-        f"none of {first} carries {' or '.join(carrying)}; they have {', '.join(names[:20])}. Name the field "
-        "that holds the name, and check platform.contract.fields_in"
+        f"none of {first} carries {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
+        "field that holds the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
 
 
-def _names_of_fields(assets: Assets) -> list[str]:
+def _names_of_fields(assets: Assets) -> str:
     names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
-    return sorted(names - {LISTED})
+    return ", ".join(sorted(names - {LISTED})[:20])
 
 
 def _readable(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, LiteralString
@@ -103,6 +104,17 @@ def _query_text(value: object) -> object:
     return value
 
 
+def _plain_domain(value: str) -> str:
+    r"""Refuse a domain with an account or a wildcard, such as `CORP\` and `*.corp.example`."""
+    before, backslash, _ = value.partition("\\")
+    domain = (before if backslash else value.rpartition("@")[2]).strip(" .*?")
+    if re.search(r"[*?@]", domain) or not domain:
+        raise ValueError("is not a domain; name each, without wildcards, or none to take all")
+    if domain != value.strip():
+        raise ValueError(f"is not a domain; write {domain}")
+    return value
+
+
 def _id_text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -116,6 +128,7 @@ FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 """A path that is relative to the folder of the file that names it."""
 Url = Annotated[str, AfterValidator(_service_url)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+Domain = Annotated[Text, AfterValidator(_plain_domain)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
 """A path below the base URL; anything else could lead to another service."""

@@ -19,6 +19,7 @@ from resources.settings.fields import (
     ApiPath,
     CookieName,
     Cron,
+    Domain,
     FilePath,
     IdText,
     Query,
@@ -172,14 +173,17 @@ class RuleSettings(Section):
     """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
     skip_host_kinds: tuple[HostKind, ...] = Rules.skip_host_kinds
     """kinds of hosts that get no owner; such as `[kiosk, server]`"""
-    domains: tuple[Text, ...] = Rules.domains
-    """domains and UPN suffixes whose accounts may stand for user assets; empty = all; such as
-    `[CORP, corp.example]`"""
+    domains: tuple[Domain, ...] = Rules.domains
+    """domains and UPN suffixes whose accounts may stand for user assets, a long one also known by its first
+    label; empty = all; such as `[CORP, corp.example]`"""
     unite_accounts: bool = Rules.unite_accounts
     """count accounts of a host that stand for the same user asset as one user"""
     exclude_assets: dict[Text, tuple[Text, ...]] = Field({})
     """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
     `{group: [kiosks, lab*]}`"""
+    exclude_user_assets: dict[Text, tuple[Text, ...]] = Field({})
+    """user assets that stand for nobody, by a field as the inventory lists it; * and ? are wildcards; such as
+    `{account_enabled: ['false']}`"""
 
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
     """days at the end of the window in which the primary user must have logged on; null = off"""

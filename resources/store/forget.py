@@ -16,7 +16,7 @@ from upath import UPath
 
 from ownership.declaration import Holds, held_of_persons
 from ownership.joined_ids import joined_ids
-from ownership.names import fits_any, normalise_name, normalise_username
+from ownership.names import fits_any, normalise_name, normalise_pattern, normalise_username
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
@@ -142,10 +142,13 @@ class Forgetting:
     def _in_settings(self, text: str) -> str:
         values = json.loads(text)
         if "exclude_users" in values:
-            whole = {**self.accounts, **{one.lower(): new for one, new in self._stand_ins.items()}}
-            values["exclude_users"] = [whole.get(one.lower(), one) for one in values["exclude_users"]]
-        if by_field := values.get("exclude_assets"):
-            values["exclude_assets"] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
+            stand_ins = {**self.accounts, **self._stand_ins}
+            whole = {normalise_pattern(one): new for one, new in stand_ins.items()}
+            named = values["exclude_users"]
+            values["exclude_users"] = [whole.get(normalise_pattern(one), one) for one in named]
+        for setting in ("exclude_assets", "exclude_user_assets"):
+            if by_field := values.get(setting):
+                values[setting] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
         if tried := values.get("set"):
             named = [one.partition("=")[0].endswith("exclude_users") for one in tried]
             values["set"] = [self.in_text(one, about=names) for one, names in zip(tried, named, strict=True)]

@@ -240,12 +240,19 @@ def test_host_names_of_the_logons_that_differ_from_an_assets_in_the_domain_part(
     assert warns(tables.look(checks.hosts_are_named_alike), ("ws1.corp", "ws1.lab"))
 
 
-def test_a_field_of_exclude_assets_that_no_host_has(stored):
+@pytest.mark.parametrize(
+    ("setting", "check"),
+    [
+        ("exclude_assets", checks.excluding_fields_are_listed),
+        ("exclude_user_assets", checks.excluding_user_fields_are_listed),
+    ],
+)
+def test_a_field_to_exclude_assets_by_that_none_has(stored, setting, check):
     assets = hosts(host("h1", "ws1", listed_values=["group: x"]), host("h2", "ws2", listed_values=[]))
-    tables = stored(rules={"exclude_assets": {"group": ["y"]}}).logons(assets=assets)
-    assert tables.look(checks.excluding_fields_are_listed).passed
-    tables = stored(rules={"exclude_assets": {"group": ["y"], "grop": ["y"]}}).logons(assets=assets)
-    assert warns(tables.look(checks.excluding_fields_are_listed), ("grop",))
+    listed = {"assets": assets, "people": users(user("u1", listed_values=["group: x"]))}
+    assert stored(rules={setting: {"group": ["y"]}}).logons(**listed).look(check).passed
+    tables = stored(rules={setting: {"group": ["y"], "grop": ["y"]}}).logons(**listed)
+    assert warns(tables.look(check), ("grop",))
 
 
 @pytest.mark.parametrize(("of_others", "passed"), [(10, True), (11, False)])

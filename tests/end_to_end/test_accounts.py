@@ -13,6 +13,7 @@ PEOPLE = [
     {"id": "carol", "user_email": "carol@corp.example"},
     {"id": "maria", "directory_user_sam_account_name": "mweber"},
     {"id": "max", "user_email": "mweber@corp.example"},
+    {"id": "gone", "user_email": "frank@corp.example", "account": {"enabled": False}},
     {
         "id": "chris",
         "user_email": "christopher.montgomery@corp.example",
@@ -22,7 +23,9 @@ PEOPLE = [
 LOGONS = {
     "pc-principal": {r"dan\@corp.example@REALM": 10, "eve": 2, "CORP\\": 3, "@dan": 3},
     "pc-microsoft": {r"MicrosoftAccount\carol@outlook.example": 5},
-    "pc-local": {r"PC-LOCAL\miller": 5},
+    "pc-doubled": {r"MicrosoftAccount\\carol@outlook.example": 5},
+    "pc-local": {r"PC-LOCAL\miller": 5, r"PC-LOCAL\\miller": 4},
+    "pc-frank": {"frank": 5},
     "pc-weber": {r"CORP\mweber": 5},
     "pc-cut": {"christopher.montgome": 5, "christopher.montgomery@corp.example": 5},
     "pc-kiosk": {"eve": 5},
@@ -57,11 +60,14 @@ def run(engine_stand):
 
 
 def test_accounts_lead_to_the_people_whose_they_are_and_to_nobody_else(run):
-    decisions, owners = run(exclude_assets={"group": ["kios*"]})
+    excluded = {"exclude_assets": {"group": ["kios*"]}, "exclude_user_assets": {"account.enabled": ["false"]}}
+    decisions, owners = run(**excluded)
     assert decisions == {
         "pc-principal": ["majority", "matched", "dan"],
         "pc-microsoft": ["single_user", "no_user_asset", r"microsoftaccount\carol@outlook.example"],
+        "pc-doubled": ["single_user", "no_user_asset", r"microsoftaccount\carol@outlook.example"],
         "pc-local": ["single_user", "no_user_asset", r"pc-local\miller"],
+        "pc-frank": ["single_user", "no_user_asset", "frank"],
         "pc-weber": ["single_user", "ambiguous_user", "mweber"],
         "pc-cut": ["no_majority", None, "christopher.montgome"],
         "pc-kiosk": ["excluded_host", None, "eve"],
@@ -70,7 +76,7 @@ def test_accounts_lead_to_the_people_whose_they_are_and_to_nobody_else(run):
 
 
 def test_accounts_of_one_person_are_one_user_where_the_rules_say_so(run):
-    decisions, owners = run(unite_accounts=True, domains=["corp.example", "realm"])
+    decisions, owners = run(unite_accounts=True, domains=["CORP"])
     assert decisions["pc-cut"] == ["single_user", "matched", "christopher.montgome"]
-    assert decisions["pc-weber"] == ["single_user", "no_user_asset", r"corp\mweber"]
-    assert owners == {"pc-principal": "dan", "pc-cut": "chris", "pc-kiosk": "eve"}
+    assert decisions["pc-weber"] == ["single_user", "ambiguous_user", "mweber"]
+    assert owners == {"pc-principal": "dan", "pc-cut": "chris", "pc-kiosk": "eve", "pc-frank": "gone"}

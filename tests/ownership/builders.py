@@ -65,7 +65,7 @@ def user(
     email: str | None = None,
     sam: str | None = None,
     surname: str | None = None,
-    **values: str | None,
+    **values: Any,
 ) -> dict[str, Any]:
     """A user asset; its e-mail address is also the instance's user value."""
     fields = {

@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
+from ownership.matching import unmatched_users
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, resolution, user, users
@@ -109,6 +110,35 @@ def test_host_assets_are_excluded_by_what_the_inventory_lists_of_them():
         ("single_user", None),  # lab is no device of bob's
         ("excluded_host", "exclude_hosts: old"),
     ]
+    assert Rules.from_json(rules.as_json()) == rules
+
+
+def test_the_decision_says_what_excludes_the_user_asset_of_its_user():
+    """Rules 2.1; a kind is that of the person nevertheless."""
+    logons = counts(
+        ("pc-1", "ann", 5), ("pc-2", "job.sa", 5), ("pc-3", "bob", 5), ("pc-4", "bob", 1), ("pc-4", "x", 1)
+    )
+    people = users(
+        user("u1", sam="ann"),
+        user("u2", sam="job.sa", listed_values=["account.enabled: false"]),
+        user("u3", sam="bob", listed_values=["account.enabled: false", "type: SharedMailbox"]),
+    )
+    rules = Rules(
+        exclude_user_assets={"type": ("shared*",), "account.enabled": ("false",)},
+        skip_account_kinds=("administrator", "service"),
+    )
+    made = resolution(logons, people, hosts(host("h2", "pc-2", owners=("u2",))), rules)
+    rows = (
+        validated(OwnerDecisions, made.decisions).select("evidence", "match", "action", "excluded_by").rows()
+    )
+    assert rows == [
+        ("single_user", "matched", "no_host", None),
+        ("single_user", "no_user_asset", "keep", "exclude_user_assets: account.enabled: false"),
+        ("single_user", "no_user_asset", "no_host", "exclude_user_assets: type: shared*"),
+        ("no_majority", None, "no_host", None),
+    ]
+    unmatched = unmatched_users(made.shares, made.matches, made.decisions)
+    assert unmatched["username"].to_list() == ["x"], "what is excluded waits for no user asset"
     assert Rules.from_json(rules.as_json()) == rules
 
 

@@ -27,10 +27,15 @@ BY_NAME = {
         "שירות מקומי, ローカルサービス, WsiAccount, ContainerAdministrator, krbtgt_4711, IWAM_WEB1, "
         "NT VIRTUAL MACHINE\\4B9FC5E5-6A0F-4A4C-9B1B-0F5D7C1E2A3B, SM_2c5f3a8e0b7c4d1a8, LocalService, "
         "$531000-2T1S5Q0IVN1C, VORDEFINIERT\\Gast, iis apppool\\.NET v4.5 Classic, pGMSA_1a2b3c$, "
-        "kioskUser0, IIS APPPOOL\\WebShop"
+        "kioskUser0, IIS APPPOOL\\WebShop, DefaultAccount, WDAGUtilityAccount, HomeGroupUser$, ASPNET, "
+        "VUSR_WEB1, WS-0815\\Anon001, CTX\\anon017, QBDataServiceUser33, QBDataServiceUser, UpdatusUser, "
+        "Acronis Agent User, LogMeInRemoteUser, __vmware_user__, __sbs_netsetup__, Ctx_StreamingSvc, "
+        "ctx_cpsvcuser, lenovo_tmp_aB3dE9, SQLServerMSSQLUser$WS1$SQLEXPRESS, SQLDebugger, TsInternetUser, "
+        "KL-AK-0F3C5D7E9A1B2C, cloudbase-init, cyg_server, VMwareAgentUser, NvidiaTelemetryUser2"
     ),
     "service": (
-        "svc_backup, sccm-push, qualys, svcweb, sqlsvc, ldap_bind, app-crm, gmsa-web$, CORP\\svc_ADFS$"
+        "svc_backup, sccm-push, qualys, svcweb, sqlsvc, ldap_bind, app-crm, gmsa-web$, CORP\\svc_ADFS$, "
+        "BackupExec, postgres, SophosUpdateMgr, SophosSAUWS08150, KlNagSvc, mysql, db2inst1"
     ),
     "computer": "WS-0815$, srv-1251$, BACKUP-01$",
     "administrator": (
@@ -40,6 +45,7 @@ BY_NAME = {
     "person": "ann, kim",
     "unknown": "adam, svenja, scanlon, dwmiller, dwm1, host.a, gastone, sistemas, vendegh, "
     "S-1-5-21-1004336348-1177238915-682003330-1104, S-1-12-1-1944385920-1270426353-3372436379-2938437236, "
+    "anonby, anon, remoteuser, serviceuser, updateuser, sophia, sophoulis, lenovo, acronimo, ctxa, myers, "
     "MicrosoftAccount\\jo@outlook.example",
 }
 

@@ -1,3 +1,4 @@
+import re
 from fnmatch import fnmatchcase
 
 import polars as pl
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.names import fits_any, normalise_hostname, normalise_username, printable
+from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username, printable
 from tests import examples
 
 
@@ -30,11 +31,29 @@ from tests import examples
         (r"CORP\dan\@corp.example@REALM", "dan"),
         (r"CORP\@dan", None),
         (r"dan\@corp.example", None),
+        (r"PC-1\\Miller", "miller"),
+        (r"CORP\\dan\\@corp.example@REALM", "dan"),
+        (r"CORP\\\\", None),
         (None, None),
     ],
 )
 def test_spellings_of_one_account_are_one_user(spelling, normalised):
     assert pl.select(normalise_username(pl.lit(spelling, pl.String))).item() == normalised
+
+
+@pytest.mark.parametrize(
+    ("spelling", "domains"),
+    [
+        (r"MicrosoftAccount\carol@outlook.example", ["microsoftaccount", "outlook.example"]),
+        (r"MicrosoftAccount\\carol@outlook.example", ["microsoftaccount", "outlook.example"]),
+        (r"CORP\\\\dan", ["corp"]),
+        (r"dan\@corp.example@REALM", ["corp.example"]),
+        (r"dan\\@corp.example@REALM", ["corp.example"]),
+        ("dan", []),
+    ],
+)
+def test_the_domains_of_a_spelling(spelling, domains):
+    assert pl.select(domains_of(pl.lit(spelling))).item().to_list() == domains
 
 
 @pytest.mark.parametrize(
@@ -76,6 +95,7 @@ def test_what_does_not_print_becomes_an_escape_and_all_else_stays(text):
     ("pattern", "name", "fits"),
     [
         ("CORP\\Adm*", "corp\\adm1", True),
+        (r"CORP\\Adm*", r"corp\adm1", True),
         ("[ab]", "a", False),
         ("JOSE\N{COMBINING ACUTE ACCENT}", "josé", True),
         ("a*", "a\nb", True),
@@ -97,5 +117,6 @@ def test_a_list_of_many_accounts_may_be_excluded():
     st.text("ab.\\^$|+(){}-#& ~/'\""),
 )
 def test_every_other_character_stands_for_itself(patterns, name):
+    name, *patterns = (re.sub(r"\\+", r"\\", text) for text in (name, *patterns))
     expected = any(fnmatchcase(name, pattern.strip()) for pattern in patterns)
     assert pl.select(fits_any(pl.lit(name), patterns)).item() is expected

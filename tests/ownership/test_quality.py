@@ -1,5 +1,8 @@
+from base64 import b64encode, urlsafe_b64encode
 from datetime import timedelta
+from hashlib import md5, sha1, sha384
 from typing import Any
+from uuid import UUID
 
 import polars as pl
 import pytest
@@ -45,6 +48,107 @@ def test_users_of_domains_that_are_not_plainly_one(spellings, domains):
         (host, user, list(names)) for host, user, names in quality.users_of_unlike_domains(shares).rows()
     ]
     assert found == ([("ws1", "alice", domains)] if domains else [])
+
+
+PERSONS = [f"{first}.{last}" for first in ("anna", "bo", "abe") for last in ("li", "miller", "fee")]
+DIGESTS = {
+    size: [f(name.encode()).digest() for name in PERSONS] for size, f in ((16, md5), (20, sha1), (48, sha384))
+}
+MASKS = {
+    **{f"{2 * size} hexadecimal digits": [one.hex() for one in DIGESTS[size]] for size in DIGESTS},
+    "16 hexadecimal digits": [one.hex()[:16].upper() for one in DIGESTS[16]],
+    "96 hexadecimal digits": ["pepper_" + one.hex() for one in DIGESTS[48]],
+    "40 hexadecimal digits": [f"CORP\\{one.hex().upper()}" for one in DIGESTS[20]],
+    "base64": [b64encode(one).decode() for one in DIGESTS[20]],
+    "base64 ": [urlsafe_b64encode(one).decode().rstrip("=") for one in DIGESTS[16]],
+    "base64  ": [b64encode(name.encode()).decode() for name in PERSONS],
+    "UUIDs": [str(UUID(bytes=one)) for one in DIGESTS[16]],
+    "UUIDs ": [f"{{{UUID(bytes=one)}}}".upper() for one in DIGESTS[16]],
+    "a mask": ["***"],
+    "a mask ": ["CORP\\xxxxx", "CORP\\<hidden>", "a***"],
+}
+PLAIN = [
+    PERSONS,
+    ["ann", "bob", "abe", "fee", "cafe", "ed", "a", "x"],
+    [f"u{number:06}" for number in range(9)],
+    [f"{number:018}" for number in range(9)],
+    [f"CORP\\{number:016}" for number in range(9)],
+    ["PC-0815", "LT-1101", "DESKTOP-1A2B3C4", "DESKTOP-9F8E7D6", "WIN-0ABCDEF1234"],
+    [f"5CG{number:04}XYZ" for number in range(9)],
+    [one.hex()[:12] for one in DIGESTS[16]],  # a MAC address, or what a container is called
+    [f"i-0{one.hex()[:16]}" for one in DIGESTS[16]],  # a machine of a cloud
+    [f"LaptopMarketingRoom{number:06}" for number in range(9)],
+    [f"S-1-5-21-1004336348-1177238915-682003330-{number}" for number in range(1000, 1009)],
+    [f"NT VIRTUAL MACHINE\\{UUID(bytes=one)}" for one in DIGESTS[16]],
+    ["Miller, Anna (HR)", "Li, Bo (IT)"],
+    ["山田", "josé", "DWM-1", "NT AUTHORITY\\SYSTEM", "LOCAL SERVICE"],
+    ["-"],
+    [],
+]
+
+
+def test_masked_names_are_known_by_the_form_that_most_of_them_share():
+    days: list[tuple[str | None, list[str]]] = [(words.strip(), names) for words, names in MASKS.items()]
+    days += [(words, names + PERSONS[: len(names) // 4]) for words, names in days]
+    days += [(None, names) for names in PLAIN]
+    days += [(None, names[: len(PERSONS)] + PERSONS[: len(names)]) for _, names in MASKS.items()]
+    rows = [(day, name) for day, (_, names) in enumerate(days) for name in names]
+    found = (
+        pl.DataFrame(rows, schema={"day": pl.Int64, "name": pl.String}, orient="row")
+        .lazy()
+        .group_by("day")
+        .agg(words=quality.masked_form(pl.col("name")))
+        .collect()
+    )
+    assert dict(found.rows()) == {day: words for day, (words, names) in enumerate(days) if names}
+    for words, names in days:
+        sample = pl.DataFrame({"name": names}, schema={"name": pl.String})
+        assert sample.select(quality.masked_form(pl.col("name"))).item() == words
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ((), []),
+        (("corp",), []),
+        (("LAB", "Corp.Example"), []),
+        (("LAB", "example"), [("corp", 2), (None, 1), ("nt authority", 1)]),
+    ],
+)
+def test_accounts_none_of_which_is_of_a_domain_that_is_asked_for(asked, instead):
+    accounts = pl.Series([r"CORP\\ann", r"corp\bob", "dan", r"NT AUTHORITY\SYSTEM", None])
+    assert quality.domains_instead(accounts, asked).rows() == instead
+    assert quality.domains_instead(accounts[:0], asked).is_empty()
+
+
+LOCAL = r"WKS-77\miller"
+
+
+@pytest.mark.parametrize(
+    ("logons", "domains"),
+    [
+        ([("asset-1", LOCAL), ("asset-1", r"CORP\ann"), ("asset-2", r"CORP\bob")], ["wks-77"]),
+        ([("asset-1", r"WKS-77\\miller"), ("asset-2", "ann"), ("asset-3", "bob")], ["wks-77"]),
+        ([("asset-1", LOCAL), ("asset-2", r"WKS-78\kim"), ("asset-3", r"WKS-79\lee")],
+         ["wks-77", "wks-78", "wks-79"]),
+        # A long name of a domain is the short one's.
+        ([("a", r"CORP\ann"), ("b", r"CORP\bob"), ("c", "kim@corp.example"), ("c", "CORP.EXAMPLE\\kim")], []),
+        # The host's own name, cut by Windows or not, and Windows' own domains.
+        ([("WKS-77.corp", LOCAL), ("b", r"CORP\bob"), ("c", r"CORP\ann")], []),
+        ([("laptop-0123456789", r"LAPTOP-01234567\x"), ("b", r"CORP\bob"), ("c", r"CORP\ann")], []),
+        ([("a", r"NT AUTHORITY\SYSTEM"), ("b", r"MicrosoftAccount\kim@outlook.example"), ("c", r".\x")], []),
+        # Too few hosts.
+        ([("a", LOCAL), ("a", r"CORP\ann")], []),
+        ([("a", r"LAB\ann"), ("b", r"CORP\bob")], []),
+        ([], []),
+    ],
+)  # fmt: skip
+def test_domains_that_occur_on_one_host_only(logons, domains):
+    found = quality.domains_of_one_host(counts(*((*one, 2) for one in logons)).collect())
+    assert found["domain"].to_list() == domains
+    if domains:
+        assert found["usernames"][0].to_list() == [logons[0][1]]
+        assert found.drop("usernames").row(0) == ("wks-77", "asset-1", 2)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ USERNAMES = [
     *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
     *("WS1\\alice", "ws2\\bob", "alice@WS1", ".\\bob", "NT AUTHORITY\\bob"),
     *("MicrosoftAccount\\alice@corp.example", "alice\\@corp.example@REALM", "CORP\\@bob", "kassé\\josé"),
+    *("CORP\\\\alice", "WS1\\\\bob", "alice\\\\@corp.example@REALM"),
     *("adm1", "josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
 ]
 HOSTNAMES = [
@@ -45,7 +46,8 @@ logons = st.lists(
     st.tuples(mostly(HOSTNAMES), mostly(USERNAMES), st.integers(1, 9), days, kinds), max_size=25
 )
 problems = st.sampled_from([None, None, None, "its field x holds a dict"])
-people = st.lists(st.tuples(*[st.sampled_from(VALUES)] * 3, problems), max_size=6)
+marks = st.sampled_from([None, None, "enabled: true", "enabled: FALSE", "group: left"])
+people = st.lists(st.tuples(*[st.sampled_from(VALUES)] * 3, problems, marks), max_size=6)
 names = st.lists(st.sampled_from(HOSTNAMES), max_size=3)
 owners = st.sampled_from([(), (), ("u0",), ("u9",), ("u1", "u0")])
 rules = st.builds(
@@ -58,19 +60,23 @@ rules = st.builds(
     min_active_days=st.sampled_from([1, 1, 2]),
     evidence_metric=st.sampled_from(["events", "days"]),
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
-    domains=st.sampled_from([(), (), ("Corp",), ("corp.example", "lab")]),
+    domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
     unite_accounts=st.booleans(),
     max_idle_days=st.sampled_from([None, None, 26, 28]),
+    exclude_user_assets=st.sampled_from(
+        [{}, {"enabled": ("false",)}, {"group": ("x", "l*"), "enabled": ("fa*",)}]
+    ),
 )
 
 
 def plain(text):
-    name = normalize("NFC", text.lower()).strip()
+    name = re.sub(r"\\+", r"\\", normalize("NFC", text.lower()).strip())
     return "" if name == "-" else name
 
 
 def parts_of(text):
     """The name and the domains of a spelling, normalised, that before a backslash first."""
+    text = re.sub(r"\\+", r"\\", text)
     principal = re.fullmatch(r"(?s)(?:.*\\)?([^\\@]+)\\@([^@]*)@.*", text)
     text = "@".join(principal.groups()) if principal else text
     *before, name = text.rsplit("\\", 1)
@@ -90,7 +96,10 @@ def username_of(text, host, rules):
     name, domains = parts_of(text)
     own = bool(domains) and domains[0][:15] == short(host)[:15]
     asked = {plain(domain) for domain in rules.domains}
-    foreign = bool(asked and domains) and not asked & {*domains}
+    same = {
+        one for one in asked for of in domains if one in (of, of.split(".")[0]) or of == one.split(".")[0]
+    }
+    foreign = bool(asked and domains) and not same
     return plain(text) if name and (own or foreign or NOBODYS & {*domains}) else name
 
 
@@ -117,11 +126,18 @@ def counted_by_host(logons, rules):
     return counted
 
 
+def excluding(mark, rules):
+    """The setting, field and pattern that exclude a user asset for what the inventory lists of it."""
+    name, _, value = (mark or "").partition(": ")
+    patterns = (one for one in rules.exclude_user_assets.get(name, ()) if fits([plain(value)], [one]))
+    return next((f"exclude_user_assets: {name}: {one}" for one in patterns), None)
+
+
 def united(rows, people, rules):
     """The same with one name, that with most, for all accounts of a user asset."""
     whose = defaultdict(set)
-    for at, (*values, odd) in enumerate(people if rules.unite_accounts else ()):
-        for field, value in enumerate(values):
+    for at, (*values, odd, mark) in enumerate(people if rules.unite_accounts else ()):
+        for field, value in enumerate(values if not excluding(mark, rules) else ()):
             whose[plain_user(value or "")].add((at, field == 2, odd))
     persons = {}
     for name, known in whose.items():
@@ -180,12 +196,12 @@ def expected(logons, people, assets, rules):
         events, weights, (primary, second, *_) = added.events, added.weights, [*added.ranking, None, None]
         total, seen = events.total(), added.days.get(primary, [])
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
-        own = mine[0] + mine[1]
+        every = [name for full in mine[0] + mine[1] for name in (full, short(full))]
         crowds = [Counter(key(name) for name in side if name != short(name)) for side in mine]
         evidence = (
             "unreadable_asset" if problem
             else "no_hostname" if not names
-            else "excluded_host" if fits([*own, *map(short, own)], rules.exclude_hosts)
+            else "excluded_host" if fits(every, rules.exclude_hosts)
             else "hostname_collision" if any(number > 1 for crowd in crowds for number in crowd.values())
             else "no_logons" if not total
             else "too_few_events" if total < rules.min_events or len(seen) < rules.min_active_days
@@ -196,13 +212,20 @@ def expected(logons, people, assets, rules):
             else "majority"
         )  # fmt: skip
         named = evidence in ("single_user", "majority")
-        knowing = [
-            (field, f"u{at}", odd)
-            for at, (*values, odd) in enumerate(people)
+        everybody = [
+            (field, f"u{at}", None if excluding(mark, rules) else odd, excluding(mark, rules))
+            for at, (*values, odd, mark) in enumerate(people)
             for field in range(3)
             if named and plain_user(values[field] or "") == primary
         ]
-        # E-mail and account name are asked together, the surname last.
+        # E-mail and account name are asked together, the surname last; also of somebody who is excluded.
+        first = min((field == 2 for field, _, odd, _ in everybody if not odd), default=None)
+        reasons = [why for field, *_, why in everybody if why and (field == 2) == first]
+        knowing = [
+            (field, user_id, odd)
+            for field, user_id, odd, why in everybody
+            if not why and (odd or (field == 2) == first)
+        ]
         clear = [field == 2 for field, _, odd in knowing if not odd]
         turn = min(clear or [field == 2 for field, *_ in knowing], default=None)
         deciding = [row for row in knowing if row[2] or (row[0] == 2) == turn]
@@ -228,6 +251,9 @@ def expected(logons, people, assets, rules):
             "share": weights[primary] / weights.total() if total else None,
             "runner_up_username": second, "runner_up_events": events[second] or None,
             "runner_up_weight": weights[second] or None, "problem": problem,
+            "excluded_by": min(reasons) if match == "no_user_asset" and reasons
+            else next(f"exclude_hosts: {one}" for one in rules.exclude_hosts if fits(every, [one]))
+            if evidence == "excluded_host" else None,
             "first_seen": min(seen, default=None), "last_seen": max(seen, default=None),
             "resolved_owner": owner, "matched_by": FIELDS[by[0][0]] if by else None,
             "candidate_ids": candidates, "existing_owner": ",".join(owned) or None,
@@ -238,7 +264,12 @@ def check(logons, people, held, rules):
     assets = [(f"h{number}", *values) for number, values in enumerate(held)]
     made = resolution(
         counts(*logons),
-        users(*(user(f"u{number}", *values, problem=odd) for number, (*values, odd) in enumerate(people))),
+        users(
+            *(
+                user(f"u{number}", *values, problem=odd, listed_values=[mark] if mark else [])
+                for number, (*values, odd, mark) in enumerate(people)
+            )
+        ),
         hosts(*(host(host_id, *names, owners=owned, problem=odd) for host_id, names, owned, odd in assets)),
         rules,
     )
@@ -292,7 +323,7 @@ def test_it_does_so_whoever_has_the_name_in_whichever_field_and_can_be_read():
     holders = list(enumerate(product([[], [None], [None, None], [problem]], repeat=3)))
     logons = [(f"ws{n}", f"p{n}", 1, DAY, None) for n, _ in holders]
     people = [
-        (*(f"p{n}" if field == at else None for at in range(3)), odd)
+        (*(f"p{n}" if field == at else None for at in range(3)), odd, None)
         for n, fields in holders
         for field, persons in enumerate(fields)
         for odd in persons

@@ -35,11 +35,13 @@ def found(logons, people, rules=None, assets=None):
         r"NT SERVICE\miller",
         r"Virtual Users\miller",
         r"microsoftaccount\dan@x",
+        r"pc-local\\miller",
+        r"MicrosoftAccount\\dan@x",
     ],
 )
 def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(spelling):
     alone = found([("pc-local", spelling, 9)], [DAN])
-    assert alone == ("single_user", spelling.lower(), 1.0, None)
+    assert alone == ("single_user", spelling.lower().replace("\\\\", "\\"), 1.0, None)
     # Whatever it is called, it is not the person of the directory with that name.
     beside = found(
         [("PC-LOCAL.corp.example", spelling, 2), ("PC-LOCAL.corp.example", r"CORP\dan", 8)],
@@ -55,15 +57,21 @@ def test_windows_cuts_the_name_of_a_host_before_its_local_accounts():
     assert found(logons, [DAN], assets=[asset])[1:] == (r"laptop-01234567\miller", 1.0, None)
 
 
-def test_only_accounts_of_the_domains_that_are_named_stand_for_user_assets():
-    rules = Rules(domains=("CORP", "corp.example"))
-    for spelling, owner in {
-        r"CORP\dan": "u2",
-        "dan@Corp.Example": "u2",
-        "dan": "u2",
-        r"LAB\dan": None,
-    }.items():
-        assert found([("pc-local", spelling, 1)], [DAN], rules)[3] == owner, spelling
+@pytest.mark.parametrize(
+    ("domains", "theirs"),
+    [
+        (("CORP", "corp.example"), r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b"),
+        (("Corp",), r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b"),
+        (("corp.example",), r"CORP\dan, dan@Corp.Example, dan"),
+        (("b", "LAB.b"), r"LAB\dan, dan@b.lab, dan"),
+    ],
+)
+def test_only_accounts_of_the_domains_that_are_named_stand_for_user_assets(domains, theirs):
+    """Rules 1.3; a long domain is also known by its first label."""
+    everybody = r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b, LAB\dan, dan@b.lab"
+    for spelling in everybody.split(", "):
+        owner = found([("pc-local", spelling, 1)], [DAN], Rules(domains=domains))[3]
+        assert owner == ("u2" if spelling in theirs.split(", ") else None), spelling
 
 
 def test_accounts_of_one_person_are_one_user_where_the_rules_say_so():

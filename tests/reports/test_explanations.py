@@ -14,7 +14,7 @@ from tests.resources.writeback.world import row, values
 
 PEOPLE = users(
     user("u1", email="alice@corp.example", user_department="Sales"),
-    user("u2", sam="bob"),
+    user("u2", sam="bob", listed_values=["enabled: false"]),
     user("u3", surname="miller"),
     user("u4", surname="miller"),
     user("u5", surname="odd") | {"problem": "its field user_department holds a dict"},
@@ -140,6 +140,14 @@ CASES = {
         "Give carol a user asset, one with this name in user_email or directory_user_sam",
         logons=[("ws1", "carol", 3)],
     ),
+    "an excluded user asset": case(
+        "has no owner: no user asset has the user's name, or exclude_user_assets excludes it "
+        "(exclude_user_assets: enabled: f*; bob, 3 of 3 logons on 1 day).",
+        "Correct the user asset of bob in the inventory, or remove from the instance file what excludes it "
+        "(rules.exclude_user_assets: enabled: f*).",
+        logons=[("ws1", "bob", 3)],
+        rules=Rules(exclude_user_assets={"enabled": ("f*",)}),
+    ),
     "several user assets": case(
         "has no owner: several user assets",
         "surname from all but one of u3 or u4, or enter it for the right one in user_email or directory",
@@ -184,6 +192,7 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     for sentence, part in zip(decision["what_would_change"], changes, strict=True):
         assert part in sentence
         assert f"  - {sentence}" in lines
+    assert ("none (u2 is excluded)" in lines) == ("excludes it" in first)
 
 
 @pytest.mark.parametrize("outcome", OUTCOME)

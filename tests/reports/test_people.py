@@ -1,6 +1,7 @@
 import pytest
 
 from ownership.current_owners import current_owners
+from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
@@ -43,6 +44,25 @@ MADE = resolution(LOGONS, PEOPLE, hosts())
 def test_a_person_is_found_by_any_of_their_names(asked, user_ids, usernames):
     found = find_person(asked, PEOPLE, MADE.matches)
     assert found == {"user_ids": user_ids, "usernames": usernames}
+
+
+@pytest.mark.parametrize("asked", ["zoe@corp.example", "u9", "zoe"])
+def test_a_person_who_is_excluded_is_found_with_the_hosts_and_what_excludes_them(asked):
+    people = users(user("u9", email="zoe@corp.example", listed_values=["left: true"]))
+    rules = Rules(exclude_user_assets={"left": ("true",)})
+    made = resolution(counts(("ws1", "zoe", 3)), people, hosts(host("h1", "ws1")), rules)
+    found = find_person(asked, people, made.matches)
+    assert found == {"user_ids": ["u9"], "usernames": ["zoe"]}
+    tables = {
+        "owner_decisions": made.decisions,
+        "host_user_shares": made.shares,
+        "current_owners": current_owners(hosts(host("h1", "ws1")), people, table(OwnerWrites).lazy()),
+        "inventory_users": people,
+        "username_matches": made.matches,
+    }
+    text = person_in_words(person_explanation(asked, found, lambda name: tables[name].lazy()))
+    assert "(u9), in the logons zoe, excluded (exclude_user_assets: left: true).\n" in text
+    assert "Hosts for which the logons name this person: 1\n  ws1 (h1)" in text
 
 
 @pytest.mark.parametrize("asked", ["nobody", "", " ", "@", "-", "u"])

@@ -1,6 +1,7 @@
 """What `check` finds, by state and setting, with services in memory."""
 
 import re
+from hashlib import md5
 
 import pytest
 
@@ -32,7 +33,12 @@ NOTHING = dict.fromkeys(FIELDS) | REACHED
         ([*SOUND, *[event("PC", None)] * 2], {}, {"user_field": "warning"}),
         ([*SOUND, *[event("PC", None)] * 10], {}, {"user_field": "wrong"}),
         ([event("PC", None)] * 9, {}, {"user_field": "wrong", "hostname_field": "ok"}),
-        ([event("PC", f"{number:064x}") for number in range(3)], {}, {"user_field": "wrong"}),
+        (
+            [event("PC", md5(f"{number}".encode()).hexdigest()) for number in range(3)],
+            {},
+            {"user_field": "wrong", "hostname_field": "ok"},
+        ),
+        ([event(f"PC-{number}", "***") for number in range(3)], {}, {"user_field": "wrong"}),
         ([event(f"pc{number}", "ann", sender="wec") for number in range(3)], {}, {"hostname_field": "wrong"}),
         ([event(None, "ann")] * 9, {}, {"user_field": "ok", "hostname_field": "wrong"}),
         (None, {}, NOTHING | {"index": "wrong"}),
@@ -152,6 +158,24 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
     assert "of 2 logon events belong to users" in found["user_field"].text, "SYSTEM and PC$ are nobody"
 
 
+def test_domains_that_one_host_has_and_domains_that_nobody_has(monkeypatch, tmp_path):
+    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
+    listed = envelope({"size": 1, "data": [{"id": "1", "search_agent_name": "asset-4711"}]})
+    said = {}
+    for domains in ([], ["CORP"], ["LAB"]):
+        with FakeSearch() as service, Stub(lambda _: listed) as stub, client(tmp_path, stub.url) as inventory:
+            service.documents = [event(f"asset-{n}", r"CORP\ann") for n in range(3)]
+            service.documents.append(event("asset-4711", r"WKS-77\miller"))
+            settings = instance(url=service.url, query="*", rules={"domains": domains})
+            with Logs(settings, open_source) as logs:
+                findings = name_findings(settings, logs, inventory, Window(DAY, DAY))
+                said[*domains] = [one.text for one in findings if one.what == "rules.domains"]
+    assert "wks-77 on asset-4711" in said[()][0]
+    assert "name the directory's domains in rules.domains" in said[()][0]
+    assert said["CORP",] == []
+    assert "the logons have corp, wks-77" in said["LAB",][0]
+
+
 def test_of_several_logs_each_is_named_and_their_names_are_compared_together(monkeypatch, tmp_path):
     """One log holds 60 events of a small collector, the other 600 of the hosts themselves."""
     monkeypatch.setenv("SEARCH_PASSWORD", "secret")
@@ -171,13 +195,15 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(mon
     assert next(one.text for one in names if one.what == "rules.hostname_match").startswith("2 hosts have")
 
 
-def test_a_field_that_excludes_hosts_and_that_none_has(tmp_path):
+def test_a_field_that_excludes_assets_and_that_none_has(tmp_path):
     listed = envelope({"size": 1, "data": [HOST | {"group": "x"}]})
-    rules = {"exclude_assets": {"group": ["y"], "grop": ["kiosk*"]}}
+    rules = {
+        setting: {"group": ["y"], "grop": ["kiosk*"]} for setting in ("exclude_assets", "exclude_user_assets")
+    }
     with Stub(lambda _: listed) as stub, client(tmp_path, stub.url, rules=rules) as inventory:
-        found = [one for one in inventory_findings(inventory) if one.what == "rules.exclude_assets"]
-    assert [one.state for one in found] == ["warning"]
-    assert "a value in grop" in found[0].text
+        found = [one for one in inventory_findings(inventory) if one.what.startswith("rules.exclude")]
+    assert [(one.state, one.what) for one in found] == [("warning", f"rules.{setting}") for setting in rules]
+    assert all("a value in grop" in one.text for one in found)
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 
 from ownership.declaration import validated
 from ownership.matching import username_matches
+from ownership.rules import Rules
 from ownership.tables import ClosestUsers
 from ownership.tuning.closest import closest_users
 from tests.ownership.builders import counts, hosts, resolution, user, users
@@ -19,7 +20,7 @@ PEOPLE = users(
 def closest_of(*names):
     logons = counts(*(("pc-1", name, 5) for name in names))
     accounts = resolution(logons, PEOPLE, hosts()).kinds.accounts
-    matches = username_matches(accounts, PEOPLE, user_value_field="user_email")
+    matches = username_matches(accounts, PEOPLE, user_value_field="user_email", rules=Rules())
     return validated(ClosestUsers, closest_users(accounts, PEOPLE, matches))
 
 
@@ -60,5 +61,5 @@ def test_who_is_matched_or_nobody_or_like_nobody_or_whoever_logs_on_as_himself_h
 def test_no_more_than_three_are_told_the_closest_first():
     many = users(*(user(f"u{n}", email=f"jane.doe{n}@corp.example") for n in range(9)))
     accounts = pl.DataFrame({"username": ["jane.doe"], "kind": ["unknown"], "hosts": [1], "user_assets": [0]})
-    nobody = username_matches(accounts, many, user_value_field="user_email")
+    nobody = username_matches(accounts, many, user_value_field="user_email", rules=Rules())
     assert closest_users(accounts, many, nobody)["user_id"].to_list() == ["u0", "u1", "u2"]

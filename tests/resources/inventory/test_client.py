@@ -137,10 +137,11 @@ def test_fields_lie_where_the_contract_says(served):
     wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
     for fields_in, outcome in (("attributes.current", nullcontext()), ("attributes.latest", wrong)):
         answer = listing(lambda *_: (1, [asset]))
-        rules = {"exclude_assets": {"tag": ["x"], "group": ["x"]}}
+        rules = {"exclude_assets": {"tag": ["x"], "group": ["x"]}, "exclude_user_assets": {"group": ["x"]}}
         with served(answer, contract={"fields_in": fields_in}, rules=rules) as (_, inventory), outcome:
             columns = ("host_id", "hostnames", "listed_values")
             assert inventory.hosts().select(columns).rows() == [("7", ["PC"], ["tag: a", "group: b"])]
+            assert inventory.users()["listed_values"].to_list() == [["group: b"]]
 
 
 def test_an_odd_page_amid_a_list_ends_the_reading_and_few_pages_are_fetched_ahead(served):

@@ -61,6 +61,7 @@ def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
         "user_department": "IT",
         "criticality": "low",
         "problem": None,
+        "listed_values": [],
     }
 
 
@@ -156,13 +157,14 @@ LISTED_FIELDS = ("group", "tags.name", "managed", "os.build", "site.name")
         ({"group": ["Sales", {"name": "Kiosks"}]}, None),
     ],
 )  # fmt: skip
-def test_values_that_may_exclude_a_host_are_found_in_the_item_or_its_fields(item, listed):
-    settings = instance(rules={"exclude_assets": {name: ["x"] for name in LISTED_FIELDS}})
-    record = host(with_listed_values(item, item.get("fields", {}), LISTED_FIELDS), settings)
-    assert record["listed_values"] == listed
-    assert (listed is None) == (
-        record["problem"] is not None and "rules.exclude_assets (group, tags.name," in record["problem"]
-    )
+def test_values_that_may_exclude_an_asset_are_found_in_the_item_or_its_fields(item, listed):
+    for rows, setting in ((host, "rules.exclude_assets"), (user, "rules.exclude_user_assets")):
+        settings = instance(rules={setting.partition(".")[2]: {name: ["x"] for name in LISTED_FIELDS}})
+        record = rows(with_listed_values(item, item.get("fields", {}), LISTED_FIELDS), settings)
+        assert record["listed_values"] == listed
+        assert (listed is None) == (
+            record["problem"] is not None and f"{setting} (group, tags.name," in record["problem"]
+        )
 
 
 @pytest.mark.parametrize("fields", [None, [], "x"])

@@ -97,6 +97,7 @@ def test_what_the_file_says_is_kept(write):
         "platform.contract.enrich_fields": {"user_department": "user_department"},
         "platform.tenant_id": 42,
         "rules.exclude_users": ["*$", "svc?"],
+        "rules.domains": ["CORP", "corp.example", "Büro Nord"],
         "scan.schedule": None,
         "scan.first_day": date(2015, 1, 1),
         "url": "https://search.example/prefix/",
@@ -112,7 +113,11 @@ def test_what_the_file_says_is_kept(write):
     assert contract.enrich_fields.user_department == "user_department"
     assert settings.platform.tenant_id == "42"
     weights = {"2": 10, "Unlock": 5}
-    assert settings.rules.as_rules() == Rules(exclude_users=("*$", "svc?"), logon_type_weights=weights)
+    assert settings.rules.as_rules() == Rules(
+        exclude_users=("*$", "svc?"),
+        domains=("CORP", "corp.example", "Büro Nord"),
+        logon_type_weights=weights,
+    )
     assert (settings.scan.schedule, settings.scan.first_day) == (None, date(2015, 1, 1))
     assert settings.url == "https://search.example/prefix"
     assert json.loads(settings.query)["bool"]["must_not"]["range"] == {"@timestamp": {"lt": "2026-01-31"}}
@@ -143,6 +148,33 @@ def test_what_the_file_says_is_kept(write):
 )
 def test_a_wrong_value_is_refused_by_its_key(write, key, wrong):
     assert complaint(write(**{key: wrong})).startswith(f"{key}: ")
+
+
+@pytest.mark.parametrize(
+    ("domain", "says"),
+    [
+        ("CORP\\", "write CORP"),
+        (r"CORP\\", "write CORP"),
+        (r"CORP\ann", "write CORP"),
+        (r"CORP\*", "write CORP"),
+        ("@corp.example", "write corp.example"),
+        ("ann@corp.example", "write corp.example"),
+        ("*@corp.example", "write corp.example"),
+        ("*.corp.example", "write corp.example"),
+        (".corp.example", "write corp.example"),
+        ("corp.example.", "write corp.example"),
+        ("corp.*", "write corp"),
+        ("CO?P", "name each, without wildcards, or none to take all"),
+        ("*", "or none to take all"),
+        ("\\", "or none to take all"),
+    ],
+)
+def test_a_domain_that_is_spelled_as_part_of_an_account_is_refused_with_the_right_spelling(
+    write, domain, says
+):
+    said = complaint(write(**{"rules.domains": ["LAB", domain]}))
+    assert said.startswith("rules.domains")
+    assert said.endswith(says)
 
 
 def test_all_that_is_wrong_or_missing_is_named_at_once(write):

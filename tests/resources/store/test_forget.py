@@ -161,11 +161,12 @@ def test_a_name_of_two_people_names_both_and_what_only_one_has_is_theirs():
 
 
 def test_accounts_of_other_domains_and_of_a_computer_are_other_people():
-    logons = counts(("pc", "CORP\\max", 1), ("pc", "OTHER\\max", 1), ("pc", "PC\\max", 1))
+    logons = counts(*(("pc", name, 1) for name in ("CORP\\max", "OTHER\\max", "PC\\max", r"PC\\max")))
     stored = {"inventory_users": users(user("u1", sam="max")), "logon_counts": logons}
     both = {"u1": {"max", "CORP\\max", "OTHER\\max"}}
     assert found("max", **stored) == both
-    assert found("pc\\max", **stored) == {"PC\\max": {"PC\\max"}}
+    for asked in ("pc\\max", r"pc\\max"):
+        assert [*found(asked, **stored).values()] == [{"PC\\max", r"PC\\max"}]
     both["u1"].remove("OTHER\\max")
     assert found("max", rules=Rules(domains=("corp",)), **stored) == both
 
@@ -204,14 +205,19 @@ def test_words_of_earlier_versions_and_of_people_lose_the_person(text, about, le
 
 
 def test_settings_stay_json_and_lose_a_name_and_nothing_else():
-    rules = Rules(exclude_users=("null", "Null*", "josé"), evidence_metric="events")
+    users = ("null", "Null*", "josé", r"CORP\\eva")
+    by_field = {"mail": ("CORP\\eva", "x*")}
+    rules = Rules(exclude_users=users, exclude_user_assets=by_field, evidence_metric="events")
     row = {"run_id": "r", "rules": rules.as_json(), "options": '{"reason": "null, null.", "limit": null}'}
     stored = table(TABLES["runs"], row | {"by": "null"})
-    for person in (gone(None, "null"), gone("events", "events"), gone(None, "josé")):
+    people = [gone(None, name) for name in ("null", "josé", "Corp\\Eva")]
+    for person in (*people, gone("events", "events")):
         [after] = person.in_rows("runs", stored).to_dicts()
         left = Rules.from_json(after["rules"])
         assert left.evidence_metric == "events"
         assert left.exclude_users[1] == "Null*"
+        mails = ("forgotten", "x*") if person is people[2] else by_field["mail"]
+        assert left.exclude_user_assets == {"mail": mails}
         assert sum(name.startswith("forgotten-") for name in left.exclude_users) == (
             "events" not in person.ids
         )
