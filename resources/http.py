@@ -5,6 +5,7 @@ An answer here is bytes with a status; `inventory` and `search` know what it mea
 
 import logging
 import random
+import re
 import socket
 import ssl
 import threading
@@ -13,9 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import mktime_tz, parsedate_tz
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import requests
 import tenacity
 import truststore
@@ -41,9 +46,12 @@ MAX_TRIES = 5
 PATIENCE_SECONDS = 120
 """After so long without an answer of a service no call to it is repeated."""
 PROBE_SECONDS = 6
-MAX_RETRY_AFTER_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 600.0
+"""How long the tries of a call wait together, where the service asks for it."""
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
+_LONGEST_SECONDS = 10.0**9  # that a date can be ahead
+_WRONG_CLOCK_SECONDS = 86_400  # by which a service's clocks differ; it deletes a cookie by a date in 1970
 _OTHER_TIME, _OTHER_NAME = {9, 10}, {62, 64}  # X509_V_ERR of OpenSSL: not yet valid, expired; host, address
 _PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
@@ -75,6 +83,30 @@ class Answer:
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
+class Session(requests.Session):
+    """A session with one service, which gets back the cookies it sets, whatever domain and path they name.
+
+    `kept` has their values by name, domain and path; `changing` says whether an answer changed one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # its rules are for many services
+        self.kept: dict[tuple[str, str, str], str] = {}
+        self.changing = False
+
+    def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
+        """Keep the cookies that an answer sets, and drop those that it deletes; `sent` had its request."""
+        for header in response.raw.headers.getlist("Set-Cookie"):
+            (name, value), *others = (map(str.strip, part.partition("=")[::2]) for part in header.split(";"))
+            said = {attribute.lower(): text.strip('"') for attribute, text in others}
+            key = name, said.get("domain", ""), said.get("path", "")
+            self.changing |= sent.get(name, value) != value
+            self.kept.pop(key, None)
+            if value and not _is_deleted(said, response.headers):
+                self.kept[key] = value
+
+
 @dataclass
 class Transport:
     """How one service is reached, and how patiently.
@@ -103,13 +135,13 @@ class Transport:
         """The service and its address, to begin a message with."""
         return f"The {self.service} at {self.url}"
 
-    def new_session(self) -> requests.Session:
+    def new_session(self) -> Session:
         """Open a session with cookies of its own; ConfigurationError when `ca_file` is not usable.
 
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
         override the instance's certificate settings (rules 3.5).
         """
-        session = requests.Session()
+        session = Session()
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
@@ -135,15 +167,18 @@ class Transport:
             ) from error
         # Python 3.13 asks for key identifiers, which authorities of elasticsearch-certutil 8 do not have.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        # It also takes, as curl does, an issuing authority or the service's own certificate as `ca_file`.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.hostname_checks_common_name = False
         return context
 
     def send(
         self,
-        session: requests.Session,
+        session: Session,
         method: str,
         path: str,
         *,
+        cookies: Mapping[str, str] | None = None,
         secrets: tuple[str, ...] = (),
         personal: tuple[str, ...] = (),
         right_before: Callable[[], None] | None = None,
@@ -151,13 +186,14 @@ class Transport:
     ) -> Answer:
         """Send one request, once, and read its answer; `arguments` are those of `requests.Request`.
 
+        `cookies` go beside those that are kept, and in place of one with the same name.
         `secrets` and `personal` are what its body holds that no message may show (see `Answer`).
         `right_before` is called when the connection stands and nothing of the request has gone out; what it
         raises keeps it from being sent.
 
         Raises:
             AuthenticationError: the certificate is not trusted.
-            TransientError: time-out, refused or broken connection. The service may have acted.
+            TransientError: time-out, refused or broken connection, half an answer; it may have acted.
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
@@ -174,6 +210,9 @@ class Transport:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
             )
+            sent = {name: value for (name, *_), value in list(session.kept.items())} | dict(cookies or {})
+            if sent:
+                request.headers["Cookie"] = "; ".join(map("=".join, sent.items()))
             secrets += tuple(_secrets_of(request.headers))
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
             given_up = begun - silent_since >= self.patience_seconds
@@ -181,7 +220,8 @@ class Transport:
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
-                secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
+                session.keep_cookies(response, sent)
+                secrets += tuple(_session_values(session.kept.values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
@@ -194,6 +234,11 @@ class Transport:
                     raise urllib3.exceptions.TimeoutError
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
+                if response.ok and _is_cut_off(body):  # while its length was right
+                    raise TransientError(
+                        f"{self.where} answered {method} {path} with JSON that is cut off after "
+                        f"{len(body):,} bytes; check {self.section}url and any proxy in between"
+                    )
                 return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
@@ -254,11 +299,13 @@ class Transport:
     def raise_if_transient(self, answer: Answer, path: str) -> None:
         """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
-            raise TransientError(
-                f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
-                retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
-                not_done=answer.status == 429,
-            )
+            message = f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}"
+            asked = _retry_after_seconds(answer.headers)
+            if asked is not None:
+                self.silent_since = None  # who says when to come back is not silent until then
+                until = datetime.now(UTC) + timedelta(seconds=asked)
+                message += f"; it asks to wait for {asked:,.0f} s, until {until:%F %T} UTC"
+            raise TransientError(message, retry_after=asked, not_done=answer.status == 429)
 
     def retrying(self) -> tenacity.Retrying:
         """Return the tries of calls that may be repeated, with jitter; no other layer repeats any."""
@@ -266,7 +313,9 @@ class Transport:
         def over(state: tenacity.RetryCallState) -> bool:
             now = time.monotonic()
             silent = now - (self.silent_since or now)
-            return state.attempt_number >= MAX_TRIES or silent >= self.patience_seconds
+            waits = state.idle_for + state.upcoming_sleep
+            too_long = silent >= self.patience_seconds or waits > MAX_RETRY_AFTER_SECONDS
+            return state.attempt_number >= MAX_TRIES or too_long
 
         def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
@@ -301,15 +350,40 @@ def _wait_seconds(state: tenacity.RetryCallState) -> float:
     asked = error.retry_after if isinstance(error, TransientError) else None
     if asked is None:
         return _backoff(state)
-    return min(asked, MAX_RETRY_AFTER_SECONDS) + random.uniform(0, 0.5)  # noqa: S311  (spreads clients, no secret)
+    return asked + random.uniform(0, 0.5)  # noqa: S311  (spreads clients, no secret)
 
 
-def _retry_after_seconds(header: str | None) -> float | None:
+def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
+    text = headers.get("Retry-After", "").strip()
+    seconds = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _seconds_ahead(text, headers)
+    return None if seconds is None else min(max(seconds, 0.0), _LONGEST_SECONDS)
+
+
+def _seconds_ahead(date: str, headers: Mapping[str, str]) -> float | None:
+    """Return how far a date lies ahead of that of an answer, or of now if it has none; None for no date."""
+    with suppress(ValueError, OverflowError):
+        moment, answered = parsedate_tz(date), parsedate_tz(headers.get("Date", ""))
+        if moment:
+            return mktime_tz(moment) - (mktime_tz(answered) if answered else datetime.now(UTC).timestamp())
+    return None
+
+
+def _is_deleted(cookie: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    seconds = cookie.get("max-age", "")
+    if seconds.lstrip("-").isdecimal():
+        return seconds.strip("0")[:1] in {"", "-"}
+    ahead = _seconds_ahead(cookie.get("expires", ""), headers)
+    return ahead is not None and ahead < -_WRONG_CLOCK_SECONDS
+
+
+def _is_cut_off(body: bytes) -> bool:
+    """Whether a body is the beginning of a JSON object or array."""
     try:
-        return float(urllib3.Retry().parse_retry_after(header)) if header else None
-    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
-        return None
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return body[:100].lstrip().startswith((b"{", b"[")) and "truncated" in str(error)
+    return False
 
 
 def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
@@ -318,7 +392,8 @@ def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
-    return (value for value in cookies if value and len(value) >= MIN_SESSION)
+    values = (value.strip('"') for value in cookies if value)
+    return (value for value in values if len(value) >= MIN_SESSION)
 
 
 def _root_cause(error: BaseException) -> BaseException:
