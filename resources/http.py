@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -46,8 +46,7 @@ MAX_TRIES = 5
 PATIENCE_SECONDS = 120
 """After so long without an answer of a service no call to it is repeated."""
 PROBE_SECONDS = 6
-MAX_RETRY_AFTER_SECONDS = 600.0
-"""How long the tries of a call wait together, where the service asks for it."""
+MAX_RETRY_AFTER_SECONDS = 600.0  # all waits of a call together
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
 _LONGEST_SECONDS = 10.0**9  # that a date can be ahead
@@ -86,7 +85,7 @@ class Answer:
 class Session(requests.Session):
     """A session with one service, which gets back the cookies it sets, whatever domain and path they name.
 
-    `kept` has their values by name, domain and path; `changing` says whether an answer changed one.
+    `changing` says whether an answer changed one.
     """
 
     def __init__(self) -> None:
@@ -94,6 +93,10 @@ class Session(requests.Session):
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # its rules are for many services
         self.kept: dict[tuple[str, str, str], str] = {}
         self.changing = False
+
+    def cookie_values(self) -> dict[str, str]:
+        """Return the cookies to send; other threads may change what is kept meanwhile."""
+        return {name: value for (name, _domain, _path), value in list(self.kept.items())}
 
     def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
         """Keep the cookies that an answer sets, and drop those that it deletes; `sent` had its request."""
@@ -178,7 +181,6 @@ class Transport:
         method: str,
         path: str,
         *,
-        cookies: Mapping[str, str] | None = None,
         secrets: tuple[str, ...] = (),
         personal: tuple[str, ...] = (),
         right_before: Callable[[], None] | None = None,
@@ -186,7 +188,6 @@ class Transport:
     ) -> Answer:
         """Send one request, once, and read its answer; `arguments` are those of `requests.Request`.
 
-        `cookies` go beside those that are kept, and in place of one with the same name.
         `secrets` and `personal` are what its body holds that no message may show (see `Answer`).
         `right_before` is called when the connection stands and nothing of the request has gone out; what it
         raises keeps it from being sent.
@@ -206,14 +207,14 @@ class Transport:
         watchdog.daemon = True
         watchdog.start()
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
+        sent = session.cookie_values() | (arguments.pop("cookies", None) or {})
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
             )
-            sent = {name: value for (name, *_), value in list(session.kept.items())} | dict(cookies or {})
             if sent:
                 request.headers["Cookie"] = "; ".join(map("=".join, sent.items()))
-            secrets += tuple(_secrets_of(request.headers))
+            secrets += (request.headers.get("Authorization", "").rpartition(" ")[2], *_session_values(sent))
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
@@ -221,7 +222,7 @@ class Transport:
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 session.keep_cookies(response, sent)
-                secrets += tuple(_session_values(session.kept.values()))  # it may repeat them beside
+                secrets += tuple(_session_values(session.cookie_values()))  # it may repeat them beside
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
@@ -234,11 +235,6 @@ class Transport:
                     raise urllib3.exceptions.TimeoutError
                 if response.status_code < 500:  # else it may be a proxy's, in place of the service's
                     self.silent_since = None
-                if response.ok and _is_cut_off(body):  # while its length was right
-                    raise TransientError(
-                        f"{self.where} answered {method} {path} with JSON that is cut off after "
-                        f"{len(body):,} bytes; check {self.section}url and any proxy in between"
-                    )
                 return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
@@ -259,6 +255,12 @@ class Transport:
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
+        try:
+            msgspec.json.decode(body, type=msgspec.Raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            is_json = body[:100].lstrip().startswith((b"{", b"["))
+            if response.ok and is_json and "truncated" in str(error):
+                raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
         return bytes(body)
 
     def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
@@ -348,9 +350,8 @@ _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)
 def _wait_seconds(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, TransientError) else None
-    if asked is None:
-        return _backoff(state)
-    return asked + random.uniform(0, 0.5)  # noqa: S311  (spreads clients, no secret)
+    spread = random.uniform(0, 0.5)  # noqa: S311  (of clients; no secret)
+    return _backoff(state) if asked is None else asked + spread
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
@@ -377,22 +378,8 @@ def _is_deleted(cookie: Mapping[str, str], headers: Mapping[str, str]) -> bool:
     return ahead is not None and ahead < -_WRONG_CLOCK_SECONDS
 
 
-def _is_cut_off(body: bytes) -> bool:
-    """Whether a body is the beginning of a JSON object or array."""
-    try:
-        msgspec.json.decode(body, type=msgspec.Raw)
-    except (msgspec.DecodeError, RecursionError) as error:
-        return body[:100].lstrip().startswith((b"{", b"[")) and "truncated" in str(error)
-    return False
-
-
-def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
-    yield headers.get("Authorization", "").rpartition(" ")[2]
-    yield from _session_values(cookie.partition("=")[2] for cookie in headers.get("Cookie", "").split("; "))
-
-
-def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
-    values = (value.strip('"') for value in cookies if value)
+def _session_values(cookies: Mapping[str, str]) -> Iterator[str]:
+    values = (value.strip('"') for value in cookies.values())
     return (value for value in values if len(value) >= MIN_SESSION)
 
 

@@ -19,13 +19,7 @@ import tenacity
 
 from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    ProtocolError,
-    ServiceError,
-    TransientError,
-)
+from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
 from resources.inventory.envelope import Envelope, inside, open_envelope
@@ -205,10 +199,13 @@ class AssetInventory(Inventory):
         raw: bool = False,
         **arguments: Any,
     ) -> Envelope:
-        """Send values in the query string or as a form, and open the answer; the only place that retries."""
-        if tenant and (tenant_id := self._platform.tenant_id):
-            values = {**(values or {}), self._platform.contract.tenant_param: tenant_id}
-            sent = f" for tenant {tenant_id} (platform.tenant_id){sent}"
+        """Send values in the query string or as a form, and open the answer; the only place that retries.
+
+        `setting` and `sent` are those of `open_envelope`, `sent` without the tenant.
+        """
+        if tenant:
+            values = {**(values or {}), self._platform.contract.tenant_param: self._platform.tenant_id}
+            sent = f" for tenant {self._platform.tenant_id} (platform.tenant_id){sent}"
         arguments["params" if method == "GET" else "data"] = values
 
         def once() -> Envelope:
@@ -267,7 +264,7 @@ class AssetInventory(Inventory):
             frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
             self._require_readable(kind, frame)
             return frame.with_columns(listed_at=listed_at)
-        if isinstance(page.refusal, AuthenticationError | TransientError) and not complete:
+        if isinstance(page.refusal, TransientError) and not complete:
             raise page.refusal
         raise _IncompleteError(
             f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
@@ -308,7 +305,7 @@ class AssetInventory(Inventory):
         """Find the first page of a list, 0 or 1; the second comes with it where both had to be read."""
         # A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
         zero = self._page(kind, 0)
-        if isinstance(zero.refusal, AuthenticationError | TransientError):
+        if isinstance(zero.refusal, TransientError):
             raise zero.refusal
         if not zero.refusal and len(zero.ids) == zero.size:
             return [zero]

@@ -105,14 +105,14 @@ class InventorySession:
         )
 
     def _advice(self) -> str:
-        """Return what to do about sessions that do not last, as far as answers have shown why."""
+        """Return what to do about sessions that do not last, by what the answers showed."""
+        advice = "check that the account may use the API, and that no other program logs in with it"
         if not self._has_cookie:
             advice = "no cookie came back after the log-in: check platform.url, and any proxy in between"
         elif self._changes_cookie and self._transport.connections > 1:
-            advice = "its answers change the session's cookie: set writes.concurrency to 1"
-        else:
-            advice = "check that the account may use the API, and that no other program logs in with it"
-        return advice + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
+            advice += "; its answers change a cookie: if each ends the session before it, set "
+            advice += "writes.concurrency to 1"
+        return advice + ("" if self._codes else "; set platform.mfa_secret if it needs a code")
 
     def _give_up(self, reason: str) -> AuthenticationError:
         """Send nothing more, no log-in either; returns the error, whose reason is the first one given."""

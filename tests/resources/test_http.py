@@ -74,11 +74,8 @@ def secure(tls):
 # What comes back
 
 
-NOW = datetime.now(UTC).replace(microsecond=0)
-
-
 def http_date(seconds=0):
-    return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
 def test_an_answer_is_its_status_headers_and_body():
@@ -149,7 +146,7 @@ def test_several_cookies_are_kept_and_those_that_are_deleted_are_not(headers, se
         service = transport(stub.url)
         with service.new_session() as session:
             service.send(session, "GET", "/")
-            service.send(session, "GET", "/", cookies={"route": "blue"} if sent and "route" in sent else None)
+            service.send(session, "GET", "/", cookies={"route": "blue"} if sent and "route" in sent else {})
     assert stub.requests[1].headers.get("Cookie") == sent
 
 
@@ -258,7 +255,7 @@ CUTS = [WHOLE[:length] for length in range(1, len(WHOLE), 9)]
 def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(written):
     packed = {"Content-Encoding": "gzip"} if written.startswith(b"\x1f") else {}
     reply = Reply(written, headers=packed)
-    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="cut off"):
+    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON ends after"):
         send(stub.url)
 
 
@@ -515,7 +512,6 @@ def test_overload_and_server_failures_are_transient_and_only_429_says_that_nothi
     [
         *[("7", 7), (" 7 ", 7), ("soon", None), ("\u00b2", None), ("", None), ("-5", None), ("nan", None)],
         *[("120", 120), ("1.5", 1.5), ("0", 0), ("9" * 5000, 10**9), ("1e3", None), ("7, 7", None)],
-        pytest.param(http_date(20_000), pytest.approx(20_000, abs=2_000), id="later"),
         ("Mon, 01 Jan 2001 00:00:00 GMT", 0),
         ("Fri, 31 Dec 9999 23:59:59 GMT", 10**9),
         ("Fri, 31 Dec 99999 23:59:59 GMT", None),
@@ -530,11 +526,11 @@ def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
 @pytest.mark.parametrize("ahead", [-300, 0, 300, 6 * 3600])
 def test_a_date_to_come_back_is_measured_by_the_clock_of_the_service_and_said_by_ours(ahead):
     asked = {"Retry-After": http_date(ahead + 120), "Date": http_date(ahead)}
-    error = transient(503, **asked)
-    assert error.retry_after == 120
-    assert any(f"until {NOW + timedelta(seconds=120 + late):%F %T} UTC" in str(error) for late in range(60))
+    error, in_two_minutes = transient(503, **asked), datetime.now(UTC) + timedelta(seconds=120)
+    assert error.retry_after == pytest.approx(120, abs=1)
+    assert any(f"until {in_two_minutes - timedelta(seconds=one):%F %T} UTC" in str(error) for one in range(9))
     by_ours = transient(503, **asked | {"Date": "soon"}).retry_after
-    assert by_ours == pytest.approx(max(ahead + 120, 0), abs=60)
+    assert by_ours == pytest.approx(max(ahead + 120, 0), abs=600)
 
 
 def tried(times, error):
@@ -556,16 +552,12 @@ def test_tries_are_bounded_and_end_with_the_error_itself():
     assert tried(1, ProtocolError("odd"))[1] == 1
 
 
-@pytest.mark.parametrize("asked", [7, 120, 599])
-def test_the_wait_the_server_asks_for_is_kept(asked):
-    (wait,), _ = tried(1, TransientError("busy", retry_after=asked))
-    assert asked <= wait <= asked + 0.5
-
-
-@pytest.mark.parametrize(("asked", "calls"), [(601, 1), (86_400, 1), (250, 3), (140, 5), (400, 2)])
-def test_waits_that_are_too_long_together_are_given_up_at_once(asked, calls):
+@pytest.mark.parametrize(("asked", "calls"), [(7, 5), (120, 5), (250, 3), (400, 2), (601, 1), (86_400, 1)])
+def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, calls):
+    """Beyond it the call is given up at once."""
     waits, count = tried(99, TransientError("busy", retry_after=asked))
     assert count == calls
+    assert all(asked <= wait <= asked + 0.5 for wait in waits)
     assert sum(waits) <= http.MAX_RETRY_AFTER_SECONDS
 
 
