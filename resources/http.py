@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -93,10 +93,6 @@ class Session(requests.Session):
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # its rules are for many services
         self.kept: dict[tuple[str, str, str], str] = {}
         self.changing = False
-
-    def cookie_values(self) -> dict[str, str]:
-        """Return the cookies to send; other threads may change what is kept meanwhile."""
-        return {name: value for (name, _domain, _path), value in list(self.kept.items())}
 
     def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
         """Keep the cookies that an answer sets, and drop those that it deletes; `sent` had its request."""
@@ -207,14 +203,14 @@ class Transport:
         watchdog.daemon = True
         watchdog.start()
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
-        sent = session.cookie_values() | (arguments.pop("cookies", None) or {})
+        kept = list(session.kept.items())  # other threads change it
+        sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
             )
             if sent:
                 request.headers["Cookie"] = "; ".join(map("=".join, sent.items()))
-            secrets += (request.headers.get("Authorization", "").rpartition(" ")[2], *_session_values(sent))
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
@@ -222,7 +218,10 @@ class Transport:
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 session.keep_cookies(response, sent)
-                secrets += tuple(_session_values(session.cookie_values()))  # it may repeat them beside
+                # It may repeat them beside.
+                values = (value.strip('"') for value in (*sent.values(), *session.kept.values()))
+                secrets += tuple(value for value in values if len(value) >= MIN_SESSION)
+                secrets += (request.headers.get("Authorization", "").rpartition(" ")[2],)
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
@@ -376,11 +375,6 @@ def _is_deleted(cookie: Mapping[str, str], headers: Mapping[str, str]) -> bool:
         return seconds.strip("0")[:1] in {"", "-"}
     ahead = _seconds_ahead(cookie.get("expires", ""), headers)
     return ahead is not None and ahead < -_WRONG_CLOCK_SECONDS
-
-
-def _session_values(cookies: Mapping[str, str]) -> Iterator[str]:
-    values = (value.strip('"') for value in cookies.values())
-    return (value for value in values if len(value) >= MIN_SESSION)
 
 
 def _root_cause(error: BaseException) -> BaseException:
