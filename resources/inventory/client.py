@@ -199,10 +199,7 @@ class AssetInventory(Inventory):
         raw: bool = False,
         **arguments: Any,
     ) -> Envelope:
-        """Send values in the query string or as a form, and open the answer; the only place that retries.
-
-        `setting` and `sent` are those of `open_envelope`, `sent` without the tenant.
-        """
+        """Send values in the query string or as a form, and open the answer; the only place that retries."""
         if tenant:
             values = {**(values or {}), self._platform.contract.tenant_param: self._platform.tenant_id}
             sent = f" for tenant {self._platform.tenant_id} (platform.tenant_id){sent}"
