@@ -76,7 +76,7 @@ def open_envelope(
     members = envelope_members(answer.body)
     if members["status"] if members else raw and answer.status < 400:
         return Envelope({"data": answer.body} if raw else members or {}, refusal=None)
-    transport.raise_if_transient(answer, path)
+    transport.raise_if_transient(answer, path + sent)
     unknown_path = setting if answer.status == 404 else None
     if members is None and answer.status != 401 and not unknown_path:
         raise ProtocolError(

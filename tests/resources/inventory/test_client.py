@@ -104,6 +104,7 @@ def test_half_a_list_is_asked_for_again(served, cut):
         envelope(status=False, message="size: must be at most 500"),
         Reply(b'{"detail": [{"loc": ["body", "size"], "msg": "must be at most 500"}]}', 422),
         Reply(b'{"status": 400, "message": "size: must be at most 500"}', 400),
+        Reply(b"must be at most 500", 500),
     ],
 )
 def test_a_page_size_that_is_refused_names_its_setting(served, refusal):
