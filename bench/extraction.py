@@ -16,7 +16,7 @@ from assets_defs.evidence import day_tables
 from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio
 from bench.timing import Contender, alternate, function, instance_content, run_once
-from resources.http import Answer, Transport
+from resources.http import Answer, Session, Transport
 from resources.search.client import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -92,7 +92,7 @@ def floor(url: str, ca_file: str, days: int, connections: int = 2) -> Callable[[
     sent = []
 
     class Recorder(Transport):
-        def send(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Answer:
+        def send(self, session: Session, method: str, path: str, **arguments: Any) -> Answer:
             sent.append((path, arguments["params"], arguments["json"]))
             return super().send(session, method, path, **arguments)
 

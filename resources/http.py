@@ -5,17 +5,22 @@ An answer here is bytes with a status; `inventory` and `search` know what it mea
 
 import logging
 import random
+import re
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import mktime_tz, parsedate_tz
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import requests
 import tenacity
 import truststore
@@ -41,9 +46,11 @@ MAX_TRIES = 5
 PATIENCE_SECONDS = 120
 """After so long without an answer of a service no call to it is repeated."""
 PROBE_SECONDS = 6
-MAX_RETRY_AFTER_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 600.0  # all waits of a call together
 _CHUNK_BYTES = 2**16
 _EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
+_LONGEST_SECONDS = 10.0**9  # that a date can be ahead
+_WRONG_CLOCK_SECONDS = 86_400  # by which a service's clocks differ; it deletes a cookie by a date in 1970
 _OTHER_TIME, _OTHER_NAME = {9, 10}, {62, 64}  # X509_V_ERR of OpenSSL: not yet valid, expired; host, address
 _PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
@@ -75,6 +82,30 @@ class Answer:
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
+class Session(requests.Session):
+    """A session with one service, which gets back the cookies it sets, whatever domain and path they name.
+
+    `changing` says whether an answer changed one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # its rules are for many services
+        self.kept: dict[tuple[str, str, str], str] = {}
+        self.changing = False
+
+    def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
+        """Keep the cookies that an answer sets, and drop those that it deletes; `sent` had its request."""
+        for header in response.raw.headers.getlist("Set-Cookie"):
+            (name, value), *others = (map(str.strip, part.partition("=")[::2]) for part in header.split(";"))
+            said = {attribute.lower(): text.strip('"') for attribute, text in others}
+            key = name, said.get("domain", ""), said.get("path", "")
+            self.changing |= sent.get(name, value) != value
+            self.kept.pop(key, None)
+            if value and not _is_deleted(said, response.headers):
+                self.kept[key] = value
+
+
 @dataclass
 class Transport:
     """How one service is reached, and how patiently.
@@ -103,13 +134,13 @@ class Transport:
         """The service and its address, to begin a message with."""
         return f"The {self.service} at {self.url}"
 
-    def new_session(self) -> requests.Session:
+    def new_session(self) -> Session:
         """Open a session with cookies of its own; ConfigurationError when `ca_file` is not usable.
 
         Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
         override the instance's certificate settings (rules 3.5).
         """
-        session = requests.Session()
+        session = Session()
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
@@ -135,12 +166,14 @@ class Transport:
             ) from error
         # Python 3.13 asks for key identifiers, which authorities of elasticsearch-certutil 8 do not have.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        # It also takes, as curl does, an issuing authority or the service's own certificate as `ca_file`.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.hostname_checks_common_name = False
         return context
 
     def send(
         self,
-        session: requests.Session,
+        session: Session,
         method: str,
         path: str,
         *,
@@ -157,7 +190,7 @@ class Transport:
 
         Raises:
             AuthenticationError: the certificate is not trusted.
-            TransientError: time-out, refused or broken connection. The service may have acted.
+            TransientError: time-out, refused or broken connection, half an answer; it may have acted.
             ProtocolError: a redirect, or an answer over `MAX_ANSWER_BYTES`.
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
@@ -170,18 +203,25 @@ class Transport:
         watchdog.daemon = True
         watchdog.start()
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
+        kept = list(session.kept.items())  # other threads change it
+        sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
         try:
             request = session.prepare_request(
                 requests.Request(method, self.url.rstrip("/") + path, **arguments)
             )
-            secrets += tuple(_secrets_of(request.headers))
+            if sent:
+                request.headers["Cookie"] = "; ".join(map("=".join, sent.items()))
             # Who has been silent for too long holds up a run with what waits beside a failed call, too.
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
-                secrets += tuple(_session_values(response.cookies.values()))  # it may repeat them beside
+                session.keep_cookies(response, sent)
+                # It may repeat them beside.
+                values = (value.strip('"') for value in (*sent.values(), *session.kept.values()))
+                secrets += tuple(value for value in values if len(value) >= MIN_SESSION)
+                secrets += (request.headers.get("Authorization", "").rpartition(" ")[2],)
                 if 300 <= response.status_code < 400:
                     elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
@@ -214,6 +254,12 @@ class Transport:
             body += chunk
             if len(body) > MAX_ANSWER_BYTES:
                 raise ProtocolError(f"{self.where} answered {path} with over {MAX_ANSWER_BYTES} bytes")
+        try:
+            msgspec.json.decode(body, type=msgspec.Raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            is_json = body[:100].lstrip().startswith((b"{", b"["))
+            if response.ok and is_json and "truncated" in str(error):
+                raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
         return bytes(body)
 
     def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
@@ -254,11 +300,13 @@ class Transport:
     def raise_if_transient(self, answer: Answer, path: str) -> None:
         """Raise TransientError, with the server's Retry-After, for 408, 425, 429 and 5xx."""
         if answer.status in {408, 425, 429} or answer.status >= 500:
-            raise TransientError(
-                f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}",
-                retry_after=_retry_after_seconds(answer.headers.get("Retry-After")),
-                not_done=answer.status == 429,
-            )
+            message = f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}"
+            asked = _retry_after_seconds(answer.headers)
+            if asked is not None:
+                self.silent_since = None  # who says when to come back is not silent until then
+                until = datetime.now(UTC) + timedelta(seconds=asked)
+                message += f"; it asks to wait for {asked:,.0f} s, until {until:%F %T} UTC"
+            raise TransientError(message, retry_after=asked, not_done=answer.status == 429)
 
     def retrying(self) -> tenacity.Retrying:
         """Return the tries of calls that may be repeated, with jitter; no other layer repeats any."""
@@ -266,7 +314,9 @@ class Transport:
         def over(state: tenacity.RetryCallState) -> bool:
             now = time.monotonic()
             silent = now - (self.silent_since or now)
-            return state.attempt_number >= MAX_TRIES or silent >= self.patience_seconds
+            waits = state.idle_for + state.upcoming_sleep
+            too_long = silent >= self.patience_seconds or waits > MAX_RETRY_AFTER_SECONDS
+            return state.attempt_number >= MAX_TRIES or too_long
 
         def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
@@ -299,26 +349,32 @@ _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)
 def _wait_seconds(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, TransientError) else None
-    if asked is None:
-        return _backoff(state)
-    return min(asked, MAX_RETRY_AFTER_SECONDS) + random.uniform(0, 0.5)  # noqa: S311  (spreads clients, no secret)
+    spread = random.uniform(0, 0.5)  # noqa: S311  (of clients; no secret)
+    return _backoff(state) if asked is None else asked + spread
 
 
-def _retry_after_seconds(header: str | None) -> float | None:
+def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
-    try:
-        return float(urllib3.Retry().parse_retry_after(header)) if header else None
-    except (urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
-        return None
+    text = headers.get("Retry-After", "").strip()
+    seconds = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _seconds_ahead(text, headers)
+    return None if seconds is None else min(max(seconds, 0.0), _LONGEST_SECONDS)
 
 
-def _secrets_of(headers: Mapping[str, str]) -> Iterator[str]:
-    yield headers.get("Authorization", "").rpartition(" ")[2]
-    yield from _session_values(cookie.partition("=")[2] for cookie in headers.get("Cookie", "").split("; "))
+def _seconds_ahead(date: str, headers: Mapping[str, str]) -> float | None:
+    """Return how far a date lies ahead of that of an answer, or of now if it has none; None for no date."""
+    with suppress(ValueError, OverflowError):
+        moment, answered = parsedate_tz(date), parsedate_tz(headers.get("Date", ""))
+        if moment:
+            return mktime_tz(moment) - (mktime_tz(answered) if answered else datetime.now(UTC).timestamp())
+    return None
 
 
-def _session_values(cookies: Iterable[str | None]) -> Iterator[str]:
-    return (value for value in cookies if value and len(value) >= MIN_SESSION)
+def _is_deleted(cookie: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    seconds = cookie.get("max-age", "")
+    if seconds.lstrip("-").isdecimal():
+        return seconds.strip("0")[:1] in {"", "-"}
+    ahead = _seconds_ahead(cookie.get("expires", ""), headers)
+    return ahead is not None and ahead < -_WRONG_CLOCK_SECONDS
 
 
 def _root_cause(error: BaseException) -> BaseException:

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a list, or its refusal, which may only mean that the list has fewer pages.
+    """One page of a list, or why there is none: it may only be that the list has fewer pages.
 
     `size` is the number of assets announced for the whole list.
     """
@@ -195,17 +195,19 @@ class AssetInventory(Inventory):
         repeatable: bool,
         tenant: bool = True,
         setting: str | None = None,
+        sent: str = "",
         raw: bool = False,
         **arguments: Any,
     ) -> Envelope:
         """Send values in the query string or as a form, and open the answer; the only place that retries."""
-        tenant_id = self._platform.tenant_id if tenant else None
-        scope = {self._platform.contract.tenant_param: tenant_id} if tenant_id else {}
-        arguments["params" if method == "GET" else "data"] = {**(values or {}), **scope}
+        if tenant:
+            values = {**(values or {}), self._platform.contract.tenant_param: self._platform.tenant_id}
+            sent = f" for tenant {self._platform.tenant_id} (platform.tenant_id){sent}"
+        arguments["params" if method == "GET" else "data"] = values
 
         def once() -> Envelope:
             answer = self._session.request(method, path, resend=repeatable, **arguments)
-            return open_envelope(answer, path, self.transport, tenant=tenant_id, setting=setting, raw=raw)
+            return open_envelope(answer, path, self.transport, sent=sent, setting=setting, raw=raw)
 
         return self.transport.retrying()(once) if repeatable else once()
 
@@ -280,7 +282,7 @@ class AssetInventory(Inventory):
         chosen = before_last[:: -(-len(before_last) // MAX_PAGES_READ_AGAIN) or 1]
         with ThreadPoolExecutor(self.transport.connections) as executor:
             for page in executor.map(self._page, itertools.repeat(kind), chosen):
-                if len({*page.ids} - seen) > max(page.size - size, 0):
+                if page.refusal or len({*page.ids} - seen) > max(page.size - size, 0):
                     return False
         return True
 
@@ -300,6 +302,8 @@ class AssetInventory(Inventory):
         """Find the first page of a list, 0 or 1; the second comes with it where both had to be read."""
         # A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
         zero = self._page(kind, 0)
+        if isinstance(zero.refusal, TransientError):
+            raise zero.refusal
         if not zero.refusal and len(zero.ids) == zero.size:
             return [zero]
         one = self._page(kind, 1)
@@ -318,43 +322,37 @@ class AssetInventory(Inventory):
         """Yield the pages after those that are known, without an end; several are read in parallel.
 
         How many there are follows from the first one, for the service may give fewer items than asked for.
-        One more comes with them. A service may fail at it, instead of refusing it or giving no items.
+        One more comes with them.
         """
         begin = known[-1].number + 1
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
-
-        def read(number: int) -> Page:
-            try:
-                return self._page(kind, number)
-            except TransientError as error:
-                if number < end:
-                    raise
-                return Page(number, refusal=error)
-
+        kinds = itertools.repeat(kind)
         with ThreadPoolExecutor(connections := self.transport.connections) as executor:
             for start in range(begin, end + 1, connections):
-                yield from executor.map(read, range(start, min(start + connections, end + 1)))
-        yield from map(read, itertools.count(end + 1))
+                yield from executor.map(self._page, kinds, range(start, min(start + connections, end + 1)))
+        yield from map(self._page, kinds, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
-        """Read one page."""
-        call: ListCall = getattr(self._platform.contract, kind)
-        form = {**call.params, "page": str(number), "size": str(self._platform.contract.page_size)}
+        """Read one page; how a service answers beyond the last one is not specified."""
+        contract = self._platform.contract
+        call: ListCall = getattr(contract, kind)
+        form = {**call.params, "page": str(number), "size": str(contract.page_size)}
         setting = f"platform.contract.{kind}.path" if number <= 1 else None
-        envelope = self._call("POST", call.path, form, repeatable=True, setting=setting)
-        if envelope.refusal:
-            return Page(number, refusal=envelope.refusal)
-        match envelope.payload():
+        sent = f", in pages of {contract.page_size} (platform.contract.page_size)"
+        try:
+            answer = self._call("POST", call.path, form, repeatable=True, setting=setting, sent=sent)
+            payload = answer.payload()
+        except ServiceError as error:
+            return Page(number, refusal=error)
+        match payload:
             case {"size": int() as size, "data": list() as items} if type(size) is int and all(
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
                 return Page(number, size, ids, self._fields_of(kind, items, ids, call.path))
-        raise ProtocolError(
-            f"{self.where} answered {call.path} with no list of items and their number; check the paths in "
-            "platform.contract"
-        )
+        text = "with no list of items and their number; check the paths in platform.contract"
+        return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
     # Parts of items
 

@@ -59,14 +59,14 @@ def open_envelope(
     path: str,
     transport: Transport,
     *,
-    tenant: str | None = None,
+    sent: str = "",
     setting: str | None = None,
     raw: bool = False,
 ) -> Envelope:
     """Read an answer of the inventory service.
 
-    `tenant` is that of a tenant-scoped call: how such a call is rejected for its tenant is not specified
-    (rules 5.7), so every refusal names the setting. `setting` is where the path comes from, if from one.
+    `sent` says what settings sent: how a call is rejected for its tenant or page size is not specified (rules
+    5.7), so every refusal shows them. `setting` is where the path comes from, if from one.
     A `raw` body comes without an envelope, and only its failures with one; it becomes the payload.
 
     Raises:
@@ -76,19 +76,16 @@ def open_envelope(
     members = envelope_members(answer.body)
     if members["status"] if members else raw and answer.status < 400:
         return Envelope({"data": answer.body} if raw else members or {}, refusal=None)
-    transport.raise_if_transient(answer, path)
+    transport.raise_if_transient(answer, path + sent)
     unknown_path = setting if answer.status == 404 else None
     if members is None and answer.status != 401 and not unknown_path:
         raise ProtocolError(
-            f"{transport.where} answered {path} with HTTP status {answer.status} and no envelope; "
+            f"{transport.where} answered {path}{sent} with HTTP status {answer.status} and no envelope; "
             f"{transport.section}url must be the service itself, without /api/v1. It said: {answer.excerpt}"
         )
-    refused = f"{transport.where} refused {path}"
     if unknown_path:
-        refused += f" with HTTP status 404; if for every asset, correct {unknown_path}"
-    elif tenant:
-        refused += f" for tenant {tenant} ({transport.section}tenant_id)"
-    return Envelope(members or {}, _refusal(answer, members or {}, refused))
+        sent = f" with HTTP status 404; if for every asset, correct {unknown_path}"
+    return Envelope(members or {}, _refusal(answer, members or {}, f"{transport.where} refused {path}{sent}"))
 
 
 def envelope_members(body: bytes) -> dict[str, Any] | None:

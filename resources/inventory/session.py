@@ -7,10 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import requests
-
 from resources.errors import AuthenticationError, RedirectError, ServiceError, SessionExpiredError
-from resources.http import Answer, Transport
+from resources.http import Answer, Session, Transport
 from resources.inventory.envelope import Envelope, asks_for_log_in, inside, leads_to_log_in, open_envelope
 from resources.inventory.totp import TotpCodes
 from resources.settings import Platform
@@ -23,7 +21,7 @@ PROFILE = "/api/v1/profile/me"
 class InventorySession:
     """The session of the platform's account; opening it resolves the secrets, the first call logs in.
 
-    Each log-in has a `requests.Session` of its own, so that a late answer to an old session cannot bring its
+    Each log-in has a `Session` of its own, so that a late answer to an old session cannot bring its
     cookie into a new one. A log-in that gave no working session is not repeated: that locks accounts.
     """
 
@@ -36,8 +34,9 @@ class InventorySession:
         self._codes = TotpCodes(secret, platform, clock, transport.sleep) if secret is not None else None
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
-        self._session: requests.Session | None = None
+        self._session: Session | None = None
         self._useless_log_ins = 0  # since an answer to a session that worked
+        self._has_cookie = self._changes_cookie = False
         self._given_up: str | None = None
 
     def close(self) -> None:
@@ -60,21 +59,22 @@ class InventorySession:
             session = self._signed_in(path)
             answer = self._send(session, method, path, **arguments)
             if answer is not None:
+                self._changes_cookie |= session.changing
                 self._useless_log_ins = 0
                 return answer
             with self._lock:
                 if session is self._session:  # and not one that another thread has logged in since
-                    session.cookies.clear()
+                    session.kept.clear()
                     self._session = None
             if not resend:
                 # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
                     f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                    f"{path} (status 401, or a log-in page), so that nothing was done"
+                    f"{path} (status 401, or a log-in page), so that nothing was done; {self._advice()}"
                 )
         raise self._refused_twice(path)
 
-    def _send(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Answer | None:
+    def _send(self, session: Session, method: str, path: str, **arguments: Any) -> Answer | None:
         """Send one request; None where it is answered with a 401, a log-in page or a redirect to one."""
         try:
             answer = self._transport.send(session, method, path, **arguments)
@@ -84,7 +84,7 @@ class InventorySession:
             raise
         return None if asks_for_log_in(answer) else answer
 
-    def _signed_in(self, path: str) -> requests.Session:
+    def _signed_in(self, path: str) -> Session:
         """Return the session; logs in where there is none, unless the last two log-ins were useless."""
         with self._lock:
             if self._given_up:
@@ -93,15 +93,26 @@ class InventorySession:
                 if self._useless_log_ins > 1:
                     raise self._refused_twice(path)
                 self._session = self._log_in()
+                self._session.changing = False  # by the log-in itself
+                self._has_cookie = bool(self._session.kept)
                 self._useless_log_ins += 1
             return self._session
 
     def _refused_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
             f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in in between; "
-            "check that the account may use the API, and that no other program logs in with it"
-            + ("" if self._codes else ", and set platform.mfa_secret if it needs a code")
+            + self._advice()
         )
+
+    def _advice(self) -> str:
+        """Return what to do about sessions that do not last, by what the answers showed."""
+        advice = "check that the account may use the API, and that no other program logs in with it"
+        if not self._has_cookie:
+            advice = "no cookie came back after the log-in: check platform.url, and any proxy in between"
+        elif self._changes_cookie and self._transport.connections > 1:
+            advice += "; its answers change a cookie: if each ends the session before it, set "
+            advice += "writes.concurrency to 1"
+        return advice + ("" if self._codes else "; set platform.mfa_secret if it needs a code")
 
     def _give_up(self, reason: str) -> AuthenticationError:
         """Send nothing more, no log-in either; returns the error, whose reason is the first one given."""
@@ -109,7 +120,7 @@ class InventorySession:
             self._given_up = self._given_up or f"{self._transport.where} {reason}"
             return AuthenticationError(self._given_up)
 
-    def _log_in(self) -> requests.Session:
+    def _log_in(self) -> Session:
         """Log in, with a code where one is needed; a refused code is tried once more with the next one.
 
         The second try is a log-in of its own: a refusal may have ended the session the first one began.
@@ -130,7 +141,7 @@ class InventorySession:
             f"({refusal})"
         )
 
-    def _needs_code(self, session: requests.Session) -> bool:
+    def _needs_code(self, session: Session) -> bool:
         """Send the password; return whether the session is not complete without a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         # Messages are stored, and the account may be a person's.
@@ -148,5 +159,5 @@ class InventorySession:
         answer = self._send(session, "GET", PROFILE)
         return answer is None or open_envelope(answer, PROFILE, self._transport).refusal is not None
 
-    def _call(self, session: requests.Session, method: str, path: str, **arguments: Any) -> Envelope:
+    def _call(self, session: Session, method: str, path: str, **arguments: Any) -> Envelope:
         return open_envelope(self._transport.send(session, method, path, **arguments), path, self._transport)

@@ -13,8 +13,6 @@ from resources.locks import locked
 from resources.settings import Platform, home
 
 STEP_SECONDS = 30
-MAX_STEPS_AHEAD = 24 * 3600 // STEP_SECONDS
-"""A step that lies further ahead was taken by a clock that was wrong."""
 
 log = logging.getLogger(__name__)
 
@@ -47,22 +45,25 @@ class TotpCodes:
         self._sleep = sleep
 
     def next(self) -> str:
-        """Return the code of this step, or wait for the first step whose code was not given yet."""
-        step = self._take_step()
-        if (wait := step * STEP_SECONDS - self._clock()) > 0:
-            log.info(f"Waiting {wait:.0f} s: the verification codes for {self._address} until then were used")
+        """Return the code of the present step, or wait for one that no other run of the home has used."""
+        while (step := self._take_step()) is None:
+            wait = STEP_SECONDS - self._clock() % STEP_SECONDS
+            log.info(f"Waiting {wait:.0f} s: the present verification code for {self._address} was used")
             self._sleep(wait)
         return self._totp.generate(step * STEP_SECONDS).decode()
 
-    def _take_step(self) -> int:
-        """Return a step that no other process of the home has taken or will take."""
+    def _take_step(self) -> int | None:
+        """Return the present step, which no other process of the home will take; None if one has taken it.
+
+        Only present steps are taken, so one that lies ahead was taken by a clock that was wrong.
+        """
         self._last_step.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
             now = int(self._clock() // STEP_SECONDS)
             try:
-                last = int(self._last_step.read_text())
+                if int(self._last_step.read_text()) == now:
+                    return None
             except (FileNotFoundError, ValueError):  # none yet, or cut off while it was written
-                last = 0
-            step = now if last > now + MAX_STEPS_AHEAD else max(now, last + 1)
-            self._last_step.write_text(str(step))
-        return step
+                pass
+            self._last_step.write_text(str(now))
+        return now

@@ -37,12 +37,12 @@ class Section(BaseModel):
 
 
 def read_text(path: Path) -> str:
-    """Read a small regular file: a wrong one must not keep other instances from loading."""
+    """Read a small regular file, in UTF-8 or as Windows writes one; a wrong one hinders no other instance."""
     if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
         raise OSError("not a regular file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise OSError(f"larger than {MAX_FILE_BYTES:,} bytes")
-    return path.read_text(encoding="utf-8")
+    return path.read_text(encoding=json.detect_encoding(path.read_bytes()))
 
 
 def hidden_error(message: LiteralString) -> PydanticCustomError:
@@ -146,9 +146,9 @@ class Secret(Section):
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
     env: str | None = Field(None, min_length=1)
-    """environment variable that holds the secret; a final line break is ignored"""
+    """environment variable that holds the secret; a final line break and a byte order mark are ignored"""
     file: FilePath | None = None
-    """file that holds the secret; a final line break is ignored"""
+    """file that holds the secret; a final line break and a byte order mark are ignored"""
 
     @model_validator(mode="before")
     @classmethod
@@ -177,6 +177,6 @@ class Secret(Section):
             value = os.environ.get(self.env, "") if self.env else read_text(self.file or Path())
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{setting}: {place} cannot be read: {error}") from error
-        if not (secret := value.rstrip("\r\n")):
+        if not (secret := value.removeprefix("\ufeff").rstrip("\r\n")):
             raise ConfigurationError(f"{setting}: {place} is not set or empty; put the secret there")
         return secret

@@ -105,7 +105,7 @@ class Platform(Section):
     ignore_ssl: bool = False
     """skip certificate checks; prefer ca_file"""
     ca_file: FilePath | None = None
-    """PEM file with the certificate authority to trust"""
+    """PEM file with the certificate authority to trust, or the service's own certificate"""
     contract: Contract = Contract()
     """what the specification does not show"""
 
@@ -304,7 +304,7 @@ class Instance(OneQuery):
     ignore_ssl: bool = False
     """skip certificate checks; prefer ca_file"""
     ca_file: FilePath | None = None
-    """PEM file with the certificate authority to trust"""
+    """PEM file with the certificate authority to trust, or the service's own certificate"""
     platform: Platform
     """the asset-inventory service"""
     scan: ScanSettings = ScanSettings()

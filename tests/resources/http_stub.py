@@ -31,7 +31,7 @@ class Reply:
 
     body: bytes = b""
     status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: dict[str, Any] = field(default_factory=dict)  # a list of texts is a header of each
     write: Callable[[Any], None] | None = None
 
 
@@ -70,8 +70,9 @@ class Stub:
                 reply = stub.answer(request)
                 self.send_response(reply.status)
                 headers = {} if reply.write else {"Content-Length": str(len(reply.body))}
-                for name, value in {**headers, **reply.headers}.items():
-                    self.send_header(name, value)
+                for name, values in {**headers, **reply.headers}.items():
+                    for value in [values] if isinstance(values, str) else values:
+                        self.send_header(name, value)
                 self.end_headers()
                 if reply.write:
                     self.close_connection = True

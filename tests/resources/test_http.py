@@ -7,8 +7,9 @@ import ssl
 import threading
 import time
 import traceback
+from codecs import BOM_UTF8
 from datetime import UTC, datetime, timedelta
-from email.utils import formatdate
+from email.utils import format_datetime
 from typing import Any
 from unittest.mock import Mock
 
@@ -73,6 +74,10 @@ def secure(tls):
 # What comes back
 
 
+def http_date(seconds=0):
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
 def test_an_answer_is_its_status_headers_and_body():
     packed = Reply(gzip.compress(b"hello" * 100), 418, {"Content-Encoding": "gzip", "X-Kind": "tea"})
     with Stub(lambda _: packed) as stub:
@@ -89,6 +94,60 @@ def test_a_session_keeps_its_connection_and_its_cookies_to_itself():
                 service.send(session, "GET", "/")
     assert stub.requests[0].client == stub.requests[1].client != stub.requests[2].client
     assert [request.cookies for request in stub.requests] == [{}, {"session": "1"}, {}]
+
+
+OLD = "Expires=Thu, 01-Jan-1970 00:00:01 GMT"
+ATTRIBUTES = [
+    "",
+    "Path=/api",
+    'Path="/"',
+    "Secure; HttpOnly; SameSite=None; Partitioned",
+    "Version=1",
+    ";;=; x",
+]
+ATTRIBUTES += [
+    f"Domain={name}" for name in ("", "localhost", ".LOCALHOST", "127.0.0.1", "inventory.internal")
+]
+ATTRIBUTES += [f"Expires={date}" for date in ("HOURS AGO", '"LATER"', "soon", "")]
+ATTRIBUTES += [f"max-age={seconds}" for seconds in ("", "soon", f"60; {OLD}", "9" * 5000)]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "value"),
+    [
+        *((attributes, "abc") for attributes in ATTRIBUTES),
+        *(("", value) for value in ('"abc"', '"{\\"id\\": 1}"', "a=b==", "a b", "ä")),
+    ],
+)
+def test_a_cookie_comes_back_as_it_was_set_whatever_it_says_of_domain_path_and_clock(attributes, value):
+    attributes = attributes.replace("HOURS AGO", http_date(-6 * 3600)).replace("LATER", http_date(300))
+    with Stub(lambda _: Reply(headers={"Set-Cookie": f"session={value}; {attributes}"})) as stub:
+        service = transport(stub.url)
+        with service.new_session() as session:
+            service.send(session, "POST", "/api/v1/auth/login")
+            service.send(session, "GET", "/api/v1/profile/me", cookies={"route": "blue"})
+    assert stub.requests[1].headers["Cookie"] == f"session={value}; route=blue"
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        (["a=1", "b=2; Path=/x"], "a=1; b=2"),
+        (["a=1; Path=/", "a=2; Path=/"], "a=2"),
+        *((["a=1; Path=/", f"a=gone; Path=/; {end}"], None) for end in ("Max-Age=0", "Max-Age=-1", OLD)),
+        (["a=1", "a="], None),
+        (["a=1; Path=/", "a=; Path=/old; Max-Age=0", f"a=; Domain=.corp.example; Path=/; {OLD}"], "a=1"),
+        (["a=1", "route=red"], "a=1; route=blue"),
+        (["odd", "=odd", ""], "route=blue"),
+    ],
+)
+def test_several_cookies_are_kept_and_those_that_are_deleted_are_not(headers, sent):
+    with Stub(lambda _: Reply(headers={"Set-Cookie": headers})) as stub:
+        service = transport(stub.url)
+        with service.new_session() as session:
+            service.send(session, "GET", "/")
+            service.send(session, "GET", "/", cookies={"route": "blue"} if sent and "route" in sent else {})
+    assert stub.requests[1].headers.get("Cookie") == sent
 
 
 def test_a_redirect_is_not_followed_nor_its_body_read_and_says_what_to_set():
@@ -184,6 +243,30 @@ def test_a_broken_answer_may_be_retried(written, headers):
     reply = Reply(headers=headers, write=lambda wfile: wfile.write(written))
     with Stub(lambda _: reply) as stub, pytest.raises(TransientError):
         send(stub.url)
+
+
+WHOLE = '{"status": true, "data": {"size": 1, "data": [{"id": "ä", "n": [1, null]}]}}'.encode()
+
+
+CUTS = [WHOLE[:length] for length in range(1, len(WHOLE), 9)]
+
+
+@pytest.mark.parametrize("written", [*CUTS, b'[{"id": 1}', gzip.compress(WHOLE, mtime=0)[:-20]])
+def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(written):
+    packed = {"Content-Encoding": "gzip"} if written.startswith(b"\x1f") else {}
+    reply = Reply(written, headers=packed)
+    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON ends after"):
+        send(stub.url)
+
+
+@pytest.mark.parametrize(
+    "body", [WHOLE, b"", b"  ", b"{oops}", b"[1 2", b"<h1>", b"[" * 100_000, WHOLE.decode().encode("utf-16")]
+)
+def test_other_bodies_are_left_to_those_who_asked(body):
+    with Stub(lambda _: Reply(body)) as stub:
+        assert send(stub.url).body == body
+    with Stub(lambda _: Reply(WHOLE[:9], 403)) as stub:
+        assert send(stub.url).body == WHOLE[:9]
 
 
 def test_an_address_where_nobody_answers_names_the_setting():
@@ -351,6 +434,29 @@ def test_a_certificate_that_is_not_good_for_the_address_is_refused_and_says_why(
     assert ("ca_file" in str(raised.value)) == may_be_the_authority
 
 
+@pytest.mark.parametrize("by_system", [False, True])
+@pytest.mark.parametrize(("pinned", "trusted"), [("issuer", True), ("own", True), ("sibling", False)])
+def test_an_issuing_authority_or_the_server_s_own_certificate_is_enough(
+    authority, tmp_path, monkeypatch, pinned, trusted, by_system
+):
+    """As curl and Python 3.13 trust them, and no other certificate of that authority for it."""
+    issuer = authority.create_child_ca()
+    leaves = {"own": issuer.issue_cert("localhost"), "sibling": issuer.issue_cert("localhost")}
+    ca_file = tmp_path / "ca.pem"
+    pem = issuer.cert_pem if pinned == "issuer" else leaves[pinned].cert_chain_pems[0]
+    ca_file.write_bytes(BOM_UTF8 + pem.bytes() if trusted else pem.bytes())
+    if by_system:
+        monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
+    service = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    leaves["own"].configure_cert(service)
+    outcome = contextlib.nullcontext() if trusted else pytest.raises(AuthenticationError, match="ca_file")
+    with Stub(lambda _: Reply(b"private"), tls=service) as stub:
+        with outcome:
+            assert send(stub.url, ca_file=None if by_system else ca_file).body == b"private"
+        with pytest.raises(AuthenticationError):
+            send(stub.url.replace("localhost", "127.0.0.1"), ca_file=ca_file)
+
+
 @pytest.mark.parametrize("content", [None, "no certificate"])
 def test_an_unreadable_ca_file_is_a_setting_to_mend(tmp_path, content):
     path = tmp_path / "ca.pem"
@@ -404,14 +510,27 @@ def test_overload_and_server_failures_are_transient_and_only_429_says_that_nothi
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        *[("7", 7), (" 7 ", 7), ("soon", None), ("\u00b2", None), ("", None)],
-        pytest.param(formatdate(time.time() + 20_000), pytest.approx(18_000, abs=2_000), id="later"),
+        *[("7", 7), (" 7 ", 7), ("soon", None), ("\u00b2", None), ("", None), ("-5", None), ("nan", None)],
+        *[("120", 120), ("1.5", 1.5), ("0", 0), ("9" * 5000, 10**9), ("1e3", None), ("7, 7", None)],
         ("Mon, 01 Jan 2001 00:00:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 10**9),
         ("Fri, 31 Dec 99999 23:59:59 GMT", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date_or_nothing(header, seconds):
-    assert transient(429, **{"Retry-After": header}).retry_after == seconds
+    error = transient(429, **{"Retry-After": header})
+    assert error.retry_after == seconds
+    assert ("asks to wait" in str(error)) == (seconds is not None)
+
+
+@pytest.mark.parametrize("ahead", [-300, 0, 300, 6 * 3600])
+def test_a_date_to_come_back_is_measured_by_the_clock_of_the_service_and_said_by_ours(ahead):
+    asked = {"Retry-After": http_date(ahead + 120), "Date": http_date(ahead)}
+    error, in_two_minutes = transient(503, **asked), datetime.now(UTC) + timedelta(seconds=120)
+    assert error.retry_after == pytest.approx(120, abs=1)
+    assert any(f"until {in_two_minutes - timedelta(seconds=one):%F %T} UTC" in str(error) for one in range(9))
+    by_ours = transient(503, **asked | {"Date": "soon"}).retry_after
+    assert by_ours == pytest.approx(max(ahead + 120, 0), abs=600)
 
 
 def tried(times, error):
@@ -433,10 +552,13 @@ def test_tries_are_bounded_and_end_with_the_error_itself():
     assert tried(1, ProtocolError("odd"))[1] == 1
 
 
-@pytest.mark.parametrize(("asked", "waited"), [(7, 7), (86_400, http.MAX_RETRY_AFTER_SECONDS)])
-def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, waited):
-    (wait,), _ = tried(1, TransientError("busy", retry_after=asked))
-    assert waited <= wait <= waited + 0.5
+@pytest.mark.parametrize(("asked", "calls"), [(7, 5), (120, 5), (250, 3), (400, 2), (601, 1), (86_400, 1)])
+def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, calls):
+    """Beyond it the call is given up at once."""
+    waits, count = tried(99, TransientError("busy", retry_after=asked))
+    assert count == calls
+    assert all(asked <= wait <= asked + 0.5 for wait in waits)
+    assert sum(waits) <= http.MAX_RETRY_AFTER_SECONDS
 
 
 @pytest.mark.parametrize("asked", [None, 7])
@@ -506,6 +628,25 @@ def test_a_long_answer_in_time_is_no_hang():
         with service.new_session() as session:
             service.retrying()(call)
     assert (len(stub.requests), service.silent_since) == (3, None)
+
+
+def test_a_service_that_asks_to_wait_is_not_silent_until_then(monkeypatch):
+    now = [1.0]
+    monkeypatch.setattr(http, "time", Mock(monotonic=lambda: now[0]))
+    replies = iter([503, 503, 200])
+
+    def call():
+        answer = service.send(session, "POST", "/busy")
+        service.raise_if_transient(answer, "/busy")
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    with Stub(lambda _: Reply(status=next(replies), headers={"Retry-After": "120"})) as stub:
+        service = transport(stub.url, sleep=sleep)
+        with service.new_session() as session:
+            service.retrying()(call)
+    assert len(stub.requests) == 3
 
 
 @pytest.mark.parametrize("status", [200, 401, 500])

@@ -72,10 +72,10 @@ def answers(service, path, *replies):
 
 
 def test_reads_are_tried_again_and_wait_as_long_as_the_service_asks(service, inventory, clock):
-    slow_down = Response("", 429, {"Retry-After": "7"})
+    slow_down = Response("", 429, {"Retry-After": "120"})
     watch = answers(service, "assets/list", slow_down, BrokenOff(), HTMLResponse("<h1>Bad gateway</h1>", 502))
     assert ids(inventory) == HOST_IDS
-    assert 7 <= clock.naps[0] <= 7.5
+    assert 120 <= clock.naps[0] <= 120.5
     assert (len(clock.naps), watch.log_ins) == (3, 1)
 
 
@@ -86,6 +86,32 @@ def test_uploads_and_posts_that_change_something_are_tried_once(service, invento
     with pytest.raises(TransientError):
         inventory.post("/api/v1/profile/avatar", repeatable=False)
     assert watch.calls["profile/avatar"] == 2
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
+def test_half_a_list_is_asked_for_again(served, cut):
+    whole = envelope({"size": 2, "data": [{"id": "h-1"}, {"id": "h-2"}]})
+    half = Reply(whole.body[: int(len(whole.body) * cut)])
+    replies = iter([envelope(), half, whole])
+    with served(lambda _: next(replies, whole)) as (_, inventory):
+        assert ids(inventory) == ["h-1", "h-2"]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        envelope(status=False, message="Invalid.", http=422, errors={"size": ["must be at most 500"]}),
+        envelope(status=False, message="size: must be at most 500"),
+        Reply(b'{"detail": [{"loc": ["body", "size"], "msg": "must be at most 500"}]}', 422),
+        Reply(b'{"status": 400, "message": "size: must be at most 500"}', 400),
+        Reply(b"must be at most 500", 500),
+    ],
+)
+def test_a_page_size_that_is_refused_names_its_setting(served, refusal):
+    with served(refusal) as (_, inventory), pytest.raises(ServiceError) as raised:
+        ids(inventory)
+    assert "must be at most 500" in str(raised.value)
+    assert "pages of 1000 (platform.contract.page_size)" in str(raised.value)
 
 
 # Lists
@@ -191,6 +217,62 @@ def test_a_list_is_complete_when_all_ids_were_read(served, page_of):
         found = ids(inventory)
     assert found == sorted(set(found))
     assert len(found) == page_of(0, 99)[0]
+
+
+SPRING = Reply(b'{"timestamp": "2026-11-27", "status": 400, "error": "Bad Request"}', 400)
+NO_PAGE = {
+    **{str(status): Reply(b"", status) for status in (204, 400, 404, 416, 422)},
+    "HTML": Reply(b"<html><title>Oops</title></html>"),
+    "HTML 404": Reply(b"<h1>Not found</h1>", 404),
+    "other JSON": SPRING,
+    "redirect": Reply(b"", 302, {"Location": "/welcome"}),
+    "null": Reply(b"null"),
+    "no data": envelope(None),
+    "null list": envelope({"size": 30, "data": None}),
+    "refused": envelope(status=False, message="Which page?"),
+    "500": Reply(b"<h1>Error</h1>", 500),
+}
+
+
+@pytest.mark.parametrize("hosts", [0, 10, 30])
+@pytest.mark.parametrize("base", [0, 1])
+@pytest.mark.parametrize("end", NO_PAGE)
+def test_whatever_is_answered_outside_the_pages_of_a_whole_list_is_its_end(served, end, base, hosts):
+    def page_of(number, _):
+        number -= base
+        if end == "500" and number < 0:
+            return 0, []
+        if number * 10 not in range(max(hosts, 1)):
+            return NO_PAGE[end]
+        return hosts, items(*range(number * 10, min(number * 10 + 10, hosts)))
+
+    with served(listing(page_of)) as (_, inventory):
+        assert ids(inventory) == [f"h-{number}" for number in range(hosts)]
+
+
+@pytest.mark.parametrize("end", NO_PAGE)
+def test_an_end_before_the_count_is_reached_is_an_error(served, end):
+    def page_of(page, _):
+        return (30, items(*range(10 * page, 10 * page + 10))) if page < 2 else NO_PAGE[end]
+
+    with served(listing(page_of)) as (_, inventory), pytest.raises(ServiceError, match=rf"20 of 30|{ASSETS}"):
+        ids(inventory)
+
+
+def test_a_list_is_read_again_where_a_page_is_refused_that_it_had(served):
+    def page_of(page, call):
+        return NO_PAGE["404"] if call == 4 else (6, items(*range(2 * page, min(2 * page + 2, 6))))
+
+    with served(listing(page_of), connections=1) as (stub, inventory):
+        assert ids(inventory) == [f"h-{number}" for number in range(6)]
+    assert len(stub.requests) == 1 + 2 * (4 + 2), "twice, each time with two pages read again"
+
+
+def test_odd_items_beyond_the_announced_end_of_a_list_are_an_error(served):
+    """The number of items may be capped: what comes after it are items."""
+    answer = listing(lambda page, _: (4, items(2 * page, 2 * page + 1) if page < 2 else [{"id": None}]))
+    with served(answer) as (_, inventory), pytest.raises(ProtocolError, match="whose id is not"):
+        ids(inventory)
 
 
 class Shifting:

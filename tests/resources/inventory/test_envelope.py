@@ -107,12 +107,12 @@ def test_what_is_no_envelope_names_the_address_and_shows_the_answer(body, http):
     assert len(str(raised.value)) < 450
 
 
-def test_a_refusal_names_the_tenant_and_of_an_unknown_path_its_setting():
+def test_a_refusal_shows_what_was_sent_and_of_an_unknown_path_its_setting():
     body = {"status": False, "message": "Not here."}
-    assert "t-9 (platform.tenant_id)" in str(opened(body, tenant="t-9").refusal)
-    assert "tenant_id" not in str(opened(body).refusal)
+    sent = " for tenant t-9 (platform.tenant_id)"
+    assert f"/api/v1/x{sent}: Not here." in str(opened(body, sent=sent).refusal)
     for unknown, kind in ((body, NotFoundError), (b"<h1>Not here.</h1>", ProtocolError)):
-        error = opened(unknown, 404, tenant="t-9", setting="platform.contract.x.path").refusal
+        error = opened(unknown, 404, sent=sent, setting="platform.contract.x.path").refusal
         assert type(error) is kind, "without an envelope it may be a proxy's word"
         assert all(part in str(error) for part in ("platform.contract.x.path", "Not here."))
 

@@ -2,6 +2,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
@@ -166,6 +167,55 @@ def test_a_second_401_is_an_error_and_ends_the_log_ins(served):
     assert paths(stub) == ["login", "update"] * 2
 
 
+COOKIE = {"Set-Cookie": "session=1; Path=/"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ({}, r"no cookie came back after the log-in.*platform\.url"),
+        ({"Set-Cookie": "session=; Max-Age=0"}, "no cookie came back"),
+        (COOKIE, "check that the account may use the API"),
+    ],
+)
+def test_a_refused_session_says_whether_the_log_in_gave_a_cookie(served, headers, says):
+    def service(request):
+        log_in = request.path.endswith("login")
+        return envelope(headers=headers) if log_in else envelope(status=False, http=401)
+
+    with served(service) as (_, inventory), pytest.raises(AuthenticationError, match=says):
+        profile(inventory)
+    with served(service) as (_, inventory), pytest.raises(SessionExpiredError, match=says):
+        inventory.write("h-1", {"owner": "17"})
+
+
+@pytest.mark.parametrize("connections", [1, 8])
+def test_a_session_that_changes_with_each_answer_works_alone_and_otherwise_names_concurrency(
+    served, connections
+):
+    ids, valid, lock = count(), set(), threading.Lock()
+    together = threading.Barrier(connections, timeout=10)
+
+    def service(request):
+        log_in = request.path.endswith("login")
+        if not log_in and connections > 1:
+            with suppress(threading.BrokenBarrierError):
+                together.wait(0.5)
+        with lock:
+            if not log_in and request.cookies.get("session") not in valid:
+                return envelope(status=False, http=401)
+            valid.clear()
+            valid.add(new := f"session-{next(ids)}")
+        return envelope({"email": "me"}, headers={"Set-Cookie": f"session={new}; Path=/; HttpOnly"})
+
+    with served(service, connections=connections) as (_, inventory):
+        with ThreadPoolExecutor(connections) as pool:
+            tasks = [pool.submit(profile, inventory) for _ in range(8)]
+        errors = [error for task in tasks if (error := task.exception())]
+    assert bool(errors) == (connections > 1)
+    assert all("set writes.concurrency to 1" in str(error) for error in errors)
+
+
 def test_a_missing_secret_is_named_when_the_log_in_needs_a_code(log_in):
     wrong = pytest.raises(AuthenticationError, match=r"set platform\.mfa_secret")
     with log_in(replace(CODED, mfa_secret=None)) as inventory, wrong:
@@ -218,13 +268,13 @@ def test_a_code_that_a_run_of_another_home_used_is_followed_by_the_next_one(
 
 
 @pytest.mark.parametrize(
-    ("kept", "waits"), [("", 0), ("cut o", 0), ("{now}", 30), ("{later}", 600), ("{year}", 0)]
+    ("kept", "waits"), [("", 0), ("cut o", 0), ("{now}", 30), ("{next}", 0), ("{later}", 0), ("{year}", 0)]
 )
 def test_the_last_step_is_kept_and_one_that_a_wrong_clock_left_is_not_used(codes, clock, kept, waits):
     now = int(clock() // 30)
     codes.next()
     (file,) = home().glob("mfa/*.step")
-    file.write_text(kept.format(now=now, later=now + 19, year=now + 10**6))
+    file.write_text(kept.format(now=now, next=now + 1, later=now + 720, year=now + 10**6))
     assert codes.next() == totp_code(SECRET, clock())
     assert sum(clock.naps) == waits
     assert CODED.email.split("@")[0] not in file.name

@@ -304,12 +304,13 @@ def test_a_secret_in_the_wrong_place_is_never_shown(write, text):
         chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
 @pytest.mark.parametrize("written", [" pass wörd ", " pass wörd \n", " pass wörd \r\n"])
 def test_a_secret_is_read_from_its_variable_or_its_file_beside_the_instance_file(
-    write, tmp_path, monkeypatch, written
+    write, tmp_path, monkeypatch, written, encoding
 ):
-    (tmp_path / "password").write_bytes(written.encode())
-    monkeypatch.setenv("PASSWORD", written)
+    (tmp_path / "password").write_bytes(written.encode(encoding))
+    monkeypatch.setenv("PASSWORD", "\ufeff" + written if encoding == "utf-8-sig" else written)
     for place in ({"env": "PASSWORD"}, {"file": "password"}):
         settings = load_instance(write(password=place))
         assert settings.password.resolve("password") == " pass wörd "
@@ -323,7 +324,7 @@ def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place
     monkeypatch.setenv("EMPTY", "\n")
     monkeypatch.setenv("INVENTORY_PASSWORD", "there")
     (tmp_path / "empty").write_text("\n")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "binary").write_bytes(b"\xff\xfea\x00b")
     monkeypatch.setenv("SEARCH_PASSWORD", "there")
     (name,) = place.values()
     for key in ("password", "platform.mfa_secret", "cookies.a"):
