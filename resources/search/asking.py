@@ -17,7 +17,7 @@ from requests.auth import HTTPBasicAuth
 from ownership.windows import day_start
 from resources.errors import ProtocolError
 from resources.http import Answer, Transport
-from resources.search.answers import DECODER, READ, Found, faults
+from resources.search.answers import DECODER, READ, Bucket, Found, faults
 from resources.search.refusals import not_a_search_service, raise_refusal
 from resources.settings import Instance
 
@@ -101,11 +101,7 @@ class Asker:
     ) -> Found:
         """Aggregate any documents of the index pattern, or of a part of it."""
         body = {"size": 0, "track_total_hits": count_documents, "query": query, "aggs": aggregations or {}}
-        answer = self._answer(body, _path(index) if index else self.path)
-        try:
-            found = DECODER.decode(answer.body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise not_a_search_service(answer, self.instance) from error
+        found = self._found(self._answer(body, _path(index) if index else self.path))
         if reasons := faults(found, aggregations or {}):
             raise ProtocolError(
                 f"{self.transport.where} answered incompletely ({', '.join(reasons)}); result not used. "
@@ -113,13 +109,16 @@ class Asker:
             )
         return found
 
-    def ask_each_shard(self, query: Mapping[str, Any], aggregations: Mapping[str, Any]) -> Any:
-        """Return the whole answer as JSON, also where some or all shards refuse the query."""
+    def ask_each_shard(
+        self, query: Mapping[str, Any], aggregations: Mapping[str, Any]
+    ) -> tuple[list[Bucket], Any]:
+        """Return the buckets of shards that take a query, and the answer, which says why others refuse it."""
         body = {"size": 0, "track_total_hits": False, "query": query, "aggs": aggregations}
         arguments = self._arguments(body)
         arguments["params"] = {"allow_partial_search_results": "true"}
         answer = self.transport.send(self._session, "POST", self.path, **arguments)
-        return self._json(answer)
+        buckets = self._found(answer).buckets if answer.status == 200 else []
+        return buckets, self._json(answer)
 
     def newest(self, query: dict[str, Any]) -> dict[str, Any]:
         """Return `_index`, `fields` and `matched_queries` of the newest of the best hits; {} without hits."""
@@ -131,6 +130,12 @@ class Asker:
         except (LookupError, TypeError) as error:
             raise not_a_search_service(answer, self.instance) from error
         return hits[0] if hits else {}
+
+    def _found(self, answer: Answer) -> Found:
+        try:
+            return DECODER.decode(answer.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise not_a_search_service(answer, self.instance) from error
 
     def _json(self, answer: Answer) -> Any:
         try:

@@ -105,15 +105,14 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
     query = {"bool": {"filter": has_field, "should": [only_text], "minimum_should_match": 0}}
-    indexes = {"indexes": {"terms": {"field": "_index", "size": MAX_INDEXES}}}
-    answer = log.ask_each_shard(query, indexes)
+    indexes = {"buckets": {"terms": {"field": "_index", "size": MAX_INDEXES}}}
+    of_text, answer = log.ask_each_shard(query, indexes)
     types: dict[str, set[str]] = defaultdict(set)
     for index, reason in _refusals(answer):
         if found := _TYPE.search(reason):
             types[found[1]].add(index)
-    buckets = answer.get("aggregations", {}).get("indexes", {}).get("buckets", [])
-    if buckets:
-        types[TEXT] = {bucket["key"] for bucket in buckets}
+    for index in of_text:
+        types[TEXT].add(str(index.key))
     return {kind: sorted(types[kind]) for kind in sorted(types)}
 
 

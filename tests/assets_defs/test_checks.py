@@ -1,6 +1,7 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
 import itertools
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from ownership.tables import LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.errors import TransientError
 from resources.findings import Finding
-from resources.search.source import Senders, extraction_fingerprint
+from resources.search.source import Logs, Senders, extraction_fingerprint, extraction_fingerprints
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
@@ -291,6 +292,26 @@ def test_a_collector_that_sends_for_others(stored, events, severity):
     blocked = severity is ERROR
     assert bool(run.record.row()["checked_at"]) != blocked
     assert run.record.row()["status"] == ("failed" if blocked else "started")
+
+
+@pytest.mark.parametrize(("few", "severity"), [(60, WARN), (601, ERROR)])
+def test_a_collector_of_one_of_several_logs_is_named_and_compared_with_all_events(stored, few, severity):
+    logs = [{"index": "few-*"}, {"index": "most-*"}]
+    tables = stored(logs=logs)
+    names = {"few-*": few, "most-*": 600}
+    prints = extraction_fingerprints(tables.instance)
+    rows = [
+        logon_day(DAYS.last, events, log=name, settings_fingerprint=prints[name])
+        for name, events in names.items()
+    ]
+    tables.tables.write_days([(table(LogonDays, *rows), empty(LogonCounts))])
+    opened = {"few-*": Search(("wec", few, ["pc1", "pc2"])), "most-*": LogFile()}
+    run = tables.run()
+    run = replace(run, search=lambda: Logs(tables.instance, lambda one: opened[one.index]))
+    verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, run, blocking=True)
+    assert (verdict.passed, verdict.severity) == (False, severity)
+    assert verdict.description.startswith("logs[0] (few-*): hostname_field: 1 collector")
+    assert f"{100 * few / (few + 600):.0f}% of all events" in verdict.description
 
 
 def test_a_collector_does_no_harm_where_it_is_excluded(stored):
