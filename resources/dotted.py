@@ -17,16 +17,17 @@ def values_at(source: Any, path: str) -> list[Any]:
     return [value for key, rest in ways if key in source for value in values_at(source[key], rest)]
 
 
-def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each value inside as text, with its path; the elements of a list have the list's own path.
+def leaves(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each value inside, in any order; elements of a list have its own path.
 
-    Nothing is yielded for what is empty.
+    What is empty is not yielded.
     """
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from leaves(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        for each in value:
-            yield from leaves(each, path)
-    elif value not in (None, ""):
-        yield path, str(value)
+    left = [("", value)]
+    while left:  # a service may nest more deeply than Python calls
+        path, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{path}.{key}" if path else key, inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(path, element) for element in value]
+        elif value not in (None, ""):
+            yield path, str(value)

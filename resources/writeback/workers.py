@@ -97,7 +97,7 @@ def write_all(
         finally:
             if writer.stopped_by:
                 journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
-    return writer.stopped_by or writer.no_effect_reason()
+    return writer.stopped_by or writer.reason_to_stop()
 
 
 @dataclass

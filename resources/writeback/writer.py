@@ -182,7 +182,7 @@ class Writer:
     @property
     def trusted(self) -> bool:
         """Whether the first writes were read back, and nothing was found that ends the writing."""
-        return len(self._first) >= WRITES_READ_BACK and not self.no_effect_reason()
+        return len(self._first) >= WRITES_READ_BACK and not self.reason_to_stop()
 
     def stop(self, reason: str) -> None:
         """Stop: no further request begins, also for hosts that wait for their turn."""
@@ -298,7 +298,7 @@ class Writer:
         message = f"the service accepted the write, and then {found}"
         log.warning(f"Host {row['host_id']}: {message}")
         result = attempt.result("intended", message) if found.unseen else attempt.success(message)
-        ended_by = self.no_effect_reason()
+        ended_by = self.reason_to_stop()
         if ended_by and (found.lost or len(self._first) >= WRITES_READ_BACK):
             raise WritingEndedError(ended_by, result)
         return result
@@ -330,7 +330,7 @@ class Writer:
         before, sent = attempt.host or host, attempt.sent or {}
         return compare(attempt.row["hostname"], before, host, sent, self._inventory.account)
 
-    def no_effect_reason(self) -> str | None:
+    def reason_to_stop(self) -> str | None:
         """Return what is wrong with the first writes that ends the writing; None if nothing is."""
         found = [one for _, one in self._first]
         if any(one.lost for one in found):
