@@ -18,10 +18,7 @@ def values_at(source: Any, path: str) -> list[Any]:
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each value inside, in any order; elements of a list have its own path.
-
-    What is empty is not yielded.
-    """
+    """Yield path and text of each value inside that is not empty; elements of a list have the list's path."""
     left = [("", value)]
     while left:  # a service may nest more deeply than Python calls
         path, value = left.pop()

@@ -63,8 +63,7 @@ class Inventory(ABC):
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at.
 
-        It may also have `others`: all that the service holds of the host and a write does not set, as JSON:
-        `[[field, text], ...]`. If one of them is lost with a write, the writing ends (rules 7.4).
+        `others` may be added: JSON of [field, text] for each value that a write must not change (rules 7.4).
         """
         raise NotImplementedError(f"{type(self).__name__} reads no single host: {host_id}")
 

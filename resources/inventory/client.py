@@ -103,9 +103,7 @@ class AssetInventory(Inventory):
         self._own = tuple(f"{path}." for path in (*sent, *contract.changed_by_writes))
         self.reads_single_hosts = contract.read is not None
         self.how_read = "platform.contract (read, fields_in) and platform_user_field"
-        self.how_written = (
-            "platform.contract (update, enrich_fields, changed_by_writes) and platform_user_field"
-        )
+        self.how_written = "platform.contract (update, enrich_fields, changed_by_writes), platform_user_field"
         self.account = platform.email
         self.rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
         """How listed assets become rows of the tables."""
@@ -146,7 +144,7 @@ class AssetInventory(Inventory):
         return {**host, "others": self._others(item)}
 
     def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
-        """List the hosts as `host` gives them, by id."""
+        """List the hosts as `host` gives them."""
         others: dict[str, bytes] = {}
         rows = self._listed("hosts", others).iter_rows(named=True)
         return {row["host_id"]: {**row, "others": others[row["host_id"]]} for row in rows}
@@ -237,8 +235,7 @@ class AssetInventory(Inventory):
         It is complete when as many distinct ids were read as the service announced at first, a further page
         has none that is new, and none was missed. It may grow at its end; a list that changes in another way
         is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single assets may
-        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read. `others` is filled
-        with what `host` gives under that name, by id.
+        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read. `others` is filled.
         """
         listed_at, rows = datetime.now(UTC), self.rows[kind]
         known = self.first_pages(kind)

@@ -1,6 +1,6 @@
 """Compare a host that was read back with what it held before its write (rules 7.4)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from resources.writeback.decide import Row, has_name, values_of, was_done
 Lost = dict[str, list[str]]
 """Fields that were not sent and lost a value, with what they got instead."""
 
-MAX_NAMED = 20
 MAX_STEP = 3  # of a counter: a write sets up to three fields
 _TIME = pydantic.TypeAdapter(datetime)
 
@@ -36,50 +35,49 @@ class ReadBack(NamedTuple):
         if self.ignored:
             texts.append(f"fields that were sent still had their old value: {', '.join(self.ignored)}")
         if self.lost:
-            names = ", ".join([*map(printable, self.lost)][:MAX_NAMED])
-            texts.append(f"fields that were not sent were gone or changed: {names}")
+            texts.append(f"fields that were not sent were gone or changed: {', '.join(self.lost)}")
         return "; ".join(texts)
 
 
 def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) -> ReadBack:
-    """Compare a host before and after a write with what was sent to it.
+    """Compare a host before and after a write.
 
-    The old value in another case counts as what was sent. Another order, a further value, a value in an empty
-    field and the mark of a write are no loss.
+    Another order, a further value, a value in an empty field and the mark of a write are no loss.
     """
     held, holds, unseen = values_of(before), values_of(now), None
-    same = {
-        field: value for field, value in sent.items() if value is not None and holds[field] == held[field]
-    }
-    ignored = [field for field, value in same.items() if value.lower() != (held[field] or "").lower()]
+    same = [field for field, value in sent.items() if value is not None and holds[field] == held[field]]
+    ignored = [field for field in same if (sent[field] or "").lower() != (held[field] or "").lower()]
     taken = {"old_values": held, "new_values": {**sent, **dict.fromkeys(same)}}
     if not has_name(now, hostname):
         unseen = "the host no longer had its name"
     elif "owner" in same or not was_done(taken, now):
         unseen = "the host did not hold what was sent"
     old, new, lost = _unsent(before, sent), _unsent(now, sent), {}
-    for field in sorted({field for field, _ in old - new}):
-        gone = sorted(text for name, text in (old - new).elements() if name == field)
-        instead = sorted(text for name, text in (new - old).elements() if name == field)
-        if len(gone) != len(instead) or not all(map(_is_mark, gone, instead, [account] * len(gone))):
-            lost[field] = instead
+    for field, texts in sorted(old.items()):
+        gone, instead = (sorted(left.elements()) for left in (texts - new[field], new[field] - texts))
+        if len(gone) > len(instead) or not all(map(_is_mark, gone, instead, [account] * len(gone))):
+            lost[printable(field)] = instead
     return ReadBack(unseen, ignored, lost)
 
 
-def _unsent(host: Row, sent: Values) -> Counter[tuple[str, str]]:
-    """Count the values that a host holds beside what was sent, each with its field."""
+def _unsent(host: Row, sent: Values) -> defaultdict[str, Counter[str]]:
+    """Count the values that a host holds beside what was sent, by field."""
     known = {**values_of(host), "owner": host["owner_ids"]}
     unsent = {field: value for field, value in known.items() if sent.get(field) is None}
-    if "others" in host:
-        return Counter([*leaves(unsent), *map(tuple, msgspec.json.decode(host["others"]))])
-    return Counter(leaves({**unsent, "hostnames": host["hostnames"]}))
+    others = (
+        msgspec.json.decode(host["others"]) if "others" in host else leaves({"hostnames": host["hostnames"]})
+    )
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for field, text in (*leaves(unsent), *others):
+        found[field][text] += 1
+    return found
 
 
 def _is_mark(old: str, new: str, account: str) -> bool:
     """Return whether a service that changes a value like this marks a write (docs/decisions/0010).
 
-    It sets the account, counts one to three further, or replaces a time by the present one, give or take a
-    day for zones and clocks. A day without a time is rarely that of a change.
+    It sets the account, counts on, or replaces a time by the present one, give or take a day for zones and
+    clocks. A day without a time is rarely that of a change.
     """
     if new.lower() in {account.lower(), account.lower().partition("@")[0]}:
         return True
@@ -88,6 +86,6 @@ def _is_mark(old: str, new: str, account: str) -> bool:
             return True
     with suppress(ValueError):
         _, when = map(_TIME.validate_python, (old, new))
-        in_hours = abs(when.replace(tzinfo=UTC) - datetime.now(UTC))
-        return when.time() > time() and in_hours < timedelta(days=1)
+        apart = abs(when.replace(tzinfo=UTC) - datetime.now(UTC))
+        return when.time() > time() and apart < timedelta(days=1)
     return False

@@ -41,7 +41,7 @@ MAX_READ_TO_WRITE_SECONDS = 1.0  # after so long the host is read again before t
 STRICT_READS = 2
 MAX_READS = 10  # of one host, each too old when its request could go out
 OWNED_HOSTS_READ = 3  # before the first write, to see that reading a host shows its owner
-WRITES_READ_BACK = 3  # the first ones of a run, although the service accepted them (rules 7.4)
+READ_BACK = 3  # of a run's writes, the first ones, although the service accepted them (rules 7.4)
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0  # between two readings of a write that is read back
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Writer:
     `read_back_seconds`: how long the service may take to show a write.
 
     Methods raise WritingEndedError if logging in fails for good, if the service refuses all writes for long,
-    or if the first writes that it accepted are not confirmed, ignore fields, or change fields not sent.
+    or by what it made of the first writes that it accepted.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Writer:
     @property
     def trusted(self) -> bool:
         """Whether the first writes were read back, and nothing was found that ends the writing."""
-        return len(self._first) >= WRITES_READ_BACK and not self.reason_to_stop()
+        return len(self._first) >= READ_BACK and not self.reason_to_stop()
 
     def stop(self, reason: str) -> None:
         """Stop: no further request begins, also for hosts that wait for their turn."""
@@ -217,7 +217,8 @@ class Writer:
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            return self._done(attempt, host, "confirmed by reading the host again: it holds what was sent")
+            confirmed = "confirmed by reading the host again: it holds what was sent"
+            return self._after_success(attempt, host, confirmed)
         attempt.held, attempt.host = held, host
         decided = attempt.decide(row, host)
         if isinstance(decided, Result):
@@ -272,21 +273,21 @@ class Writer:
         with suppress(ServiceError):
             if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
                 self.pace.taken()
-                result = self._done(attempt, host, f"confirmed by reading back; the answer was lost: {error}")
+                confirmed = f"confirmed by reading back; the answer was lost: {error}"
+                result = self._after_success(attempt, host, confirmed)
         if transient and transient.asks_to_wait:
             self._slow_down(attempt, transient, result)
         return result
 
-    def _done(self, attempt: _Attempt, host: Row, message: str) -> Result:
-        """Return the success of a write that reading the host shows, although the service did not say so."""
-        if not self.trusted and self._compare(attempt, host).lost:
-            return self._after_success(attempt)
-        return attempt.success(message)
+    def _after_success(
+        self, attempt: _Attempt, host: Row | None = None, message: str | None = None
+    ) -> Result:
+        """Read the first writes back: a service may accept a write and change nothing, or too much.
 
-    def _after_success(self, attempt: _Attempt) -> Result:
-        """Read the first writes back: a service may accept a write and change nothing, or too much."""
-        if self.trusted:
-            return attempt.success()
+        `host` shows, as it was just read, the write although the answer was lost.
+        """
+        if self.trusted or (host and not self._compare(attempt, host).lost):
+            return attempt.success(message)
         try:
             found = self._read_back(attempt)
         except AuthenticationError as error:
@@ -299,7 +300,7 @@ class Writer:
         log.warning(f"Host {row['host_id']}: {message}")
         result = attempt.result("intended", message) if found.unseen else attempt.success(message)
         ended_by = self.reason_to_stop()
-        if ended_by and (found.lost or len(self._first) >= WRITES_READ_BACK):
+        if ended_by and (found.lost or len(self._first) >= READ_BACK):
             raise WritingEndedError(ended_by, result)
         return result
 
@@ -337,7 +338,7 @@ class Writer:
             what = "one lost fields that were not sent"
         elif found and all(one.unseen for one in found):
             what = f"none was confirmed within {self._read_back_seconds:g} s (writes.read_back_seconds)"
-        elif len(found) >= WRITES_READ_BACK and all(one.ignored for one in found):
+        elif len(found) >= READ_BACK and all(one.ignored for one in found):
             what = "none set all that was sent"
         else:
             return None
