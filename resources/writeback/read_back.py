@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -42,7 +43,8 @@ class ReadBack(NamedTuple):
 def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) -> ReadBack:
     """Compare a host before and after a write.
 
-    Another order, a further value, a value in an empty field and the mark of a write are no loss.
+    Another order, a further value, a value in an empty field, the mark of a write and a copy of what was sent
+    are no loss.
     """
     held, holds, unseen = values_of(before), values_of(now), None
     same = [field for field, value in sent.items() if value is not None and holds[field] == held[field]]
@@ -52,10 +54,12 @@ def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) ->
         unseen = "the host no longer had its name"
     elif "owner" in same or not was_done(taken, now):
         unseen = "the host did not hold what was sent"
+    copies = {(held[field] or "", value) for field, value in sent.items()}
     old, new, lost = _unsent(before, sent), _unsent(now, sent), {}
     for field, texts in sorted(old.items()):
         gone, instead = (sorted(left.elements()) for left in (texts - new[field], new[field] - texts))
-        if len(gone) > len(instead) or not all(map(_is_mark, gone, instead, [account] * len(gone))):
+        pairs = [*zip_longest(gone, instead, fillvalue="")][: len(gone)]
+        if not all(pair in copies or _is_mark(*pair, account) for pair in pairs):
             lost[printable(field)] = instead
     return ReadBack(unseen, ignored, lost)
 
@@ -79,7 +83,7 @@ def _is_mark(old: str, new: str, account: str) -> bool:
     It sets the account, counts on, or replaces a time by the present one, give or take a day for zones and
     clocks. A day without a time is rarely that of a change.
     """
-    if new.lower() in {account.lower(), account.lower().partition("@")[0]}:
+    if new and new.lower() in {account.lower(), account.lower().partition("@")[0]}:
         return True
     with suppress(ValueError):
         if 0 < int(new) - int(old) <= MAX_STEP:

@@ -26,6 +26,20 @@ def lost(before: Any, now: Any) -> bool:
     return bool(found.lost)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_lost"),
+    [("u-1", "", False), ("u-1", None, False), ("u-1", "u-2", True), ("Ann", None, True)],
+)
+def test_a_copy_of_what_a_write_set_is_no_loss(before, now, is_lost):
+    rows = [holding("h-0", "u-1", "Sales"), holding("h-0", None, "Old")]
+    others = [[["owner.id", before], ["dept", "Sales"]], [["owner.id", now], ["dept", "Old"]]]
+    looks = [
+        {**row, "others": msgspec.json.encode([pair for pair in of_it if pair[1]])}
+        for row, of_it in zip(rows, others, strict=True)
+    ]
+    assert list(compare("pc-0", *looks, values("", "Old"), "").lost) == ["owner.id"] * is_lost
+
+
 @pytest.mark.parametrize("empty", [None, "", [], {}, [None], {"a": None}], ids=str)
 @pytest.mark.parametrize("value", ["Hall 3", 0, False, ["a"], {"a": 1}, [{"a": 1}]], ids=str)
 def test_what_is_gone_is_lost_and_what_was_empty_is_not(empty, value):
