@@ -64,46 +64,46 @@ def test_another_order_or_form_and_a_further_value_are_no_loss(before, now):
     assert not lost(before, now)
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ("Hall 3", "Hall 4"),
-        (True, False),
-        (5, 0),
-        (5, 9),
-        (5, 4),
-        (["a", "a"], ["a"]),
-        ({"a": 1, "b": 2}, {"a": 2, "b": 1}),
-        ("Hall 3", NOW.isoformat()),
-        (LONG_AGO.isoformat(), (NOW + timedelta(days=3)).isoformat()),
-        (LONG_AGO.isoformat(), LONG_AGO.date().isoformat()),
-        (LONG_AGO.date().isoformat(), NOW.date().isoformat()),
-        ("1" * 5000, "1" * 4999 + "2"),
-        (int(LONG_AGO.timestamp()), int(LONG_AGO.timestamp()) + 86_400),
-    ],
-    ids=str,
-)
-def test_another_value_is_a_loss(before, now):
-    assert lost(before, now)
+LOST = {
+    "text": ("Hall 3", "Hall 4"),
+    "a default": (True, False),
+    "zero": (5, 0),
+    "much more": (5, 9),
+    "less": (5, 4),
+    "fewer": (["a", "a"], ["a"]),
+    "swapped": ({"a": "x", "b": "y"}, {"a": "y", "b": "x"}),
+    "the time, of text": ("Hall 3", NOW.isoformat()),
+    "another time": (LONG_AGO.isoformat(), (NOW + timedelta(days=3)).isoformat()),
+    "another time in seconds": (int(LONG_AGO.timestamp()), int(LONG_AGO.timestamp()) + 86_400),
+    "a day, of a time": (LONG_AGO.isoformat(), NOW.date().isoformat()),
+    "today": (LONG_AGO.date().isoformat(), NOW.date().isoformat()),
+    "long numbers": ("1" * 5000, "1" * 4999 + "2"),
+    "somebody": ("person", "owners2"),
+}
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        (LONG_AGO.isoformat(), NOW.isoformat()),
-        (f"{LONG_AGO:%Y-%m-%dT%H:%M:%SZ}", f"{NOW:%Y-%m-%dT%H:%M:%SZ}"),
-        (f"{LONG_AGO:%Y-%m-%d %H:%M:%S}", f"{HERE:%Y-%m-%d %H:%M:%S}"),
-        (int(LONG_AGO.timestamp()), int(NOW.timestamp())),
-        (int(LONG_AGO.timestamp() * 1000), str(int(NOW.timestamp() * 1000))),
-        (LONG_AGO.timestamp(), NOW.timestamp()),
-        (5, 6),
-        ("5", "8"),
-        ("person@corp.example", "owners@CORP.example"),
-        ("person", "owners"),
-        ([{"a": "person", "b": 5}], [{"b": 6, "a": "owners"}]),
-        ([{"a": 1}], [{"a": 1}, {"a": 2}]),
-    ],
-    ids=str,
-)
-def test_the_marks_of_a_write_are_no_loss(before, now):
-    assert not lost(before, now)
+@pytest.mark.parametrize("name", LOST)
+def test_another_value_is_a_loss(name):
+    assert lost(*LOST[name])
+
+
+MARKS = {
+    "time": (LONG_AGO.isoformat(), NOW.isoformat()),
+    "in UTC": (f"{LONG_AGO:%Y-%m-%dT%H:%M:%SZ}", f"{NOW:%Y-%m-%dT%H:%M:%SZ}"),
+    "elsewhere": (f"{LONG_AGO:%Y-%m-%d %H:%M:%S}", f"{HERE:%Y-%m-%d %H:%M:%S}"),
+    "seconds": (int(LONG_AGO.timestamp()), int(NOW.timestamp())),
+    "milliseconds": (int(LONG_AGO.timestamp() * 1000), str(int(NOW.timestamp() * 1000))),
+    "fractions": (LONG_AGO.timestamp(), NOW.timestamp()),
+    "counter": (5, 6),
+    "counter of fields": ("5", "8"),
+    "account": ("person@corp.example", "owners@CORP.example"),
+    "account's name": ("person", "owners"),
+    "of several": ([{"a": "person", "b": 5}], [{"b": 6, "a": "owners"}]),
+    "one more": ([{"a": 1}], [{"a": 1}, {"a": 2}]),
+    "one more and one further": ([{"a": 1}], [{"a": 2}, {"a": 7}]),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_the_marks_of_a_write_are_no_loss(name):
+    assert not lost(*MARKS[name])
