@@ -279,38 +279,37 @@ class Writer:
             self._slow_down(attempt, transient, result)
         return result
 
-    def _after_success(
-        self, attempt: _Attempt, host: Row | None = None, message: str | None = None
-    ) -> Result:
+    def _after_success(self, attempt: _Attempt, host: Row | None = None, text: str | None = None) -> Result:
         """Read the first writes back: a service may accept a write and change nothing, or too much.
 
-        `host` shows, as it was just read, the write although the answer was lost.
+        `host`, as it was just read, shows a write whose answer was lost.
         """
-        if self.trusted or (host and not self._compare(attempt, host).lost):
-            return attempt.success(message)
+        lost = self._compare(attempt, host).lost if host else {}
+        if self.trusted or (host and not lost):
+            return attempt.success(text)
         try:
-            found = self._read_back(attempt)
+            found = self._read_back(attempt, lost)
         except AuthenticationError as error:
             raise WritingEndedError(str(error), attempt.result("intended", str(error))) from error
         row = attempt.row
         self._first.append((f"{row['host_id']} ({row['hostname']})", found))
         if not str(found):
-            return attempt.success()
+            return attempt.success(text)
         message = f"the service accepted the write, and then {found}"
         log.warning(f"Host {row['host_id']}: {message}")
-        result = attempt.result("intended", message) if found.unseen else attempt.success(message)
+        pending = found.unseen and not host
+        result = attempt.result("intended", message) if pending else attempt.success(message)
         ended_by = self.reason_to_stop()
         if ended_by and (found.lost or len(self._first) >= READ_BACK):
             raise WritingEndedError(ended_by, result)
         return result
 
-    def _read_back(self, attempt: _Attempt) -> ReadBack:
+    def _read_back(self, attempt: _Attempt, last: Lost) -> ReadBack:
         """Read a host back until it shows the write and nothing else, or for as long as that may take.
 
-        What is another value again in the next reading changes anyway, without a write.
+        A field with another value again than in the `last` reading is not lost: it changes without a write.
         """
         deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
-        last: Lost = {}
         while True:
             try:
                 found = self._compare(attempt, self._read(attempt.row, not_before=self._clock()))

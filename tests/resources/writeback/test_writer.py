@@ -473,12 +473,16 @@ def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names
 
 
 @pytest.mark.parametrize("answer", [CUT, SIGN_IN])
-def test_so_does_one_whose_answer_was_lost(inventory, writer, journal, answer):
+@pytest.mark.parametrize("readings", [2, 9])
+def test_so_does_one_whose_answer_was_lost(inventory, writer, journal, answer, readings):
+    """Also if the service is away after the reading that shows it."""
+
     def lose(host_id):
         inventory.others[host_id] = {}
         raise answer
 
     inventory.others, inventory.after_write = dict.fromkeys(numbered(5), ITEM), lose
+    inventory.on_look = raising(*[None] * readings, *[CUT] * 9)
     assert "changed: location" in str(carry_out(plan(*numbered(5)), writer, journal))
     assert [*outcomes(journal).values()] == ["written", *["not_written"] * 4]
 
