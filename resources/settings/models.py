@@ -211,7 +211,7 @@ class WriteSettings(Section):
     plan_days: int = Field(7, ge=1, le=3_660)
     """a stored plan older than that is not applied"""
     read_back_seconds: int = Field(10, ge=1, le=3_600)
-    """seconds within which the inventory must show one of a run's first three writes"""
+    """seconds within which the inventory must show a run's first three writes"""
 
 
 class KeepSettings(Section):

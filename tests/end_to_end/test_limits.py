@@ -144,7 +144,7 @@ def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_fo
     state, item = six.inventory.state, {"location": "Hall 3", "serial": "S-1", "version": 7, "etag": "a"}
     for host_id in owners(six):
         state.update_asset(host_id, item, Origin("person"))
-    changes = {"version": 8, "etag": "b"}
+    changes: dict[str, object] = {"version": 8, "etag": "b"}
 
     def change(request, _):
         if request.url.path == UPDATE:
