@@ -145,7 +145,9 @@ class Surroundings:
 
     def _update(self, form):
         values = {name: form[name] or None for name in form.keys() - {"id", "tenant_id"}}
-        self._state.update_asset(form["id"], values, Origin("proxy", UPDATE, f"proxy-{len(self._state.journal())}"))
+        self._state.update_asset(
+            form["id"], values, Origin("proxy", UPDATE, f"proxy-{len(self._state.journal())}")
+        )
         self._follow(form["id"])
 
     def _follow(self, host_id):
