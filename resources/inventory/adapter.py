@@ -31,6 +31,7 @@ class Inventory(ABC):
         takes: What a write may set, of owner, department and criticality.
         how_read: The settings that say how a host is read, for messages.
         how_written: The settings that say how a host is written, for messages.
+        account: The account that writes, by which the service may sign a change.
     """
 
     where: str = "The inventory"
@@ -38,6 +39,7 @@ class Inventory(ABC):
     takes: Collection[str] = ("owner",)
     how_read: str = "the settings of the inventory"
     how_written: str = "the settings of the inventory"
+    account: str = ""
 
     def __enter__(self) -> Self:
         return self
@@ -59,8 +61,15 @@ class Inventory(ABC):
         """List the user assets as rows of `inventory_users`, whole or not at all."""
 
     def host(self, host_id: str) -> Mapping[str, Any]:
-        """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
+        """Read one host: a row of `inventory_hosts` as plain values, without listed_at.
+
+        `others` may be added: JSON of [field, text] for each value that a write must not change (rules 7.4).
+        """
         raise NotImplementedError(f"{type(self).__name__} reads no single host: {host_id}")
+
+    def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
+        """List the hosts as `host` gives them, by id."""
+        return {row["host_id"]: row for row in self.hosts().iter_rows(named=True)}
 
     @abstractmethod
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None]) -> None:

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import msgspec
 import polars as pl
 import tenacity
 
 from ownership.names import printable
 from ownership.quality import too_many_unreadable, unreadable_assets
+from resources.dotted import leaves
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
@@ -56,6 +58,7 @@ class Page:
     size: int = 0
     ids: Sequence[str] = ()
     fields: Sequence[Fields] = ()
+    items: Sequence[Fields] = ()
     refusal: ServiceError | None = None
 
 
@@ -94,10 +97,14 @@ class AssetInventory(Inventory):
         self._platform = platform = instance.platform
         self.transport = inventory_transport(instance, sleep=sleep)
         self.where = self.transport.where
-        self.takes: Collection[str] = taken_fields(instance)
-        self.reads_single_hosts = platform.contract.read is not None
+        taken, contract = taken_fields(instance), platform.contract
+        self.takes: Collection[str] = taken
+        sent = (f"{contract.fields_in}.{name}".strip(".") for name in taken.values())
+        self._own = tuple(f"{path}." for path in (*sent, *contract.changed_by_writes))
+        self.reads_single_hosts = contract.read is not None
         self.how_read = "platform.contract (read, fields_in) and platform_user_field"
-        self.how_written = "platform.contract.update (path, id_param) and platform_user_field"
+        self.how_written = "platform.contract (update, enrich_fields, changed_by_writes), platform_user_field"
+        self.account = platform.email
         self.rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
         """How listed assets become rows of the tables."""
         self._session = InventorySession(platform, self.transport, clock)
@@ -120,7 +127,7 @@ class AssetInventory(Inventory):
         return self._listed("users")
 
     def host(self, host_id: str) -> Mapping[str, Any]:
-        """Read one host: a row of `inventory_hosts` as plain values, without listed_at."""
+        """Read one host, as `Inventory.host` says."""
         call = self._platform.contract.read
         if call is None:
             raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
@@ -134,7 +141,13 @@ class AssetInventory(Inventory):
         host = self.rows["hosts"].record(host_id, self._fields_of("hosts", [item], [host_id], call.path)[0])
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")
-        return host
+        return {**host, "others": self._others(item)}
+
+    def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
+        """List the hosts as `host` gives them."""
+        others: dict[str, bytes] = {}
+        rows = self._listed("hosts", others).iter_rows(named=True)
+        return {row["host_id"]: {**row, "others": others[row["host_id"]]} for row in rows}
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None] | None = None) -> None:
         """Set values of a host, as `Inventory.write` says.
@@ -218,13 +231,13 @@ class AssetInventory(Inventory):
         stop=tenacity.stop_after_attempt(MAX_LIST_READS),
         reraise=True,
     )
-    def _listed(self, kind: Kind) -> pl.DataFrame:
+    def _listed(self, kind: Kind, others: dict[str, bytes] | None = None) -> pl.DataFrame:
         """Read a list to its end, several pages at a time, and make a row of each asset.
 
         It is complete when as many distinct ids were read as the service announced at first, a further page
         has none that is new, and none was missed. It may grow at its end; a list that changes in another way
         is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single assets may
-        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read.
+        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read. `others` is filled.
         """
         listed_at, rows = datetime.now(UTC), self.rows[kind]
         known = self.first_pages(kind)
@@ -248,6 +261,8 @@ class AssetInventory(Inventory):
             numbers.append(page.number)
             ids += page.ids
             fields += page.fields
+            if others is not None:
+                others.update(zip(page.ids, map(self._others, page.items), strict=True))
             if len(ids) >= ASSETS_TOGETHER:
                 frames.append(rows.table(ids, fields))
                 ids, fields = [], []
@@ -350,7 +365,7 @@ class AssetInventory(Inventory):
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
-                return Page(number, size, ids, self._fields_of(kind, items, ids, call.path))
+                return Page(number, size, ids, self._fields_of(kind, items, ids, call.path), items)
         text = "with no list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
@@ -366,7 +381,13 @@ class AssetInventory(Inventory):
                 )
         return list(map(str, ids))
 
-    def _fields_of(self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str) -> list[Fields]:
+    def _others(self, item: Fields) -> bytes:
+        """Return all that an item holds beside what a write sets or changes, as `Inventory.host` says."""
+        return msgspec.json.encode([leaf for leaf in leaves(item) if not f"{leaf[0]}.".startswith(self._own)])
+
+    def _fields_of(
+        self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str
+    ) -> Sequence[Fields]:
         """Return what each item holds in `fields_in`; for single odd items that is not an object."""
         fields_in = self._platform.contract.fields_in
         values = [inside(item, fields_in) for item in items]

@@ -100,13 +100,13 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     # A host with an owner shows more: a reading that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
-    read = yield from attempt(READ, lambda: inventory.host(host_id))
-    if read == listed:
+    if (read := (yield from attempt(READ, lambda: inventory.host(host_id)))) is None:
+        return
+    if not (differing := [column for column in listed if listed[column] != read[column]]):
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
-    elif read is not None:
-        differing = ", ".join(column for column in listed if listed[column] != read[column])
+    else:
         text = (
-            f"host {host_id} has other {differing} by itself than in the list; check {READ} and "
+            f"host {host_id} has other {', '.join(differing)} by itself than in the list; check {READ} and "
             "platform.contract.fields_in"
         )
         yield Finding("wrong", READ, text)

@@ -87,6 +87,9 @@ class Contract(Section):
     enrich_fields: EnrichFields = EnrichFields()
     """user asset's field: host asset's field; such as
     `{user_department: user_department, criticality: null}`"""
+    changed_by_writes: tuple[Text, ...] = ()
+    """fields that the service itself changes when a host is written, as the message of a stopped run names
+    them; such as `[etag, meta.signature]`"""
 
 
 class Platform(Section):
@@ -212,7 +215,7 @@ class WriteSettings(Section):
     plan_days: int = Field(7, ge=1, le=3_660)
     """a stored plan older than that is not applied"""
     read_back_seconds: int = Field(10, ge=1, le=3_600)
-    """seconds within which the inventory must show one of a run's first three writes"""
+    """seconds within which the inventory must show a run's first three writes"""
 
 
 class KeepSettings(Section):
@@ -397,7 +400,8 @@ class Instance(OneQuery):
         another field: with the address, the tenant, and what contract and fields say about host assets.
         """
         platform, contract = self.platform, self.platform.contract
-        meaning = contract.model_dump(mode="json", exclude={"users", "mfa_required", "page_size"})
+        how = {"users", "mfa_required", "page_size", "changed_by_writes"}
+        meaning = contract.model_dump(mode="json", exclude=how)
         fields = (self.platform_user_field, self.platform_hostname_field)
         text = json.dumps([platform.address, platform.tenant_id, meaning, fields], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]

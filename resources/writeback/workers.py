@@ -97,14 +97,14 @@ def write_all(
         finally:
             if writer.stopped_by:
                 journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
-    return writer.stopped_by or writer.no_effect_reason()
+    return writer.stopped_by or writer.reason_to_stop()
 
 
 @dataclass
 class _Workers:
-    """Several threads try rows until something stops the writer; one at a time until a write is confirmed.
+    """Several threads try rows until something stops the writer; one at a time until the writes are trusted.
 
-    If owners were hidden, each of them would be overwritten.
+    If owners were hidden, each would be overwritten; if a write cleared other fields, those of each host.
     """
 
     writer: Writer
@@ -117,7 +117,7 @@ class _Workers:
 
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Return the result for a row, or what was raised; None if the writing had ended before."""
-        with nullcontext() if self.writer.confirmed else self._alone:
+        with nullcontext() if self.writer.trusted else self._alone:
             return None if self.writer.stopped_by else self._tried(row)
 
     def _tried(self, row: Row) -> Result | BaseException:

@@ -3,8 +3,9 @@
 All writes to the inventory go through here. What is to be written is planned in `ownership.plan`.
 """
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -32,6 +33,7 @@ from resources.writeback.decide import (
 )
 from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
+from resources.writeback.read_back import Lost, ReadBack, compare
 
 MAX_READ_TO_WRITE_SECONDS = 1.0  # after so long the host is read again before the request (rules 7.2)
 # The age of a host's first reads counts from their request: a process that is stopped while the answer is on
@@ -41,6 +43,8 @@ MAX_READS = 10  # of one host, each too old when its request could go out
 OWNED_HOSTS_READ = 3  # before the first write, to see that reading a host shows its owner
 READ_BACK = 3  # of a run's writes, the first ones, although the service accepted them (rules 7.4)
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0  # between two readings of a write that is read back
+
+log = logging.getLogger(__name__)
 
 
 def seconds_since_boot() -> float:
@@ -62,7 +66,7 @@ class _ReadTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: what the host held when it was last read, and what was sent after that.
+    """A write under way: the host as it was last read, what it held, and what was sent after that.
 
     `sent` stays after a refusal: the service may have done what it refused.
     """
@@ -70,7 +74,7 @@ class _Attempt:
     row: Row
     decide: Decide
     turn: float = 0.0
-    names: Collection[str] = ()
+    host: Row | None = None
     held: Values | None = None
     sent: Values | None = None
     refused_at: float | None = None
@@ -108,7 +112,7 @@ class Writer:
     `read_back_seconds`: how long the service may take to show a write.
 
     Methods raise WritingEndedError if logging in fails for good, if the service refuses all writes for long,
-    or if the first writes that it accepted are not confirmed.
+    or by what it made of the first writes that it accepted.
     """
 
     def __init__(
@@ -126,14 +130,11 @@ class Writer:
         self._clock = clock
         self._sleep = sleep
         self._readable = inventory.reads_single_hosts
-        self._listed: dict[str, Row] = {}
+        self._listed: Mapping[str, Row] = {}
         self._listed_at = 0.0
         self._lock = Lock()
         self._read_back_seconds = read_back_seconds
-        self._read_back = 0
-        self._unseen: list[str] = []
-        self.confirmed = False
-        """Whether a host was seen to hold what the service accepted, and what was not sent unchanged."""
+        self._first: list[tuple[str, ReadBack]] = []
         self.stopped_by: str | None = None
         """Why no further request may begin; None while they may."""
         self._abandoned = False
@@ -178,6 +179,11 @@ class Writer:
             except ServiceError as error:
                 return attempt.given_up(str(error))
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the first writes were read back, and nothing was found that ends the writing."""
+        return len(self._first) >= READ_BACK and not self.reason_to_stop()
+
     def stop(self, reason: str) -> None:
         """Stop: no further request begins, also for hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
@@ -211,8 +217,9 @@ class Writer:
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            return attempt.success("confirmed by reading the host again: it holds what was sent")
-        attempt.held, attempt.names = held, {*host["hostnames"]}
+            confirmed = "confirmed by reading the host again: it holds what was sent"
+            return self._after_success(attempt, host, confirmed)
+        attempt.held, attempt.host = held, host
         decided = attempt.decide(row, host)
         if isinstance(decided, Result):
             return decided
@@ -264,71 +271,80 @@ class Writer:
             return attempt.result("failed", str(error))
         result = attempt.result("intended", str(error))
         with suppress(ServiceError):
-            if self._readable and attempt.was_done(self._read_planned(attempt.row)):
+            if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
                 self.pace.taken()
-                result = attempt.success(f"confirmed by reading back; the answer was lost: {error}")
+                confirmed = f"confirmed by reading back; the answer was lost: {error}"
+                result = self._after_success(attempt, host, confirmed)
         if transient and transient.asks_to_wait:
             self._slow_down(attempt, transient, result)
         return result
 
-    def _after_success(self, attempt: _Attempt) -> Result:
-        """Read the first writes back: a service may accept a write and change nothing, or too much."""
-        if self.confirmed and (self._read_back >= READ_BACK or not self._readable):
-            return attempt.success()
+    def _after_success(self, attempt: _Attempt, host: Row | None = None, text: str | None = None) -> Result:
+        """Read the first writes back: a service may accept a write and change nothing, or too much.
+
+        `host`, as it was just read, shows a write whose answer was lost.
+        """
+        lost = self._compare(attempt, host).lost if host else {}
+        if self.trusted or (host and not lost):
+            return attempt.success(text)
         try:
-            unseen = self._why_unseen(attempt)
+            found = self._read_back(attempt, lost)
         except AuthenticationError as error:
             raise WritingEndedError(str(error), attempt.result("intended", str(error))) from error
-        with self._lock:
-            self._read_back += 1
-            self.confirmed = self.confirmed or unseen is None
-            if unseen:
-                self._unseen.append(f"{attempt.row['host_id']} ({attempt.row['hostname']}): {unseen}")
-            no_effect = self.no_effect_reason() if self._read_back >= READ_BACK else None
-        if not unseen:
-            return attempt.success()
-        result = attempt.result("intended", f"the service accepted the write, and then {unseen}")
-        if no_effect:
-            raise WritingEndedError(no_effect, result)
+        row = attempt.row
+        self._first.append((f"{row['host_id']} ({row['hostname']})", found))
+        if not str(found):
+            return attempt.success(text)
+        message = f"the service accepted the write, and then {found}"
+        log.warning(f"Host {row['host_id']}: {message}")
+        pending = found.unseen and not host
+        result = attempt.result("intended", message) if pending else attempt.success(message)
+        ended_by = self.reason_to_stop()
+        if ended_by and (found.lost or len(self._first) >= READ_BACK):
+            raise WritingEndedError(ended_by, result)
         return result
 
-    def _why_unseen(self, attempt: _Attempt) -> str | None:
-        """Read a host back until it shows the write; return what it shows instead, None if it shows it."""
+    def _read_back(self, attempt: _Attempt, last: Lost) -> ReadBack:
+        """Read a host back until it shows the write and nothing else, or for as long as that may take.
+
+        A field with another value again than in the `last` reading is not lost: it changes without a write.
+        """
         deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
         while True:
             try:
-                unseen = self._difference(attempt, self._read(attempt.row, not_before=self._clock()))
+                found = self._compare(attempt, self._read(attempt.row, not_before=self._clock()))
             except AuthenticationError:
                 raise
             except ServiceError as error:
-                unseen = f"the host could not be read back: {error}"
+                found = ReadBack(f"the host could not be read back: {error}", [], last)
+            lost = {field: value for field, value in found.lost.items() if last.get(field, value) == value}
             left = deadline - self._clock()
-            if not unseen or left <= 0 or self.stopped_by:
-                return unseen
-            self._sleep(min(pause, left))
+            is_final = self.stopped_by or (left <= 0 and (last or not lost))
+            last, found = found.lost, found._replace(lost=lost)
+            if is_final or not str(found):
+                return found
+            self._sleep(min(pause, max(left, FIRST_PAUSE_SECONDS)))
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
-    def _difference(self, attempt: _Attempt, host: Row) -> str | None:
-        """Return how a host differs from what the write should have made of it; None if it does not."""
-        held, sent, now = attempt.held or {}, attempt.sent or {}, values_of(host)
-        if attempt.names != {*host["hostnames"]}:
-            return "the host had other names than before"
-        if not attempt.was_done(host):
-            changed = any(now[field] != held.get(field) for field in sent)
-            return (
-                "the host held neither what was sent nor what it held" if changed else "nothing had changed"
-            )
-        lost = [field for field, value in sent.items() if value is None and now[field] != held.get(field)]
-        return f"its {' and '.join(lost)}, which was not sent, had changed" if lost else None
+    def _compare(self, attempt: _Attempt, host: Row) -> ReadBack:
+        before, sent = attempt.host or host, attempt.sent or {}
+        return compare(attempt.row["hostname"], before, host, sent, self._inventory.account)
 
-    def no_effect_reason(self) -> str | None:
-        """Return why no accepted write was confirmed; None if one was, or none was read back."""
-        if self.confirmed or not self._unseen:
+    def reason_to_stop(self) -> str | None:
+        """Return what is wrong with the first writes that ends the writing; None if nothing is."""
+        found = [one for _, one in self._first]
+        if any(one.lost for one in found):
+            what = "one lost fields that were not sent"
+        elif found and all(one.unseen for one in found):
+            what = f"none was confirmed within {self._read_back_seconds:g} s (writes.read_back_seconds)"
+        elif len(found) >= READ_BACK and all(one.ignored for one in found):
+            what = "none set all that was sent"
+        else:
             return None
+        hosts = "; ".join(f"{host}: {one}" for host, one in self._first if str(one))
         return (
-            f"{self._inventory.where} accepted {len(self._unseen)} writes, and none was confirmed within "
-            f"{self._read_back_seconds:g} s (writes.read_back_seconds). Look at these hosts there, "
-            f"which may have lost fields: {'; '.join(self._unseen)}. Check {self._inventory.how_written}"
+            f"{self._inventory.where} accepted {len(found)} writes, and {what}. Look at these hosts there, "
+            f"which may have lost fields: {hosts}. Check {self._inventory.how_written}"
         )
 
     def _read_planned(self, row: Row, *, not_before: float | None = None) -> Row:
@@ -356,5 +372,5 @@ class Writer:
 
     def _relist(self) -> None:
         began = self._clock()
-        self._listed = {row["host_id"]: row for row in self._inventory.hosts().iter_rows(named=True)}
+        self._listed = self._inventory.listed_hosts()
         self._listed_at = began

@@ -20,7 +20,8 @@ WITHOUT_WRITE = "rows that say `written` or `undone` without a write"
 ELSEWHERE = "writes to another inventory than the one planned for"
 ANEW = "writes to a host that was made anew under its id"
 UNDONE_AGAIN = "hosts put back that were put back or written since"
-GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE, ELSEWHERE, ANEW, UNDONE_AGAIN)
+CLEARED = "hosts that lost what was not sent, after the first three of a run"
+GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE, ELSEWHERE, ANEW, UNDONE_AGAIN, CLEARED)
 FIELDS = {"owner": "asset_owner", "department": "department", "criticality": "criticality"}
 Kind = Literal["write", "apply", "undo", "dry"]
 
@@ -113,6 +114,8 @@ class Ledger:
     def check(self) -> None:
         rows = self.rows()
         for run in self.runs.values():
+            self._hold(CLEARED, len(run.surroundings.cleared) <= 3, f"{run.run_id} went on writing")
+        for run in self.runs.values():
             for host_id, sent in run.sent.items():
                 row = rows.get((run.run_id, host_id))
                 self._hold(WITHOUT_ROW, row is not None, f"{run.run_id} wrote {host_id} and no row says so")
@@ -149,6 +152,7 @@ class Ledger:
         meant = {FIELDS[name]: value for name, value in row["new_values"].items() if value is not None}
         told = {name: _text(after) or "" for name, (_, after) in sent.items()}
         known = run.kind != "undo" or (row["outcome"] == "undone" and not _settled(row))
+        known = known and host_id not in run.surroundings.ignored
         right = told == meant if known else told.items() <= meant.items()
         self._hold(WITHOUT_ROW, right, f"{about}: the row says {row['new_values']}")
 

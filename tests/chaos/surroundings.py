@@ -15,7 +15,7 @@ from sandbox.inventory_state import Origin
 
 READ = "/api/v1/assets/get"
 UPDATE = "/api/v1/assets/update"
-NAME = "search_agent_name"
+NAME, LOCATION = "search_agent_name", "location"
 HOST_NAMES = {f"h-{number}": f"pc-{number}" for number in range(1, 6)}
 """What the hosts are called at first."""
 
@@ -33,10 +33,10 @@ TURNED_AWAY = {
 }
 """Status and headers of the answer to a write that the service does not carry out, or not yet."""
 
-LASTING = {"outage", "only says yes", "only asks to wait"}
+LASTING = {"outage", "only says yes", "only asks to wait", "clears the rest", "sets the owner only"}
 TROUBLES = [
     *("session expires", "done, then 401", "lost", "answer lost", "bad gateway", "says yes", "only says yes"),
-    *("done, then 429", "done, then 503", "outage", *TURNED_AWAY),
+    *("done, then 429", "done, then 503", "outage", *TURNED_AWAY, "clears the rest", "sets the owner only"),
 ]
 """What may befall a request; what is lasting befalls all that follow in the run."""
 
@@ -66,8 +66,9 @@ class Surroundings:
     """Hooks of the inventory service: what happens around one run, from the moment on when its plan stands.
 
     With `finish_before_lists`, whoever lists the assets finds what the service had put off carried out.
-    Afterwards `doubtful` has the hosts whose write got no answer, or none that is true, and `lied` those of
-    which the service said yes and set nothing.
+    Afterwards `doubtful` has the hosts whose write got no answer, or none that is true, `lied` those of
+    which the service said yes and set nothing, `ignored` those of which it set the owner only, and `cleared`
+    those that lost what was not sent.
     """
 
     def __init__(self, state: InventoryState, circumstances: Circumstances) -> None:
@@ -84,6 +85,8 @@ class Surroundings:
         self.finish_before_lists = False
         self.doubtful: set[str] = set()
         self.lied: set[str] = set()
+        self.ignored: set[str] = set()
+        self.cleared: set[str] = set()
         self.befell: Counter[str] = Counter()
 
     @property
@@ -121,6 +124,12 @@ class Surroundings:
             with self._lock:
                 self.lied.add(request.state.parameters["id"])
             return JSONResponse(envelope())
+        if trouble == "sets the owner only" and "asset_owner" in request.state.parameters:
+            form = dict(request.state.parameters)
+            with self._lock:
+                self.ignored.add(form["id"])
+                self._update({name: form[name] for name in ("id", "asset_owner")})
+            return JSONResponse(envelope())
         if trouble in TURNED_AWAY:
             return JSONResponse(envelope(status=False, message="Not now."), *TURNED_AWAY[trouble])
         return None
@@ -132,11 +141,14 @@ class Surroundings:
 
     def _carry_out_late(self):
         while self._late:
-            form = self._late.pop()
-            host_id = form["id"]
-            values = {name: form[name] or None for name in form.keys() - {"id", "tenant_id"}}
-            self._state.update_asset(host_id, values, Origin("proxy", UPDATE, f"late-{id(form)}"))
-            self._follow(host_id)
+            self._update(self._late.pop())
+
+    def _update(self, form):
+        values = {name: form[name] or None for name in form.keys() - {"id", "tenant_id"}}
+        self._state.update_asset(
+            form["id"], values, Origin("proxy", UPDATE, f"proxy-{len(self._state.journal())}")
+        )
+        self._follow(form["id"])
 
     def _follow(self, host_id):
         if host_id in self._followers:
@@ -162,7 +174,9 @@ class Surroundings:
             with self._lock:
                 if told or isinstance(response, BrokenOff) or response.status_code in {401, 429, 503}:
                     self.doubtful.add(host_id)
-                if trouble != "503, done later":
+                elif trouble == "clears the rest" and self._state._assets[host_id][2].pop(LOCATION, None):
+                    self.cleared.add(host_id)
+                if trouble not in {"503, done later", "sets the owner only"}:
                     self._follow(host_id)
         return told
 

@@ -49,6 +49,7 @@ from tests.chaos.surroundings import (
     CALM,
     HOST_NAMES,
     LASTING,
+    LOCATION,
     MADE_ANEW,
     NAME,
     READ,
@@ -76,6 +77,7 @@ HOSTS = [
     {"id": "h-4", "search_agent_name": "pc-4", "asset_owner": "cyd", "department": "", "criticality": "low"},
     {"id": "h-5", "search_agent_name": "pc-5"},
 ]
+HOSTS = [{**host, LOCATION: f"Hall {number}"} for number, host in enumerate(HOSTS)]
 
 # Which of the earlier runs, the last one first. How many there are, threads decide as well, so what is drawn
 # may not depend on it.

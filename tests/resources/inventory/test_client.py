@@ -1,3 +1,4 @@
+import json
 from contextlib import nullcontext
 from itertools import count
 from typing import Any
@@ -397,6 +398,29 @@ def test_paths_and_parameters_come_from_the_contract(served):
         ("/api/v1/hosts/one", {"host": "5", "tenant_id": TENANT}),
         ("/api/v1/hosts/set", {"host": "5", "asset_owner": "", "tenant_id": TENANT}),
     ]
+
+
+@pytest.mark.parametrize("place", ["", "details", "a.b"])
+@pytest.mark.parametrize("read", [True, False], ids=["read", "listed"])
+def test_all_that_a_write_does_not_set_is_known_of_a_host(served, read, place):
+    fields = {"search_agent_name": "PC-5", "asset_owner": "u-1", "department": "x", "owner": {"name": "Ann"}}
+    contract = {"fields_in": place, "enrich_fields": {"user_department": None}, "changed_by_writes": ["etag"]}
+    for part in reversed(place.split(".") if place else []):
+        fields = {part: fields}
+    item = {"id": 5, "etag": {"a": "b"}, "etags": [1, 2], **fields}
+    contract |= {} if read else {"read": None}
+    with served(envelope(item if read else {"size": 1, "data": [item]}), contract=contract) as (_, inventory):
+        host = inventory.host("5") if read else inventory.listed_hosts()["5"]
+    before = f"{place}." if place else ""
+    named = {"search_agent_name": "PC-5", "department": "x", "owner.name": "Ann"}
+    said = [
+        ["id", "5"],
+        ["etags", "1"],
+        ["etags", "2"],
+        *([before + key, value] for key, value in named.items()),
+    ]
+    assert sorted(json.loads(host["others"])) == sorted(said)
+    assert (host["hostnames"], host["owner_ids"]) == (["PC-5"], ["u-1"])
 
 
 @pytest.mark.parametrize(

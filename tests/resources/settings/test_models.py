@@ -439,6 +439,16 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
     assert plain == "b7b84b667a3067a9", "stored days would be fetched again"
 
 
+def test_what_a_write_changes_besides_is_no_part_of_the_target():
+    plain = instance().target
+    for key, other in (
+        ({"changed_by_writes": ["etag"]}, False),
+        ({"read": None}, True),
+        ({"page_size": 5}, False),
+    ):
+        assert (Instance.model_validate(nested({"platform.contract": key})).target != plain) == other
+
+
 def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
     own = {"preset": "linux", "index": "syslog-*", "hostname_field": "host.hostname"}
     logs = ["wazuh", own, {"query": "kind:logon", "time_field": "at"}]

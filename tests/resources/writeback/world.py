@@ -7,10 +7,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import msgspec
 import polars as pl
 
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
+from resources.dotted import leaves
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
 from resources.inventory.adapter import Inventory
 from resources.writeback.decide import decide_write
@@ -35,6 +37,7 @@ class FakeInventory(Inventory):
     """
 
     where, how_read, how_written = "The inventory", "platform.contract.read", "platform.contract.update"
+    account = "Owners@corp.example"
 
     def __init__(self) -> None:
         self.takes: Collection[str] = ("owner", "department", "criticality")
@@ -42,6 +45,8 @@ class FakeInventory(Inventory):
         self.rows: dict[str, dict[str, Any]] = {
             f"h-{number}": holding(f"h-{number}", None, "Old") for number in range(40)
         }
+        self.others: dict[str, dict[str, Any]] = {}
+        """What it says of a host beside its row."""
         self.on_look: Callable[[str], Any] = lambda _: None
         self.on_connect: Callable[[str], Any] = lambda _: None
         self.on_write: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, values: values
@@ -69,9 +74,18 @@ class FakeInventory(Inventory):
             self.calls["look"] += 1
         if host_id not in self.rows:
             raise NotFoundError("The asset was not found.")
-        row = dict(self.rows[host_id])
+        row = self._row(host_id)
         self.on_look(host_id)
         return row
+
+    def listed_hosts(self) -> dict[str, Any]:
+        self.hosts()
+        return {host_id: self._row(host_id) for host_id in self.rows}
+
+    def _row(self, host_id: str) -> dict[str, Any]:
+        others = self.others.get(host_id)
+        said = {} if others is None else {"others": msgspec.json.encode([*leaves(others)])}
+        return {**self.rows[host_id], **said}
 
     def write(self, host_id: str, values: Any, *, right_before: Callable[[], None]) -> None:
         self.on_connect(host_id)
