@@ -37,7 +37,7 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
         SheetError: it lacks one of the columns, or is a workbook that cannot be read.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    table = _read_workbook(content) if content.startswith(b"PK") else _read_csv(content.decode("utf-8-sig"))
+    table = _read_workbook(content) if content.startswith(b"PK") else read_csv(content.decode("utf-8-sig"))
     if not {*columns} <= {*table.columns}:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
@@ -85,7 +85,8 @@ def yes_or_no(text: str, line: int) -> bool | None:
     return text.lower() in _YES if text else None
 
 
-def _read_csv(text: str) -> pl.DataFrame:
+def read_csv(text: str) -> pl.DataFrame:
+    """Return the texts of a CSV sheet, as they were before `without_formulas`."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     # Where a comma is the decimal sign, a spreadsheet writes other separators.
     separator = max(",;\t", key=lines.partition("\n")[0].count)

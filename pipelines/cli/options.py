@@ -2,7 +2,8 @@
 
 import csv
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,7 +35,7 @@ def instance_file(given: str | None = None) -> Path:
 
 
 def read_host_names(given: Sequence[str] | None) -> list[str]:
-    """Return the hosts that `--host` names, those in files included."""
+    """Return the hosts that `--host` names, those in files included; blanks around them do not count."""
     from pipelines.cli.files import require_file
     from resources.errors import ConfigurationError
 
@@ -42,18 +43,28 @@ def read_host_names(given: Sequence[str] | None) -> list[str]:
     for name in given or ():
         try:
             file = Path(name.removeprefix("@"))
-            lines = [name]
+            lines: Iterable[str] = [name]
             if name.startswith("@"):
                 require_file("--host", file)
-                # Also as `sql --format csv` prints them.
-                rows = csv.reader(file.read_text("utf-8-sig").splitlines())
-                lines = [row[0] for row in rows if row and row != ["hostname"]]
-        except (OSError, UnicodeDecodeError) as error:
+                lines = _hosts_in(file.read_text("utf-8-sig"))
+        except (OSError, ValueError, csv.Error) as error:
             raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
         names += filter(None, map(str.strip, lines))
     if given and not names:
         raise ConfigurationError(f"--host: {' '.join(given)} names no host")
     return names
+
+
+def _hosts_in(text: str) -> Iterable[str]:
+    """Return the hosts of a list, one a line, or of a sheet such as `sql --format csv` prints."""
+    import polars as pl
+
+    from reports.sheets import HOSTS, read_csv
+
+    head = re.split(r'[",;\s]+', text.partition("\n")[0])
+    if columns := [name for name in HOSTS if name in head]:
+        return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
+    return [row[0] for row in csv.reader(text.splitlines()) if row]
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
@@ -79,7 +90,8 @@ HostNames = Annotated[
     typer.Option(
         "--host",
         metavar="HOST",
-        help="Only this host, by name or id; repeatable; @FILE: those in a file, one a line.",
+        help="Only this host, by name or id; repeatable; @FILE: those in a file, one a line, or as `sql "
+        "--format csv` prints them. Before an id that begins with @ write a blank: ' @7'.",
         show_default="all",
     ),
 ]
