@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, LiteralString
 from urllib.parse import urlsplit
@@ -74,11 +75,15 @@ def _known_timezone(value: str) -> str:
 def _cron_expression(value: str) -> str:
     # Here, because Dagster takes seconds to load and most instance files name no schedule.
     from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
+    from dagster._utils.schedules import get_next_cron_tick  # noqa: PLC0415
 
     try:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
+        get_next_cron_tick(value, datetime.now(UTC), "UTC")
     except DagsterInvalidDefinitionError as error:
         raise ValueError("is not a cron expression; write five fields such as 0 5 * * *, or null") from error
+    except ValueError as error:
+        raise ValueError("names a day that never comes, such as 31 April") from error
     return value
 
 
