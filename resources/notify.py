@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from ownership.names import printable
@@ -22,9 +22,6 @@ from resources.findings import Finding, attempt
 from resources.redaction import redacted_start
 from resources.settings.fields import Secret
 from resources.settings.models import Instance
-
-if TYPE_CHECKING:
-    from apprise import NotifyBase
 
 Kind = Literal["info", "failure"]
 SECONDS = 30
@@ -48,8 +45,6 @@ def send_notices(
             return _send(secret.resolve(setting), notice, seconds)
         except ConfigurationError as error:
             return str(error).removeprefix(f"{setting}: ")
-        except subprocess.TimeoutExpired:
-            return f"no answer within {seconds:g} seconds"
 
     addresses = _addresses(instance)
     with ThreadPoolExecutor(len(addresses) or 1) as senders:
@@ -75,7 +70,7 @@ def _addresses(instance: Instance) -> Mapping[str, Secret]:
     return {f"notify.{number}": secret for number, secret in enumerate(instance.notify)}
 
 
-def _service(setting: str, secret: Secret) -> "NotifyBase":
+def _service(setting: str, secret: Secret) -> Any:
     """Return what sends to an address; ConfigurationError: the address is not set, or not a known one."""
     logging.getLogger("apprise").disabled = True  # it logs addresses
     if service := send_notice.service_of(secret.resolve(setting)):
@@ -88,14 +83,13 @@ def _service(setting: str, secret: Secret) -> "NotifyBase":
 
 def _send(address: str, notice: Mapping[str, str], seconds: float) -> str:
     """Send a notice to one address; return why it was not delivered, or nothing."""
-    sender = subprocess.run(  # noqa: S603  (our own)
-        [sys.executable, "-P", "-m", send_notice.__name__],
-        input=json.dumps([address, notice]).encode(),
-        capture_output=True,
-        timeout=seconds,
-        check=False,
-    )
-    if sender.returncode:
-        return f"what sends it ended with status {sender.returncode}"
+    command = [sys.executable, "-P", "-m", send_notice.__name__]
+    given = json.dumps([address, notice]).encode()
+    try:
+        sender = subprocess.run(command, input=given, capture_output=True, timeout=seconds, check=True)  # noqa: S603  (ours)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {seconds:g} seconds"
+    except subprocess.CalledProcessError as error:
+        return f"what sends it ended with status {error.returncode}"
     parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]
     return printable(redacted_start(json.loads(sender.stdout), [address, *parts], MAX_REASON))

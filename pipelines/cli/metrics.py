@@ -113,22 +113,14 @@ class Metrics(Collector):
 
     def _read(self, instance: Instance) -> Values | None:
         try:
-            return [
-                (name, labels, float(value))
-                for name, labels, value in _measured(instance, self._state(instance))
-            ]
-        except Exception as error:  # noqa: BLE001  (the others are shown whatever it is, and its trace is printed)
+            tables = tables_of(instance)
+            if (state := read_run_state(tables) or self._computed.get(instance.slug)) is None:
+                tables.require_own()
+                state = self._computed[instance.slug] = computed_run_state(tables)
+            return [(name, labels, float(value)) for name, labels, value in _measured(instance, state)]
+        except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None
-
-    def _state(self, instance: Instance) -> Mapping[str, Any]:
-        tables = tables_of(instance)
-        if (state := read_run_state(tables)) is not None:
-            return state
-        if instance.slug not in self._computed:
-            tables.require_own()
-            self._computed[instance.slug] = computed_run_state(tables)
-        return self._computed[instance.slug]
 
 
 def _measured(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:

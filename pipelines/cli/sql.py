@@ -50,8 +50,6 @@ from resources.store.catalogue import (
 from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
-ATTEMPTS = 6
-"""How often a statement is tried that meets a run which replaces a file."""
 
 
 def sql(
@@ -192,26 +190,20 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
         _print(last or "")
 
 
-def _meets_replacement(error: BaseException) -> bool:
-    """Return whether DuckDB failed as it does when a run replaces a file: it opens each twice.
-
-    For what it then finds in a file it has no error of a kind.
-    """
-    return type(error) is duckdb.Error or isinstance(error, duckdb.IOException)
-
-
 @retry(
-    retry=retry_if_exception(_meets_replacement),
-    stop=stop_after_attempt(ATTEMPTS),
+    # DuckDB opens a file twice, and has an error of no kind, or of files, if a run replaces it in between.
+    retry=retry_if_exception(
+        lambda error: type(error) is duckdb.Error or isinstance(error, duckdb.IOException)
+    ),
+    stop=stop_after_attempt(6),
     wait=wait_exponential(0.05),
     reraise=True,
 )
 def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: Format) -> str | None:
     """Return what a statement selects, as it is printed; None: it selects nothing."""
     relation = connection.sql(_without_end(statement.query))
-    # PIVOT is several statements, one of which selects. Of what only changes something DuckDB returns this:
-    is_several = statement.type == duckdb.StatementType.MULTI
-    done = [["Success"]] if is_several else [["Success"], ["Count"]]
+    # This is what DuckDB returns of what only changes something. PIVOT is several statements; one selects.
+    done = [["Success"], ["Count"]][: 1 if statement.type == duckdb.StatementType.MULTI else 2]
     selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
     if relation is None or (relation.columns in done and not selects):
         return None

@@ -80,10 +80,9 @@ def _cron_expression(value: str) -> str:
     try:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
         get_next_cron_tick(value, datetime.now(UTC), "UTC")
-    except DagsterInvalidDefinitionError as error:
-        raise ValueError("is not a cron expression; write five fields such as 0 5 * * *, or null") from error
-    except ValueError as error:
-        raise ValueError("names a day that never comes, such as 31 April") from error
+    except (DagsterInvalidDefinitionError, ValueError) as error:
+        wrong = "is not a cron expression, or of a day that never comes"
+        raise ValueError(f"{wrong}; write five fields such as 0 5 * * *, or null") from error
     return value
 
 
