@@ -65,7 +65,7 @@ function writeItem(row) {
 
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  // The command undoes all hosts of a name, and takes @ for the begin of a file's, unless a blank is before it.
+  // The command undoes all hosts of a name. After a blank, @ does not begin the name of a file.
   const id = quoted((hosts.host_id[host] ?? "").replace(/^@/, " @"));
   const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
   const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
