@@ -73,10 +73,10 @@ class SameOriginGuard:
 
 def main() -> None:
     """Run Dagster's own program, with its options, behind `SameOriginGuard`, with the routes of `health`."""
-    gaps: Any = DagsterWebserver
-    make_app, build_routes = gaps.create_asgi_app, gaps.build_routes
+    server: Any = DagsterWebserver
+    make_app, build_routes = server.create_asgi_app, server.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
     # Around the app and not within: what answers for an error of its own stands in front of all its parts.
-    gaps.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
-    gaps.build_routes = lambda self: [*routes(self._process_context), *build_routes(self)]
+    server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
+    server.build_routes = lambda self: [*routes(self._process_context), *build_routes(self)]
     cli.main()
