@@ -177,7 +177,8 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    only = [part for host in plan.hosts for part in ("--host", host)]
+    # Without a blank before it, @ begins the name of a file.
+    only = [part for host in plan.hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *only)
     remedies = {
         "point the instance back": "Point the instance there again",

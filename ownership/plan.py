@@ -170,29 +170,38 @@ def exceeded_limit(
 def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of a plan of some hosts, each asked for by its id or by a name in any spelling.
 
-    `decisions` know further names of the hosts. A name without its domain will do where it is one host's.
+    `decisions` know further names of the hosts, and further hosts. A name without its domain will do where it
+    is one host's.
 
     Raises:
-        LookupError: a host that is asked for is not in the plan; the closest name is given.
+        LookupError: a host that is asked for is not in the plan, or is one by its id and another one by its
+            name; those that may be meant are given.
     """
-    name, full, short = map(pl.col, ("name", "full", "short"))
-    listed = decisions.join(rows, on="host_id", how="semi").select("host_id", name="hostnames")
+    name, planned, chosen = pl.col("name"), {*rows["host_id"]}, set[str]()
     with_forms = {"full": normalise_hostname(name), "short": normalise_hostname(name, short=True)}
-    names = pl.concat([rows.select("host_id", name="hostname"), listed.explode("name")])
-    names = names.unique().with_columns(**with_forms, id=pl.col("host_id").str.to_lowercase())
-    chosen = set[str]()
+    listed = decisions.select("host_id", name="hostnames").explode("name").drop_nulls("host_id")
+    names = pl.concat([rows.select("host_id", name="hostname"), listed]).unique(maintain_order=True)
+    names = names.with_columns(**with_forms, id=pl.col("host_id").str.to_lowercase())
+    ids, full, short = (
+        dict(names.drop_nulls(form).group_by(form).agg(pl.col("host_id").unique()).iter_rows())
+        for form in ("id", "full", "short")
+    )
     given = pl.DataFrame({"name": [*asked]}, schema={"name": pl.String}).with_columns(**with_forms)
     for asked_name, asked_full, asked_short in given.iter_rows():
-        is_id = pl.col("id") == asked_name.strip().lower()
-        found = set(names.filter((full == asked_full) | is_id)["host_id"])
-        if not found:
-            is_bare = pl.lit(asked_full == asked_short) | (full == short)
-            found = set(names.filter(short == asked_short, is_bare)["host_id"])
-            if len(found) != 1:
-                known = sorted(found) or [*dict.fromkeys([*names["name"].drop_nulls(), *rows["host_id"]])]
-                closest = get_close_matches(asked_name.strip().lower(), known, n=3, cutoff=0)
-                near = f"; the closest: {', '.join(closest)}" if closest else ""
-                raise LookupError(f"no planned host is called {asked_name!r}{near}")
+        text = asked_name.strip()
+        in_any_case = {*ids.get(text.lower(), [])}
+        by_id = in_any_case & {text} or in_any_case
+        found = by_id.union(full.get(asked_full, []))
+        found = found or {*(short if asked_full == asked_short else full).get(asked_short, [])}
+        if len(found) > 1 and (by_id or asked_full not in full):
+            each = names.filter(pl.col("host_id").is_in(found)).unique("host_id", keep="first")
+            called = ", ".join(sorted(f"{row['host_id']} ({row['name']})" for row in each.to_dicts()))
+            raise LookupError(f"{asked_name!r} may be each of the hosts {called}; name it in another way")
+        if not found & planned:
+            known = names.join(rows, on="host_id", how="semi").select("name", "host_id").iter_columns()
+            closest = get_close_matches(text.lower(), pl.concat(known).drop_nulls().unique(), n=3, cutoff=0)
+            near = f"; the closest: {', '.join(closest)}" if closest else ""
+            raise LookupError(f"no planned host is called {asked_name!r}{near}")
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 

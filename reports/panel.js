@@ -65,7 +65,8 @@ function writeItem(row) {
 
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const id = quoted(hosts.host_id[host] ?? ""); // the command undoes all hosts of a name
+  // The command undoes all hosts of a name. After a blank, @ does not begin the name of a file.
+  const id = quoted((hosts.host_id[host] ?? "").replace(/^@/, " @"));
   const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
   const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
@@ -211,4 +212,5 @@ document.querySelectorAll("time").forEach((each) => each.replaceWith(time(each.d
 at("#list").hidden = !allHosts.length;
 at("#facets").open = innerWidth > 700;
 follow();
+at("#no-list").remove();
 setTimeout(texts); // so that the first search is quick as well

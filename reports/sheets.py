@@ -1,8 +1,12 @@
 """Sheets in which people answer: reading them back, as workbooks or as CSV with any usual separator."""
 
 import io
+import re
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import reduce
 
 import polars as pl
 from fastexcel import FastExcelError
@@ -12,6 +16,12 @@ from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
 _NO = frozenset(("no", "n", "false", "wrong", "0", "nein", "non"))
+_OLE = b"\xd0\xcf\x11\xe0"
+"""Begins what Excel makes of a workbook with a password, and its old workbooks."""
+_ROW, _CELL = re.compile(rb"<(?:\w+:)?row\b"), re.compile(rb"<(?:\w+:)?c\b")
+_PLACE = re.compile(rb"""\br\s*=\s*["']([A-Za-z]{0,3})(\d{1,9})["']""")
+MAX_BYTES, MAX_CELLS = 2**28, 2**24
+"""Of a workbook unpacked, and of each sheet: all rows of sixteen columns."""
 HOSTS = ("host_id", "hostname")
 """Columns that name the host of a row."""
 
@@ -37,7 +47,9 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
         SheetError: it lacks one of the columns, or is a workbook that cannot be read.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    table = _read_workbook(content) if content.startswith(b"PK") else _read_csv(content.decode("utf-8-sig"))
+    if content.startswith(_OLE):
+        raise SheetError("it has a password, or is an old .xls: save it as .xlsx without one")
+    table = _read_workbook(content) if content.startswith(b"PK") else read_csv(content.decode("utf-8-sig"))
     if not {*columns} <= {*table.columns}:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
@@ -85,7 +97,8 @@ def yes_or_no(text: str, line: int) -> bool | None:
     return text.lower() in _YES if text else None
 
 
-def _read_csv(text: str) -> pl.DataFrame:
+def read_csv(text: str) -> pl.DataFrame:
+    """Return the texts of a CSV sheet, as they were before `without_formulas`."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     # Where a comma is the decimal sign, a spreadsheet writes other separators.
     separator = max(",;\t", key=lines.partition("\n")[0].count)
@@ -100,6 +113,25 @@ def _read_csv(text: str) -> pl.DataFrame:
 
 def _read_workbook(content: bytes) -> pl.DataFrame:
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as parts:
+            if "xl/workbook.xml" not in parts.namelist():
+                raise SheetError("it is not an .xlsx: save it as one")
+            too_large = sum(part.file_size for part in parts.infolist()) > MAX_BYTES
+            if too_large or any(_cells_to_last(parts.read(name)) > MAX_CELLS for name in parts.namelist()):
+                raise SheetError(
+                    "it is too large, or has a cell far from the others: delete what is beyond them"
+                )
         return pl.read_excel(io.BytesIO(content), infer_schema_length=0)
-    except FastExcelError as error:
+    except (FastExcelError, zipfile.BadZipFile, RuntimeError, zlib.error) as error:
         raise SheetError(f"this workbook cannot be read: {error}") from error
+
+
+def _cells_to_last(sheet: bytes) -> int:
+    """Return how many cells a sheet has up to its last row and column, or half of that: each takes memory."""
+    columns, last_row = {b""}, 0
+    for place in _PLACE.finditer(sheet):
+        columns.add(place[1].upper())
+        last_row = max(last_row, int(place[2]))
+    last_column = max(reduce(lambda number, letter: 26 * number + letter - 64, name, 0) for name in columns)
+    rows = _ROW.split(sheet)  # of which some, and their cells, may not say where they are
+    return max(last_row, len(rows)) * max(last_column, *(len(_CELL.findall(row)) for row in rows))

@@ -4,38 +4,30 @@ An address holds secrets, so neither it nor what Apprise logs of it is shown; it
 part of the address. Nothing that goes wrong here fails a run.
 """
 
+import json
 import logging
 import re
-import time
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Thread, local
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from ownership.names import printable
+from resources import send_notice
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt
-from resources.redaction import redacted
+from resources.redaction import redacted_start
 from resources.settings.fields import Secret
 from resources.settings.models import Instance
-
-if TYPE_CHECKING:
-    from apprise import NotifyBase
 
 Kind = Literal["info", "failure"]
 SECONDS = 30
 """How long a run waits for all notices together; Apprise gives up earlier on most services."""
-_sending = local()
-"""`warnings`: what was logged as one in this thread, which sends a notice."""
-
-
-def _keep_to_itself(record: logging.LogRecord) -> bool:
-    """Keep what Apprise logs, and connections of its threads, out of every log: they hold addresses."""
-    warnings = getattr(_sending, "warnings", None)
-    if warnings is not None and record.levelno >= logging.WARNING:
-        warnings.append(record.getMessage().strip())
-    return warnings is None and record.name != "apprise"
+MAX_REASON = 300
+"""Characters that are shown of why a notice was not delivered."""
 
 
 def send_notices(
@@ -45,22 +37,19 @@ def send_notices(
 
     Chats and webhooks show or carry its `kind`.
     """
-    why = dict.fromkeys(_addresses(instance), f"no answer within {seconds:g} seconds")
+    notice = {"title": instance.name, "body": text, "notify_type": kind}
 
-    def deliver(setting: str, secret: Secret) -> None:
+    def deliver(setting: str, secret: Secret) -> str:
         try:
-            why[setting] = _send(setting, secret, instance.name, text, kind)
+            _service(setting, secret)
+            return _send(secret.resolve(setting), notice, seconds)
         except ConfigurationError as error:
-            why[setting] = str(error).removeprefix(f"{setting}: ")
+            return str(error).removeprefix(f"{setting}: ")
 
-    # The name of a host may take minutes to look up, and nothing can end that.
-    threads = [Thread(target=deliver, args=one, daemon=True) for one in _addresses(instance).items()]
-    deadline = time.monotonic() + seconds
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return {setting: reason for setting, reason in why.copy().items() if reason}
+    addresses = _addresses(instance)
+    with ThreadPoolExecutor(len(addresses) or 1) as senders:
+        reasons = senders.map(deliver, addresses.keys(), addresses.values())
+        return {setting: why for setting, why in zip(addresses, reasons, strict=True) if why}
 
 
 def notify_findings(instance: Instance, *, send: bool) -> Iterator[Finding]:
@@ -81,15 +70,10 @@ def _addresses(instance: Instance) -> Mapping[str, Secret]:
     return {f"notify.{number}": secret for number, secret in enumerate(instance.notify)}
 
 
-def _service(setting: str, secret: Secret) -> "NotifyBase":
+def _service(setting: str, secret: Secret) -> Any:
     """Return what sends to an address; ConfigurationError: the address is not set, or not a known one."""
-    from apprise import Apprise, AppriseAsset  # noqa: PLC0415  (a tenth of a second that most runs do not need)
-
-    for logger in ("apprise", "urllib3.connectionpool"):
-        logging.getLogger(logger).addFilter(_keep_to_itself)
-    # Redirected, a request would take the secrets of its headers to another host.
-    asset = AppriseAsset(app_id="asset-owners", app_desc="asset-owners", app_url="", http_redirects=False)
-    if service := Apprise.instantiate(secret.resolve(setting), asset=asset, suppress_exceptions=True):
+    logging.getLogger("apprise").disabled = True  # it logs addresses
+    if service := send_notice.service_of(secret.resolve(setting)):
         return service
     raise ConfigurationError(
         f"{setting}: is not an address of a service; write it as https://appriseit.com/services/ says, such "
@@ -97,15 +81,15 @@ def _service(setting: str, secret: Secret) -> "NotifyBase":
     )
 
 
-def _send(setting: str, secret: Secret, title: str, text: str, kind: Kind) -> str:
-    """Send a text to one address; return why it was not delivered, or nothing."""
-    _sending.warnings = []
-    service = _service(setting, secret)
+def _send(address: str, notice: Mapping[str, str], seconds: float) -> str:
+    """Send a notice to one address; return why it was not delivered, or nothing."""
+    command = [sys.executable, "-P", "-m", send_notice.__name__]
+    given = json.dumps([address, notice]).encode()
     try:
-        if service.notify(body=text, title=title, notify_type=kind):
-            return ""
-    except Exception as error:  # noqa: BLE001  (of any of a hundred services; a notice never fails a run)
-        return f"{type(error).__name__} in Apprise"
-    address = secret.resolve(setting)
+        sender = subprocess.run(command, input=given, capture_output=True, timeout=seconds, check=True)  # noqa: S603  (ours)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {seconds:g} seconds"
+    except subprocess.CalledProcessError as error:
+        return f"what sends it ended with status {error.returncode}"
     parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]
-    return printable(redacted(" ".join(_sending.warnings), [address, *parts])) or "the service refused it"
+    return printable(redacted_start(json.loads(sender.stdout), [address, *parts], MAX_REASON))

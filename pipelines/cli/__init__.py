@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 
 
 def console_script() -> None:
@@ -39,6 +40,9 @@ def main() -> None:
     Whatever it writes is for its owner alone, Dagster's own files included.
     """
     os.umask(0o077)
+    for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown here fails nothing
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A command keeps nearly all that it makes: to collect garbage as often as usual takes a tenth of a run.

@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pipelines.cli.exit_status import message_and_status
 from pipelines.cli.options import OneOrAll
 from pipelines.dagster_gaps.service_manager import notify
 from resources.errors import ConfigurationError
-from resources.failures import operator_message
-from resources.settings import BrokenInstance, Instance, instances_folder, load_instance, load_instances
+from resources.settings import Instance, instances_folder, load_instance, load_instances
 from resources.settings.files import instance_or_complaint
 from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
 from resources.store.tables import tables_of
@@ -29,10 +29,6 @@ SECONDS_TO_READ = 8.0
 READERS = 32
 """Instances read at the same time: from an object store, each is a request."""
 
-_TIMES = {
-    "failing_since": "When the first of the consecutive runs failed that have failed up to now (Unix time).",
-    "plans_only_since": "When the first of the consecutive runs began that only planned (Unix time).",
-}
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Hosts in the inventory."),
     "owned_after": ("hosts_owned", "Hosts with an owner after the run."),
@@ -43,6 +39,26 @@ _OF_LAST_RUN = {
     "left_alone": ("hosts_left_alone", "Hosts skipped, or whose outcome is not known."),
 }
 """Columns of `runs`: name and meaning as metrics."""
+_GAUGES: Mapping[str, Sequence[str]] = {
+    "instance_readable": ("Whether instance file and tables can be read: 1, or 0.",),
+    "writes_enabled": ("Whether its runs may write: 1; 0: writes.dry_run is on.",),
+    "schedule_due_timestamp_seconds": (
+        "When the last scheduled run was due that should have succeeded since (Unix time).",
+    ),
+    "last_success_timestamp_seconds": ("When a run of the kind last succeeded (Unix time).", "kind"),
+    "failing_since_timestamp_seconds": (
+        "When the first of the consecutive runs failed that have failed up to now (Unix time).",
+    ),
+    "plans_only_since_timestamp_seconds": (
+        "When the first of the consecutive runs began that only planned (Unix time).",
+    ),
+    "last_run_succeeded": ("Whether the last finished run or dry run succeeded: 1, or 0.",),
+    "last_run_seconds": ("How long it took.",),
+    "last_run_step_seconds": ("How long its steps took.", "step"),
+    **{f"last_run_{name}": (meaning,) for name, meaning in _OF_LAST_RUN.values()},
+}
+"""The meaning of each metric of an instance, and its labels beside the slug."""
+Values = Sequence[tuple[str, Sequence[str], float]]
 
 
 class Metrics(Collector):
@@ -57,50 +73,23 @@ class Metrics(Collector):
         self._files: dict[Path, tuple[tuple[int, int], Instance | str]] = {}
         self._computed: dict[str, dict[str, Any]] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="metrics")
-        self._reading: dict[str, Future[dict[str, Any] | None]] = {}
+        self._reading: dict[str, Future[Values | None]] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
         instances = load_instances(self._path or instances_folder(), load=self._load)
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
-        readable = _gauge("instance_readable", "Whether instance file and tables can be read: 1, or 0.")
-        writes = _gauge("writes_enabled", "Whether its runs may write: 1; 0: writes.dry_run is on.")
-        due = _gauge(
-            "schedule_due_timestamp_seconds",
-            "When the last scheduled run was due that should have succeeded since (Unix time).",
-        )
-        succeeded = _gauge(
-            "last_success_timestamp_seconds", "When a run of the kind last succeeded (Unix time).", "kind"
-        )
-        times = {name: _gauge(f"{name}_timestamp_seconds", text) for name, text in _TIMES.items()}
-        well = _gauge("last_run_succeeded", "Whether the last finished run or dry run succeeded: 1, or 0.")
-        took = _gauge("last_run_seconds", "How long it took.")
-        steps = _gauge("last_run_step_seconds", "How long its steps took.", "step")
-        counts = {column: _gauge(f"last_run_{name}", text) for column, (name, text) in _OF_LAST_RUN.items()}
-        states = self._states([instance for instance in instances if isinstance(instance, Instance)])
-        for instance in instances:
-            slug, state = instance.slug, states.get(instance.slug)
-            readable.add_metric([slug], state is not None)
-            if state is None or isinstance(instance, BrokenInstance):
-                continue
-            writes.add_metric([slug], not instance.writes.dry_run)
-            if last_due := due_at(instance, datetime.now(UTC), has_run=bool(state.get("succeeded"))):
-                due.add_metric([slug], last_due)
-            for kind, end in sorted(state.get("succeeded", {}).items()):
-                succeeded.add_metric([slug, kind], end)
-            for name, gauge in times.items():
-                if state.get(name):
-                    gauge.add_metric([slug], state[name])
-            if row := state.get("last_run"):
-                well.add_metric([slug], row["succeeded"])
-                took.add_metric([slug], row["ended_at"] - row["started_at"])
-                for step, seconds in row["seconds_by_step"].items():
-                    steps.add_metric([slug, step], seconds)
-                for column, gauge in counts.items():
-                    if row.get(column) is not None:
-                        gauge.add_metric([slug], row[column])
-        yield from (readable, writes, due, succeeded, *times.values(), well, took, steps, *counts.values())
+        gauges = {
+            name: GaugeMetricFamily(f"asset_owners_{name}", meaning, labels=["slug", *labels])
+            for name, (meaning, *labels) in _GAUGES.items()
+        }
+        known = self._values([instance for instance in instances if isinstance(instance, Instance)])
+        for slug in (instance.slug for instance in instances):
+            gauges["instance_readable"].add_metric([slug], known.get(slug) is not None)
+            for name, labels, value in known.get(slug) or ():
+                gauges[name].add_metric([slug, *labels], value)
+        yield from gauges.values()
 
     def _load(self, path: Path) -> Instance | str:
         """Return the instance of a file, or the message for its author; read again once it has changed."""
@@ -112,29 +101,48 @@ class Metrics(Collector):
             return self._files[path][1]
         return instance_or_complaint(path)
 
-    def _states(self, instances: list[Instance]) -> dict[str, dict[str, Any] | None]:
-        """Return the run state of each instance that can be read in time, by slug; None: it cannot."""
+    def _values(self, instances: list[Instance]) -> dict[str, Values | None]:
+        """Return the values of each instance that can be read in time, by slug; None: it cannot."""
         for instance in instances:  # one that hangs is not asked again before it answers
             if instance.slug not in self._reading:
-                self._reading[instance.slug] = self._readers.submit(self._state, instance)
+                self._reading[instance.slug] = self._readers.submit(self._read, instance)
         done, _ = wait(self._reading.values(), SECONDS_TO_READ)
         ended = {slug: reading for slug, reading in self._reading.items() if reading in done}
         self._reading = {slug: each for slug, each in self._reading.items() if slug not in ended}
         return {slug: reading.result() for slug, reading in ended.items()}
 
-    def _state(self, instance: Instance) -> dict[str, Any] | None:
+    def _read(self, instance: Instance) -> Values | None:
         try:
             tables = tables_of(instance)
-            if (state := read_run_state(tables)) is not None:
-                return state
-            if instance.slug not in self._computed:
+            if (state := read_run_state(tables) or self._computed.get(instance.slug)) is None:
                 tables.require_own()
-                self._computed[instance.slug] = computed_run_state(tables)
-            return self._computed[instance.slug]
-        except Exception as error:
-            if operator_message(error) is None:
-                raise
+                state = self._computed[instance.slug] = computed_run_state(tables)
+            return [(name, labels, float(value)) for name, labels, value in _measured(instance, state)]
+        except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
+            message_and_status(error)
             return None
+
+
+def _measured(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:
+    """Yield each metric of an instance that is known, its labels and its value."""
+    yield "writes_enabled", (), not instance.writes.dry_run
+    succeeded, row = state.get("succeeded", {}), state.get("last_run")
+    if last_due := due_at(instance, datetime.now(UTC), has_run=bool(succeeded)):
+        yield "schedule_due_timestamp_seconds", (), last_due
+    for kind, end in sorted(succeeded.items()):
+        yield "last_success_timestamp_seconds", (kind,), end
+    for name in ("failing_since", "plans_only_since"):
+        if state.get(name):
+            yield f"{name}_timestamp_seconds", (), state[name]
+    if not row:
+        return
+    yield "last_run_succeeded", (), row["succeeded"]
+    yield "last_run_seconds", (), row["ended_at"] - row["started_at"]
+    for step, seconds in row["seconds_by_step"].items():
+        yield "last_run_step_seconds", (step,), seconds
+    for column, (name, _) in _OF_LAST_RUN.items():
+        if row.get(column) is not None:
+            yield f"last_run_{name}", (), row[column]
 
 
 def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
@@ -196,7 +204,3 @@ def _serve(registry: CollectorRegistry, listen: str) -> None:
     notify("READY=1")
     with suppress(KeyboardInterrupt):
         server.run([listening])
-
-
-def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"asset_owners_{name}", meaning, labels=["slug", *labels])

@@ -2,7 +2,8 @@
 
 import csv
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,26 +35,33 @@ def instance_file(given: str | None = None) -> Path:
 
 
 def read_host_names(given: Sequence[str] | None) -> list[str]:
-    """Return the hosts that `--host` names, those in files included."""
-    from pipelines.cli.files import require_file
+    """Return the hosts that `--host` names, those in files included; blanks around them do not count."""
     from resources.errors import ConfigurationError
 
-    names = list[str]()
-    for name in given or ():
-        try:
-            file = Path(name.removeprefix("@"))
-            lines = [name]
-            if name.startswith("@"):
-                require_file("--host", file)
-                # Also as `sql --format csv` prints them.
-                rows = csv.reader(file.read_text("utf-8-sig").splitlines())
-                lines = [row[0] for row in rows if row and row != ["hostname"]]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
-        names += filter(None, map(str.strip, lines))
-    if given and not names:
+    names = [host for name in given or () for host in (_hosts_in(name[1:]) if name[:1] == "@" else [name])]
+    hosts = [*filter(None, map(str.strip, names))]
+    if given and not hosts:
         raise ConfigurationError(f"--host: {' '.join(given)} names no host")
-    return names
+    return hosts
+
+
+def _hosts_in(file: str) -> Iterable[str]:
+    """Return the hosts of a list, one a line, or of a sheet such as `sql --format csv` prints."""
+    import polars as pl
+
+    from pipelines.cli.files import require_file
+    from reports.sheets import HOSTS, read_csv
+    from resources.errors import ConfigurationError
+
+    require_file("--host", Path(file))
+    try:
+        text = Path(file).read_text("utf-8-sig")
+        head = re.split(r'[",;\s]+', text.partition("\n")[0])
+        if columns := [name for name in HOSTS if name in head]:
+            return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
+        return [row[0] for row in csv.reader(text.splitlines()) if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
@@ -79,7 +87,8 @@ HostNames = Annotated[
     typer.Option(
         "--host",
         metavar="HOST",
-        help="Only this host, by name or id; repeatable; @FILE: those in a file, one a line.",
+        help="Only this host, by name or id; repeatable; @FILE: those in a file, one a line, or as `sql "
+        "--format csv` prints them. Before an id that begins with @ write a blank: ' @7'.",
         show_default="all",
     ),
 ]

@@ -15,6 +15,7 @@ from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
+from resources.store.files import NOT_OURS
 from resources.writeback.open_journal import has_journal
 from resources.writeback.target_lock import locked_journal
 
@@ -54,9 +55,12 @@ def remove(
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
         delete_beside_tables(instance, tables, dagster, [], really=yes)
         if yes:
-            if tables.folder.exists():
-                tables.folder.fs.rm(tables.folder.path, recursive=True)
-            shutil.rmtree(tables.disk, ignore_errors=True)
+            found = tables.folder.fs.find(tables.folder.path)
+            if files := [path for path in found if NOT_OURS not in path.split("/")]:
+                tables.folder.fs.rm(files)
+            for folder in (tables.folder, tables.disk):  # empty, or a volume that stays
+                if isinstance(folder, Path):
+                    shutil.rmtree(folder, ignore_errors=True)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
     print("Done." if yes else NOTHING_CHANGED)

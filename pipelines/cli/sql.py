@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext, redirect_stdout, suppress
+from decimal import Decimal
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ import duckdb
 import polars as pl
 import typer
 from duckdb.sqltypes import DuckDBPyType
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
 from ownership.names import printable_lines
@@ -62,7 +64,7 @@ def sql(
     """Answer a query, or let the user ask in DuckDB's shell; return the exit status.
 
     The tables are read-only, and can be read while a run writes them; new tables are kept in memory. Of
-    several statements --format json prints the last one's rows. Without a query it is read from standard
+    several statements --format json prints the last rows. Without a query it is read from standard
     input; if that is a terminal, DuckDB's shell starts.
 
     Example: --instance NAME 'FROM conflicts' --format csv > conflicts.csv
@@ -176,20 +178,36 @@ def _shell(opening: list[str]) -> int:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
-    """Print the rows of each statement, CSV with an empty line in between; as JSON those of the last one."""
-    shown = 0
-    statements = connection.extract_statements(query)
-    for statement in statements:
-        relation = connection.sql(_without_end(statement.query))
-        if relation is None or statement.expected_result_type != [duckdb.ExpectedResultType.QUERY_RESULT]:
+    """Print the rows of each statement that selects, CSV with an empty line in between; as JSON the last."""
+    last: str | None = None
+    for statement in connection.extract_statements(query):
+        if (text := _rows(connection, statement, form)) is None:
             continue
-        if form == "table":
-            print_table(relation)
-        elif form == "csv":
-            _print("\n" * bool(shown) + _csv(relation))
-            shown += 1
-        elif statement is statements[-1]:
-            _print(_json(relation))
+        if form != "json":
+            _print("\n" * (form == "csv" and last is not None) + text)
+        last = text
+    if form == "json":
+        _print(last or "")
+
+
+@retry(
+    # DuckDB opens a file twice, and has an error of no kind, or of files, if a run replaces it in between.
+    retry=retry_if_exception(
+        lambda error: type(error) is duckdb.Error or isinstance(error, duckdb.IOException)
+    ),
+    stop=stop_after_attempt(6),
+    wait=wait_exponential(0.05),
+    reraise=True,
+)
+def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: Format) -> str | None:
+    """Return what a statement selects, as it is printed; None: it selects nothing."""
+    relation = connection.sql(_without_end(statement.query))
+    # This is what DuckDB returns of what only changes something. PIVOT is several statements; one selects.
+    done = [["Success"], ["Count"]][: 1 if statement.type == duckdb.StatementType.MULTI else 2]
+    selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
+    if relation is None or (relation.columns in done and not selects):
+        return None
+    return {"table": _box, "csv": _csv, "json": _json}[form](relation)
 
 
 def _without_end(statement: str) -> str:
@@ -203,17 +221,17 @@ def _without_end(statement: str) -> str:
     return text[:end].decode()
 
 
-def print_table(relation: duckdb.DuckDBPyRelation) -> None:
-    """Print a box, on a terminal cut to its width; names come from outside, so what acts on it is escaped.
+def _box(relation: duckdb.DuckDBPyRelation) -> str:
+    """Return a box, on a terminal cut to its width; names come from outside, so what acts on it is escaped.
 
-    Elsewhere than on a terminal all rows and columns are printed whole.
+    Elsewhere than on a terminal it has all rows and columns whole.
     """
     terminal, all_of_it = sys.stdout.isatty(), 1_000_000_000
     rows = ROWS_ON_SCREEN if terminal else all_of_it
     width = shutil.get_terminal_size().columns if terminal else all_of_it
     with redirect_stdout(box := io.StringIO()):
         relation.show(max_rows=rows, max_width=width, max_col_width=None if terminal else all_of_it)
-    print(printable_lines(box.getvalue().rstrip()))
+    return f"{printable_lines(box.getvalue().rstrip())}\n"
 
 
 def _print(text: str) -> None:
@@ -243,5 +261,6 @@ def _json(relation: duckdb.DuckDBPyRelation) -> str:
     """Write an array of objects; NaN and the infinities, for which JSON has no word, are null."""
     unique = relation.select("*")
     rows = [dict(zip(unique.columns, row, strict=True)) for row in unique.fetchall()]
-    finite = json.loads(json.dumps(rows, default=str), parse_constant=lambda _: None)
+    text = json.dumps(rows, default=lambda value: float(value) if isinstance(value, Decimal) else str(value))
+    finite = json.loads(text, parse_constant=lambda _: None)
     return f"{json.dumps(finite)}\n"

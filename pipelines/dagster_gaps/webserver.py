@@ -9,24 +9,27 @@ import os
 import socket
 from collections.abc import Collection
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from dagster_webserver import cli
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.datastructures import Headers
-from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
-from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.dagster_gaps.health import routes
 
 WRITES = ("/graphql", "/report_asset_")
 """What the paths that change something contain, after a prefix of the server."""
+UNFRAMED = [(b"content-security-policy", b"frame-ancestors 'none'"), (b"x-frame-options", b"DENY")]
+"""In a frame of another page a form could be filled in, and a click meant for that page would send it."""
 
 
 class SameOriginGuard:
     """Refuses what may change something if a page of another site asks for it, or if it is not a POST.
+
+    No page may show one of this server in a frame.
 
     Browsers say whose page asks: to this machine and by https in `Sec-Fetch-Site`, else in `Origin`. Programs
     send neither. A site whose own name leads to this server (DNS rebinding) passes in both, so a request must
@@ -39,6 +42,12 @@ class SameOriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request, or pass it on."""
+
+        async def send_unframed(message: Message) -> None:
+            is_start = message["type"] == "http.response.start"
+            headers = {"headers": [*message["headers"], *UNFRAMED]} if is_start else {}
+            await send({**message, **headers})
+
         app = self._app
         if scope["type"] != "lifespan":
             headers = Headers(scope=scope)
@@ -52,7 +61,7 @@ class SameOriginGuard:
                 app = PlainTextResponse(text, 421)
             elif writes and not (same and scope.get("method", "POST") == "POST"):
                 app = PlainTextResponse("Only pages of this server, and programs, by POST.", 403)
-        await app(scope, receive, send)
+        await app(scope, receive, send_unframed)
 
     def _is_known(self, host: str) -> bool:
         try:
@@ -64,14 +73,10 @@ class SameOriginGuard:
 
 def main() -> None:
     """Run Dagster's own program, with its options, behind `SameOriginGuard`, with the routes of `health`."""
-    build_middleware, build_routes = DagsterWebserver.build_middleware, DagsterWebserver.build_routes
+    server: Any = DagsterWebserver
+    make_app, build_routes = server.create_asgi_app, server.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
-
-    def guarded(self: DagsterWebserver) -> list[Middleware]:
-        return [Middleware(SameOriginGuard, names=names), *build_middleware(self)]
-
-    def with_health(self: DagsterWebserver) -> list[BaseRoute]:
-        return [*routes(self._process_context), *build_routes(self)]
-
-    DagsterWebserver.build_middleware, DagsterWebserver.build_routes = guarded, with_health
+    # Around the app and not within: what answers for an error of its own stands in front of all its parts.
+    server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
+    server.build_routes = lambda self: [*routes(self._process_context), *build_routes(self)]
     cli.main()

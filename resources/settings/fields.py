@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, LiteralString
 from urllib.parse import urlsplit
@@ -75,11 +76,14 @@ def _known_timezone(value: str) -> str:
 def _cron_expression(value: str) -> str:
     # Here, because Dagster takes seconds to load and most instance files name no schedule.
     from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
+    from dagster._utils.schedules import get_next_cron_tick  # noqa: PLC0415
 
     try:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
-    except DagsterInvalidDefinitionError as error:
-        raise ValueError("is not a cron expression; write five fields such as 0 5 * * *, or null") from error
+        get_next_cron_tick(value, datetime.now(UTC), "UTC")
+    except (DagsterInvalidDefinitionError, ValueError) as error:
+        wrong = "is not a cron expression, or of a day that never comes"
+        raise ValueError(f"{wrong}; write five fields such as 0 5 * * *, or null") from error
     return value
 
 

@@ -22,8 +22,9 @@ from upath import UPath
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import database_failure
 from resources.format_version import own_format, require_known_format
+from resources.settings import is_slug
 from resources.store.catalogue import refresh_catalogue
-from resources.store.files import TEMPORARY, replacing
+from resources.store.files import NOT_OURS, TEMPORARY, replacing
 from resources.store.tables import Tables
 
 _CONTENTS = "contents.json"
@@ -85,7 +86,7 @@ def restore(
     archive: Path, home: Path, location: UPath, *, analysts: int | None = None
 ) -> tuple[int, str | None]:
     """Make a home from a backup; return the number of files, and the version that made the backup."""
-    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+    if home.exists() and (not home.is_dir() or {path.name for path in home.iterdir()} - {NOT_OURS}):
         raise ConfigurationError(
             f"ASSET_OWNERS_HOME: {home} is not empty; a backup is restored into an empty folder or a new one"
         )
@@ -150,7 +151,7 @@ def _refuse_existing(out: Path) -> None:
 
 
 def _slugs(home: Path) -> list[str]:
-    return sorted(path.name for path in home.glob("tables/*") if path.is_dir())
+    return sorted(path.name for path in home.glob("tables/*") if path.is_dir() and is_slug(path.name))
 
 
 def _chosen(home: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from upath import UPath
 
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
+NOT_OURS = "lost+found"  # the folder at the top of a volume for what a check of its file system found
 LEFTOVER_SECONDS = 24 * 3600
 
 
@@ -74,10 +75,12 @@ def allow(path: Path, readers: int | None) -> None:
 
 
 def parquet_files(below: Path | UPath) -> list[UPath]:
-    """Return all Parquet files in a folder and its folders, without those still being written."""
+    """Return all Parquet files in a folder and its folders, but those still being written, and lost ones."""
     folder = UPath(below)  # its own rglob fails where another process removes a folder meanwhile
     found = (PurePosixPath(path).relative_to(folder.path) for path in folder.fs.find(folder.path))
-    written = (path for path in found if not any(part.startswith(TEMPORARY) for part in path.parts))
+    written = (
+        path for path in found if not any(part.startswith((TEMPORARY, NOT_OURS)) for part in path.parts)
+    )
     return [folder / str(path) for path in written if path.suffix == ".parquet"]
 
 

@@ -18,7 +18,7 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
-from resources.store.files import TEMPORARY, parquet_files
+from resources.store.files import NOT_OURS, TEMPORARY, parquet_files
 from resources.store.run_state import latest_time
 from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
 
@@ -145,7 +145,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
         if path.stem < evidence_before.isoformat()
     ]
     runs = tables.folder / "runs"  # rows of runs, and beside them their folders
-    lasting = (path for path in runs.glob("*") if path.name != EMPTY and not path.name.startswith(TEMPORARY))
+    lasting = (path for path in runs.glob("*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
     outdated += [path for path in lasting if _is_older(path, history_before)]
     for path in outdated:
         with suppress(FileNotFoundError):  # another run deletes as well

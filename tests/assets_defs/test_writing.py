@@ -114,14 +114,14 @@ def test_a_plan_over_the_limit_is_applied_at_a_persons_word(planned, shelf, limi
 
 
 def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is(tmp_path):
-    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
+    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "@second"))
     planned = decided(tmp_path, instance(), shelf)
     write_planned(replace(planned, why_no_writes="Dry run"))
     with refused(shelf, "hosts: no planned host is called 'nobodys'; the closest: .* explain .* HOST"):
         follow(planned, "apply", RUN, hosts=["h1", "nobodys"])
-    with refused(shelf, "more than were allowed", "--host second"):
-        follow(planned, "apply", RUN, run_id="none", hosts=["second"], allow=0)
-    assert follow(planned, "apply", RUN, run_id="some", hosts=["SECOND"]) == {"h2": "written"}
+    with refused(shelf, "more than were allowed", "--host ' @second'"):  # which is no file
+        follow(planned, "apply", RUN, run_id="none", hosts=["@second"], allow=0)
+    assert follow(planned, "apply", RUN, run_id="some", hosts=["@SECOND"]) == {"h2": "written"}
     rows = planned.tables.followed_plan(RUN).sort("host_id")
     assert rows["outcome"].to_list() == ["planned", "written"]
     assert follow(planned, "apply", RUN, run_id="rest") == {"h1": "written", "h2": "owned_meanwhile"}

@@ -190,13 +190,24 @@ def test_a_host_of_a_plan_is_known_by_its_id_and_by_any_spelling_of_its_names(as
 
 
 @pytest.mark.parametrize(
-    ("asked", "near"),
-    [("sv.corp.example", "srv.corp.example"), ("srv.other.example", "srv.corp.example"), ("ws", "h")],
+    ("asked", "says"),
+    [
+        ("sv.corp.example", "no planned host is called 'sv.corp.example'; the closest: srv.corp.example"),
+        ("srv.other.example", "no planned host is called 'srv.other.example'; the closest: srv.corp.example"),
+        ("ws", r"'ws' may be each of the hosts h1 \(ws.a.example\), h2 \(ws.b.example\)"),
+        ("12", r"'12' may be each of the hosts 12 \(srv.corp.example\), h4 \(12\)"),
+        ("AB", r"'AB' may be each of the hosts aB \(owned\), ab \(kiosk\)"),
+        ("owned", "no planned host is called 'owned'"),
+    ],
 )
-def test_a_host_that_the_plan_does_not_have_is_an_error_with_the_closest_name(asked, near):
-    """Another domain is another machine; two that differ in their domain alone are both named."""
-    assets = hosts(host("h1", "ws.a.example"), host("h2", "ws.b.example"), host("h3", "srv.corp.example"))
-    logons = counts(*((name, "alice", 5) for name in ("ws.a.example", "ws.b.example", "srv.corp.example")))
-    decisions = decide(logons, PEOPLE, assets)
-    with pytest.raises(LookupError, match=f"no planned host is called '{asked}'; the closest: .*{near}"):
+def test_a_host_that_the_plan_does_not_have_or_several_may_be_is_an_error(asked, says):
+    """Another domain is another machine. A host that is not planned may be the one that is meant, too."""
+    assets = hosts(
+        *(host("h1", "ws.a.example"), host("h2", "ws.b.example"), host("12", "srv.corp.example")),
+        *(host("h4", "12"), host("ab", "kiosk"), host("aB", "owned", owners=("u2",)), host("h7", "owned.x")),
+    )
+    named = ("ws.a.example", "ws.b.example", "srv.corp.example", "12", "kiosk", "owned.x")
+    decisions = decide(counts(*((name, "alice", 5) for name in named)), PEOPLE, assets)
+    assert select_hosts(plan(decisions, PEOPLE, assets), ["ab"], decisions)["hostname"].to_list() == ["kiosk"]
+    with pytest.raises(LookupError, match=says):
         select_hosts(plan(decisions, PEOPLE, assets), [asked], decisions)

@@ -1,6 +1,7 @@
 """The commands as a whole: what each costs before it does anything, and what `--help` shows of it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -66,6 +67,26 @@ cli.console_script()
     assert "told" in done.stdout
     assert "taken down" not in done.stdout
     assert bool(done.stderr) is bool(status)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii:strict"])
+def test_names_that_the_output_cannot_hold_are_printed_with_escapes(catalogued, encoding):
+    of_it = ["--instance", str(catalogued)]
+    commands = [
+        ["sql", *of_it, "SELECT 'Łodz' AS name"],
+        ["explain", *of_it, "Łodz"],
+        ["conflicts", *of_it, "--acknowledge", "Łodz"],
+    ]
+    done = subprocess.run(  # noqa: S603  (our program)
+        [sys.executable, "-c", CALL.format(commands=commands, modules=[])],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines()[-1] == "[0, 1, 2] []"
+    assert done.stdout.count(r"\u0141odz") == 2
+    assert r"--acknowledge: \u0141odz has no conflict" in done.stderr
 
 
 def test_help_and_a_mistyped_command_load_no_command():

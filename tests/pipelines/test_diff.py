@@ -8,10 +8,13 @@ import pytest
 
 from pipelines.cli.options import read_host_names
 from pipelines.cli.results import PLANNED, status_of
+from reports.exports import as_csv
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
+
+NAMES = ["pc,2", "-pc6", "=pc4", "'pc5", "@pc", "''=x", "name\nof two", 'a"b', "007", "a;=b", "pc-1"]
 
 
 def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):
@@ -61,5 +64,19 @@ def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_
             read_host_names([f"@{wrong}"])
     empty.write_text("\ufeffpc-1\r\n\n pc-2 \n")
     assert read_host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
-    empty.write_text('"hostname"\n"pc-1"\n"pc,2"\n')  # as `sql --format csv` prints it
-    assert read_host_names([f"@{empty}"]) == ["pc-1", "pc,2"]
+    assert read_host_names([" @7"]) == ["@7"], "no file, as the commands that we print say"
+
+
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        (["hostname"], NAMES),
+        (["hostname", "host_id"], ["1", "2", "3", *NAMES[3:]]),
+        (["host_id"], ["1", "2", "3"]),
+    ],
+)
+def test_hosts_come_back_from_the_csv_that_we_print(tmp_path, columns, found):
+    ids = pl.Series(["1", "2", "3"]).extend_constant(None, len(NAMES) - 3)
+    table = pl.DataFrame({"hostname": NAMES, "host_id": ids}).select(columns)
+    (file := tmp_path / "hosts.csv").write_text(as_csv(table))
+    assert read_host_names([f"@{file}"]) == found

@@ -4,7 +4,7 @@ import itertools
 import json
 import shutil
 import socket
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import dagster as dg
 import duckdb
@@ -16,6 +16,7 @@ from pipelines.dagster_home import dagster_instance
 from reports.page_tables import compressed
 from resources import locks
 from resources.settings import load_instance
+from resources.store.retention import delete_outdated
 from resources.store.tables import Tables, write_file
 from resources.writeback.open_journal import open_journal
 from resources.writeback.target_lock import locked_journal
@@ -259,3 +260,26 @@ def test_a_customer_is_removed_once_that_is_confirmed_whatever_is_left_of_it(hom
         with dagster_instance(home) as recorded:
             assert list(recorded.get_runs()) == []
     assert call("remove", catalogued)[0] == 1
+
+
+def test_what_a_file_system_keeps_at_the_top_of_a_volume_is_in_nobodys_way(
+    home, catalogued, call, monkeypatch
+):
+    """Any folder may be a volume; nobody but root may look into its lost+found, where anything may lie."""
+    for folder in [home, *(path for path in home.rglob("*") if path.is_dir())]:
+        for left in ("broken.parquet", "runs/x/inventory_hosts.parquet", ".writing.lock/x", "x.yaml"):
+            (file := folder / "lost+found" / left).parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("rubbish")
+    for command in ("runs", "report", "explain pc-2", "conflicts", "forget ann --yes", "metrics"):
+        known = [] if command == "metrics" else ["--instance", catalogued]
+        assert call(*command.split(), *known)[0] == 0, command
+    backup = home.parent / "backup.tar"
+    assert call("backup", "--out", backup)[::2] == (0, "")
+    tables = Tables(home, "head_office", name="Head office")
+    delete_outdated(tables, evidence_before=date.max, history_before=datetime.now(UTC) + timedelta(days=1))
+    assert (home / "tables" / "head_office" / "runs" / "lost+found").exists()
+    assert call("remove", catalogued, "--yes")[0] == 0
+    assert not [*(home / "tables" / "head_office").rglob("*.parquet")]
+    (other := home.parent / "other" / "lost+found").mkdir(parents=True)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(other.parent))
+    assert call("restore", backup)[0] == 0

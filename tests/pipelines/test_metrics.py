@@ -134,6 +134,30 @@ def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_sho
     assert value("instance_readable", "branch") == 1
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        {"succeeded": {"run": 1.0}, "last_run": {"succeeded": True}},
+        {
+            "succeeded": {},
+            "last_run": {"started_at": 1, "succeeded": "x", "ended_at": 2, "seconds_by_step": {}},
+        },
+        {"succeeded": {}, "last_run": None, "failing_since": [1]},
+        {"succeeded": {"run": None}},
+    ],
+)
+def test_what_cannot_be_computed_of_an_instance_costs_the_others_nothing(call, folder, monkeypatch, damaged):
+    text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
+    (folder / "branch.yaml").write_text(text)
+    states = {"branch": damaged, "head_office": state_after({}, row(0, hosts=3))}
+    monkeypatch.setattr("pipelines.cli.metrics.read_run_state", lambda tables: states[tables.slug])
+    status, printed, said = call("metrics")
+    assert status == 0
+    assert 'asset_owners_instance_readable{slug="branch"} 0.0' in printed
+    assert 'asset_owners_last_run_hosts{slug="head_office"} 3.0' in printed
+    assert "Traceback" in said
+
+
 def test_the_tables_of_an_earlier_version_are_read_once(stored, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(stored))
     registry = registered()

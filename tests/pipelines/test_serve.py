@@ -39,6 +39,7 @@ from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
 from pipelines.jobs import LOGGERS
 from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually, free_port, free_url, started
+from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance_content
 
 
@@ -121,7 +122,7 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
     ],
 )
 def test_no_page_of_another_site_changes_anything(method, path, headers, status):
-    from pipelines.dagster_gaps.webserver import SameOriginGuard  # noqa: PLC0415  (a second to import, of one worker alone)
+    from pipelines.dagster_gaps.webserver import UNFRAMED, SameOriginGuard  # noqa: PLC0415  (a second to import)
 
     sent = []
 
@@ -134,6 +135,7 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"])
     asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
+    assert set(UNFRAMED) <= set(sent[0]["headers"])
 
 
 @contextmanager
@@ -168,9 +170,12 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(home, manager):
+def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_is_there_again(
+    home, manager, browser
+):
     with serving(home) as (process, services, url):
         check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
+        check_that_a_page_which_frames_it_gets_no_click_through(browser, url)
         mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
         assert requests.get(mutation, timeout=10).status_code == 403
         two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
@@ -222,6 +227,37 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
     eventually(lambda: "answers" not in health(url)["code_locations"].values())
     eventually(lambda: health(url)["code_locations"] == {LOCATION: "answers"})
     assert re.search('^{.*"message": "[^"]*has died', (home / "log").read_text(), re.MULTILINE)
+
+
+def check_that_a_page_which_frames_it_gets_no_click_through(browser, url):
+    """Neither on a launchpad that its address has filled in, nor on what answers for errors."""
+    answers = {
+        path: requests.get(f"{url}/{path}", timeout=60)
+        for path in ("runs", "healthz", "graphql", "download_debug/x")
+    }
+    assert [answer.status_code for answer in answers.values()] == [200, 200, 403, 500]
+    for answer in answers.values():
+        assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+        assert answer.headers["X-Frame-Options"] == "DENY"
+    launchpad = f"{url}/locations/{LOCATION}/jobs/windows_logons__tuning/playground"
+    frame = (
+        f"<body style='margin:0'><iframe style='border:0;width:100%;height:100%' src='{launchpad}'></iframe>"
+    )
+    with (
+        Stub(lambda _: Reply(frame.encode(), headers={"Content-Type": "text/html"})) as other,
+        browser.new_context(viewport={"width": 1400, "height": 900}) as context,
+    ):
+        page, sent = context.new_page(), []
+        page.on("request", lambda request: sent.append(request.post_data or ""))
+        page.goto(launchpad)
+        button = page.get_by_role("button", name="Launch run", disabled=False)
+        button.wait_for(timeout=120_000)
+        place = button.bounding_box()
+        page.goto(other.url.replace("localhost", "127.0.0.1"))
+        page.wait_for_timeout(10_000)
+        page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+        page.wait_for_timeout(5_000)
+    assert not [query for query in sent if "LaunchPipelineExecution" in query]
 
 
 def health(url):

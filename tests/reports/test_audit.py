@@ -2,7 +2,7 @@
 
 import csv
 import io
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import polars as pl
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from ownership.rules import Rules
 from ownership.tuning.confidence import draw_sample
 from reports.audit import answered, as_sample, audit_in_words, sheet
-from reports.sheets import SheetError, sheet_content
+from reports.sheets import MAX_BYTES, SheetError, sheet_content
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, user, users
 
 
@@ -85,6 +85,48 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     assert answered(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
         answered(b"PK and nothing more", sample, PEOPLE)
+
+
+def with_part(book, name, change):
+    """A workbook, one of whose parts is changed."""
+    box = io.BytesIO()
+    with ZipFile(io.BytesIO(book)) as old, ZipFile(box, "w", ZIP_DEFLATED) as new:
+        for part in old.namelist():
+            new.writestr(part, change(old.read(part)) if part == name else old.read(part))
+    return box.getvalue()
+
+
+EMPTY_LAST_ROW = b'<row r="1048576" ht="12.8"/></sheetData>'
+FAR = {
+    "by place": b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>',
+    "by row": b'<x:row r="1048576">' + b"<x:c><x:v>1</x:v></x:c>" * 16_384 + b"</x:row></sheetData>",
+    "by quotes": b"<row r = '1048570' ><c r = 'XFD1048570'><v>1</v></c></row></sheetData>",
+    "by size": b"</sheetData>" + b" " * MAX_BYTES,
+}
+
+
+@pytest.mark.parametrize("far", FAR.values(), ids=FAR)
+def test_a_workbook_that_takes_all_memory_is_refused(far):
+    sample, _ = made()
+    book, part = handed_out(sheet(sample, PEOPLE), is_workbook=True), "xl/worksheets/sheet1.xml"
+    large = with_part(book, part, lambda text: text.replace(b"</sheetData>", far))
+    assert len(large) < 2**20
+    with pytest.raises(SheetError, match="too large, or has a cell far from the others"):
+        answered(large, sample, PEOPLE)
+    usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
+    assert answered(usual, sample, PEOPLE)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 and more", "has a password"),
+        (b"PK\x05\x06" + bytes(18), "is not an .xlsx"),  # an empty archive
+    ],
+)
+def test_a_workbook_with_a_password_or_of_another_kind_is_told(content, says):
+    with pytest.raises(SheetError, match=says):
+        answered(content, made()[0], PEOPLE)
 
 
 def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():

@@ -1,11 +1,13 @@
 import csv
 import io
 import re
+import shlex
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from pipelines.cli.options import read_host_names
 from tests.ownership.builders import PEOPLE, counts, host, hosts, user, users
 from tests.reports.test_page import packed, report
 
@@ -53,7 +55,7 @@ def opened(browser, tmp_path):
     """Opens a page in a browser and collects what it asks for and complains about: nothing, at its end."""
     contexts, complaints = [], []
 
-    def open_page(html, address="", **options):
+    def open_page(html, address="", script="", **options):
         file = tmp_path / "report.html"
         file.write_text(html, encoding="utf-8", newline="")
         contexts.append(browser.new_context(**options))
@@ -63,7 +65,7 @@ def opened(browser, tmp_path):
         page.on("console", lambda message: page.complaints.append(message.text))
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on("dialog", lambda dialog: page.complaints.append(dialog.message))
-        page.add_init_script("window.pwned = () => alert('pwned')")
+        page.add_init_script(f"window.pwned = () => alert('pwned'); {script}")
         page.set_default_timeout(MILLISECONDS)
         expect.set_options(timeout=MILLISECONDS)
         page.goto(file.as_uri() + (address and f"#{address}"))
@@ -177,6 +179,27 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     expect(page.locator(":focus")).to_have_text("pc-2")
     page.go_back()
     expect(panel).to_be_hidden()
+
+
+def test_the_command_for_a_host_takes_no_id_for_a_file(opened):
+    page = opened(report(counts(("pc-1", "ann", 5)), assets=hosts(host("@1", "pc-1"))), "host=@1")
+    command = page.get_by_role("complementary").locator("code")
+    expect(command).to_have_text("asset-owners undo --instance demo run-1 --host ' @1'")
+    assert read_host_names([shlex.split(command.inner_text())[-1]]) == ["@1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "policy"), [("", "script-src 'none'"), ("delete window.DecompressionStream", "")]
+)
+def test_where_the_script_cannot_run_the_page_says_why_there_is_no_list(opened, script, policy):
+    html = report().replace(
+        "<head>", f"<head><meta http-equiv='Content-Security-Policy' content=\"{policy}\">"
+    )
+    page = opened(html, script=script)
+    expect(page.get_by_text("If they do not, the browser is older than 2024")).to_be_visible()
+    assert page.complaints
+    page.complaints.clear()
+    expect(opened(report()).get_by_text("If they do not")).to_have_count(0)
 
 
 def test_a_person_opens_with_hosts_and_accounts(opened):

@@ -5,7 +5,7 @@ import logging
 import socketserver
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -89,12 +89,34 @@ def test_no_redirect_takes_a_notice_and_its_secrets_to_another_host(told):
     assert other.requests == []
 
 
-def test_a_service_that_never_answers_is_not_waited_for(told):
-    with Stub(lambda _: Reply(b"", write=lambda _: time.sleep(5))) as chat:
-        silent = told(f"{chat.url.replace('http', 'json')}/hook?rto=60")
+def without_end(sent):
+    with suppress(OSError):
+        while True:
+            sent.write(b"x" * 2**20)
+
+
+def slowly(sent):
+    with suppress(OSError):
+        while True:
+            sent.write(b"x")
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("write", "seconds", "why"),
+    [
+        (lambda _: time.sleep(5), 0.5, "no answer within 0.5 seconds"),
+        (slowly, 4, "no answer within 4 seconds"),
+        (without_end, 60, "MemoryError in Apprise"),
+    ],
+)
+def test_a_service_that_never_answers_or_without_end_is_not_waited_for(told, write, seconds, why):
+    with Stub(lambda _: Reply(b"", write=write)) as chat, Stub(lambda _: Reply(b"")) as other:
+        both = told(*(f"{stub.url.replace('http', 'json')}/hook?rto=60" for stub in (chat, other)))
         begun = time.monotonic()
-        assert send_notices(silent, TEXT, seconds=0.5) == {"notify.0": "no answer within 0.5 seconds"}
-    assert time.monotonic() - begun < 4
+        assert send_notices(both, TEXT, seconds=seconds)["notify.0"] == why
+        assert len(other.requests) == 1 or seconds < 60
+    assert time.monotonic() - begun < seconds + 4
 
 
 @pytest.mark.parametrize(

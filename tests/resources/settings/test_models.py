@@ -130,6 +130,8 @@ def test_what_the_file_says_is_kept(write):
         ("url", "https://*.example"),
         ("scan.timezone", "Berlin"),
         ("scan.schedule", "0 0 5 * * *"),
+        ("scan.schedule", "0 5 31 4 *"),
+        ("scan.schedule", "0 5 31 2,4,6 1"),
         ("scan.first_day", "9999-12-31"),
         ("rules.share_threshold_percent", 49),
         ("rules.share_threshold_percent", 66.6),
