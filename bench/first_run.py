@@ -10,7 +10,7 @@ from bench.results import Experiment, Figure
 from bench.timing import ASSET_OWNERS, Contender, alternate, function, instance_file, run_once
 from sandbox.stand import Sandbox
 
-MAX_TIMES = 1.6
+MAX_TIMES = 1.4
 
 
 def measure(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: int) -> Experiment:
