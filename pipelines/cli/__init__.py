@@ -42,7 +42,8 @@ def main() -> None:
     os.umask(0o077)
     for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown here fails nothing
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            with suppress(OSError):  # where it was opened for a file and has become a pipe
+                stream.reconfigure(errors="backslashreplace")
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A command keeps nearly all that it makes: to collect garbage as often as usual takes a tenth of a run.
