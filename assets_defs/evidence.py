@@ -256,7 +256,7 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
 
 def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
     """The sum of each day's counts in each log: day, log, events."""
-    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect()
+    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect(engine="streaming")
 
 
 def _describe_days(
@@ -269,7 +269,7 @@ def _describe_days(
     key = asset_key(run.instance, "logon_counts")
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = context.instance.get_materialized_partitions(key)
-    rows = run.counts(days).group_by("day").len().collect()
+    rows = run.counts(days).group_by("day").len().collect(engine="streaming")
     totals = run.days(days).group_by("day").agg(pl.sum("counted", *TOTALS)).sort("day")
     for row in totals.join(rows, on="day", how="left", maintain_order="left").iter_rows(named=True):
         day, partition = row["day"], row["day"].isoformat()
@@ -379,7 +379,8 @@ def require_evidence(run: ScanRun) -> None:
         if not masked.is_empty():
             _require(run, name, lambda log, masked=masked: check_names(log, masked, window.days))
         kind, counted = one.logon_type_field, days_of_log["counted"].sum()
-        if kind and counted and counts.drop_nulls("document_logon_type").head(1).collect().is_empty():
+        of_kinds = counts.drop_nulls("document_logon_type").head(1)
+        if kind and counted and of_kinds.collect(engine="streaming").is_empty():
             raise ConfigurationError(
                 f"logon_type_field: none of the {counted} counted events from {window.first} to "
                 f"{window.last} carries the field {kind!r}; name the field that does, or remove "

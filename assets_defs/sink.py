@@ -26,6 +26,7 @@ from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
+from resources.watchdog import watched
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 
@@ -41,7 +42,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
-        with reporting(run), as_dagster_failure(run.record, last=True):
+        with watched(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
                 metadata = _run_metadata(run, write_planned(run))
                 delete_old(run)
@@ -124,19 +125,20 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
-        with reporting(run), as_dagster_failure(run.record, last=True):
-            written = act(run, config.run_id, config.allow_writes, config.hosts)
-        if command == "apply" and run.may_write:
-            plan_id = run.tables.decided_by(run.run_id)
-            # The page of the decisions shows them as the last ones, too.
-            if run.tables.published_run() == plan_id:
-                decisions = run.tables.of_run("owner_decisions", plan_id)
-                shown = shown_decisions(run, decisions, plan_id)
-                context.log_event(
-                    dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
-                )
-        event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
-        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
+        with watched():
+            with reporting(run), as_dagster_failure(run.record, last=True):
+                written = act(run, config.run_id, config.allow_writes, config.hosts)
+            if command == "apply" and run.may_write:
+                plan_id = run.tables.decided_by(run.run_id)
+                # The page of the decisions shows them as the last ones, too.
+                if run.tables.published_run() == plan_id:
+                    decisions = run.tables.of_run("owner_decisions", plan_id)
+                    shown = shown_decisions(run, decisions, plan_id)
+                    context.log_event(
+                        dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
+                    )
+            event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
+            context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     return follow_up
 

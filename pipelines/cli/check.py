@@ -34,6 +34,7 @@ from resources.settings import (
     load_instance,
     load_instances,
     logs_as_json,
+    stuck_seconds,
     tables_location,
     without_password,
 )
@@ -57,6 +58,7 @@ def check(
     instance.require_secrets()
     analysts_group()  # these a run refuses at its start
     logs_as_json()
+    stuck_seconds()
     dagster_folder(home())
     location = tables_location()
     window = window_of(instance, today_of(instance))

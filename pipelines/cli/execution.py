@@ -25,6 +25,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, home, journal_url
+from resources.watchdog import watched
 
 
 def execute(
@@ -43,7 +44,11 @@ def execute(
     journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
     run_id = str(uuid4())
-    with dagster_instance(home()) as recorded, locked_run(Path(recorded.root_directory), run_id) as lock:
+    with (
+        watched(),
+        dagster_instance(home()) as recorded,
+        locked_run(Path(recorded.root_directory), run_id) as lock,
+    ):
         result = definitions.resolve_job_def(job).execute_in_process(
             run_id=run_id,
             instance=recorded,

@@ -12,6 +12,7 @@ from resources.settings.environment import (
     journal_url,
     logs_as_json,
     plain_folder,
+    stuck_seconds,
     system_user,
     tables_location,
     ui_url,
