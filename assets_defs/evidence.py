@@ -40,6 +40,7 @@ from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
+from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
@@ -134,6 +135,7 @@ def _fetch(
                 store()
                 since = time.monotonic()
             progress(done, len(wanted))
+            made_progress()
         if not may_store:
             for name, totals in seen.items():
                 _require_fields(

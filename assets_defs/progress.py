@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from resources.watchdog import made_progress
-
 SECONDS_BETWEEN_LINES = 10
 
 
@@ -22,13 +20,9 @@ class Progress:
         self._what = what
         self._clock = clock
         self._started = self._logged_at = clock()
-        self._done = 0
 
     def __call__(self, done: int, total: int) -> None:
         """Log the progress, when it is time to."""
-        if done > self._done:  # while a service hangs, a line is logged as well
-            self._done = done
-            made_progress()
         now = self._clock()
         if now - self._logged_at < SECONDS_BETWEEN_LINES or not done:
             return

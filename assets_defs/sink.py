@@ -122,23 +122,23 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         required_resource_keys={keys.tables, keys.inventory},
         pool=write_pool(instance),
     )
+    @watched()
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
-        with watched():
-            with reporting(run), as_dagster_failure(run.record, last=True):
-                written = act(run, config.run_id, config.allow_writes, config.hosts)
-            if command == "apply" and run.may_write:
-                plan_id = run.tables.decided_by(run.run_id)
-                # The page of the decisions shows them as the last ones, too.
-                if run.tables.published_run() == plan_id:
-                    decisions = run.tables.of_run("owner_decisions", plan_id)
-                    shown = shown_decisions(run, decisions, plan_id)
-                    context.log_event(
-                        dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
-                    )
-            event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
-            context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
+        with reporting(run), as_dagster_failure(run.record, last=True):
+            written = act(run, config.run_id, config.allow_writes, config.hosts)
+        if command == "apply" and run.may_write:
+            plan_id = run.tables.decided_by(run.run_id)
+            # The page of the decisions shows them as the last ones, too.
+            if run.tables.published_run() == plan_id:
+                decisions = run.tables.of_run("owner_decisions", plan_id)
+                shown = shown_decisions(run, decisions, plan_id)
+                context.log_event(
+                    dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
+                )
+        event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
+        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     return follow_up
 

@@ -28,6 +28,7 @@ from resources.settings import Instance, command_line, home, journal_url
 from resources.watchdog import watched
 
 
+@watched()
 def execute(
     instance: Instance,
     job: str,
@@ -44,11 +45,7 @@ def execute(
     journal_url()  # a wrong address fails here, not after all the work before the first write
     definitions = build_definitions(instance, tables, since=since)
     run_id = str(uuid4())
-    with (
-        watched(),
-        dagster_instance(home()) as recorded,
-        locked_run(Path(recorded.root_directory), run_id) as lock,
-    ):
+    with dagster_instance(home()) as recorded, locked_run(Path(recorded.root_directory), run_id) as lock:
         result = definitions.resolve_job_def(job).execute_in_process(
             run_id=run_id,
             instance=recorded,

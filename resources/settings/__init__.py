@@ -6,13 +6,13 @@
 from resources.settings.commands import command_line, instance_path
 from resources.settings.environment import (
     analysts_group,
+    check_environment,
     executor,
     home,
     instances_folder,
     journal_url,
     logs_as_json,
     plain_folder,
-    stuck_seconds,
     system_user,
     tables_location,
     ui_url,

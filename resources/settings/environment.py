@@ -124,6 +124,12 @@ def stuck_seconds() -> int:
     return int(value)
 
 
+def check_environment() -> None:
+    """Fail for a setting that would fail a run once it works."""
+    logs_as_json()
+    stuck_seconds()
+
+
 def _one_of(variable: str, default: str, *others: str) -> str:
     value = os.environ.get(variable) or default
     if value not in (default, *others):

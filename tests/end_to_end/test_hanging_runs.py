@@ -65,7 +65,7 @@ def test_only_watched_work_that_makes_no_progress_ends_its_process(monkeypatch, 
 def run(file, collects, environment, log):
     """Run on logons in memory; one that `collects` for ever hangs in the end, under the lock."""
     settle_in(environment, os.devnull, log)
-    source = LogFile(*((event.at.date(), event.agent, event.user) for event in small_company()))
+    source = LogFile(*((event.at.date(), str(event.agent), str(event.user)) for event in small_company()))
     with pytest.MonkeyPatch.context() as patch:
         with_logons = partial(build_definitions, source=lambda _: source)
         patch.setattr("pipelines.cli.execution.build_definitions", with_logons)
