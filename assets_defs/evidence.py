@@ -40,6 +40,7 @@ from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
 from resources.settings import Instance, command_line, named
 from resources.store.tables import Tables
+from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""
@@ -134,6 +135,7 @@ def _fetch(
                 store()
                 since = time.monotonic()
             progress(done, len(wanted))
+            made_progress()
         if not may_store:
             for name, totals in seen.items():
                 _require_fields(
@@ -256,7 +258,7 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
 
 def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
     """The sum of each day's counts in each log: day, log, events."""
-    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect()
+    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect(engine="streaming")
 
 
 def _describe_days(
@@ -269,7 +271,7 @@ def _describe_days(
     key = asset_key(run.instance, "logon_counts")
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = context.instance.get_materialized_partitions(key)
-    rows = run.counts(days).group_by("day").len().collect()
+    rows = run.counts(days).group_by("day").len().collect(engine="streaming")
     totals = run.days(days).group_by("day").agg(pl.sum("counted", *TOTALS)).sort("day")
     for row in totals.join(rows, on="day", how="left", maintain_order="left").iter_rows(named=True):
         day, partition = row["day"], row["day"].isoformat()
@@ -379,7 +381,8 @@ def require_evidence(run: ScanRun) -> None:
         if not masked.is_empty():
             _require(run, name, lambda log, masked=masked: check_names(log, masked, window.days))
         kind, counted = one.logon_type_field, days_of_log["counted"].sum()
-        if kind and counted and counts.drop_nulls("document_logon_type").head(1).collect().is_empty():
+        of_kinds = counts.drop_nulls("document_logon_type").head(1)
+        if kind and counted and of_kinds.collect(engine="streaming").is_empty():
             raise ConfigurationError(
                 f"logon_type_field: none of the {counted} counted events from {window.first} to "
                 f"{window.last} carries the field {kind!r}; name the field that does, or remove "

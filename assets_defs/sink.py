@@ -26,6 +26,7 @@ from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
+from resources.watchdog import watched
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 
@@ -41,7 +42,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
-        with reporting(run), as_dagster_failure(run.record, last=True):
+        with watched(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
                 metadata = _run_metadata(run, write_planned(run))
                 delete_old(run)
@@ -121,6 +122,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         required_resource_keys={keys.tables, keys.inventory},
         pool=write_pool(instance),
     )
+    @watched()
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)

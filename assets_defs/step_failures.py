@@ -12,6 +12,7 @@ from ownership.declaration import InvalidTableError
 from ownership.names import printable
 from resources.errors import AssetOwnersError, RunEndedError, TransientError
 from resources.failures import operator_message
+from resources.watchdog import watched
 
 
 @contextmanager
@@ -19,35 +20,36 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
-    also that it succeeded.
+    also that it succeeded. Work that makes no progress ends its process (`resources.watchdog`).
 
     Raises:
         dagster.DagsterUserCodeExecutionError: with the message.
         dagster.DagsterExecutionInterruptedError: the run was canceled, so that it stays canceled.
     """
-    try:
-        yield
-    except dg.DagsterExecutionInterruptedError:
-        if record:
-            record.fail(_why_interrupted(record))
-        raise
-    except Exception as error:
-        is_invalid = isinstance(error, InvalidTableError)
-        message = str(error) if is_invalid else operator_message(error)
-        message = message if is_invalid or message is None else printable(message)
-        if record:
-            record.fail(
-                message or printable(f"an error in the program: {type(error).__name__}: {error}"),
-                transient=isinstance(error, TransientError) and not last,
-            )
-        if message is None:
+    with watched():
+        try:
+            yield
+        except dg.DagsterExecutionInterruptedError:
+            if record:
+                record.fail(_why_interrupted(record))
             raise
-        if isinstance(error, RunEndedError) and error.canceled:
-            raise dg.DagsterExecutionInterruptedError(message) from None
-        raise failure(message) from AssetOwnersError()
-    else:
-        if record and last:
-            record.succeed()
+        except Exception as error:
+            is_invalid = isinstance(error, InvalidTableError)
+            message = str(error) if is_invalid else operator_message(error)
+            message = message if is_invalid or message is None else printable(message)
+            if record:
+                record.fail(
+                    message or printable(f"an error in the program: {type(error).__name__}: {error}"),
+                    transient=isinstance(error, TransientError) and not last,
+                )
+            if message is None:
+                raise
+            if isinstance(error, RunEndedError) and error.canceled:
+                raise dg.DagsterExecutionInterruptedError(message) from None
+            raise failure(message) from AssetOwnersError()
+        else:
+            if record and last:
+                record.succeed()
 
 
 def _why_interrupted(record: RunRecord) -> str:

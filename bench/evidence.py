@@ -17,6 +17,7 @@ from resources.store.tables import Tables
 
 SLUG = "bench"
 RUN = "bench"
+LOG = "logs-*"
 WINDOW = Window(date(2026, 1, 1), date(2026, 1, 30))
 LISTED_AT = datetime(2026, 1, 31, tzinfo=UTC)
 COLLEAGUES = 8
@@ -54,7 +55,7 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = W
             "lacking_host": 0,
             "fetched_at": LISTED_AT,
             "settings_fingerprint": "bench",
-            "log": "logs-*",
+            "log": LOG,
         }
         tables.write_days([(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)])
     tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
@@ -116,7 +117,7 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
         .group_by("document_hostname", "document_username")
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
-        .with_columns(day=pl.lit(day), document_logon_type=pl.lit(None, pl.String))
+        .with_columns(day=pl.lit(day), document_logon_type=pl.lit(None, pl.String), log=pl.lit(LOG))
         .select(polars_schema(LogonCounts).names())
         .collect()
     )

@@ -5,6 +5,7 @@ Pandera is imported when a table is stored: that takes longer than all other imp
 """
 
 import inspect
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import polars as pl
+
+# Polars prefers the streaming engine, which once hung while it collected one row. It is named where frames
+# are large: for counts, shares and evidence.
+if "POLARS_ENGINE_AFFINITY" not in os.environ:
+    pl.Config.set_engine_affinity("in-memory")
 
 Instant = Annotated[pl.Datetime, "us", "UTC"]
 

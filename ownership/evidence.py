@@ -154,7 +154,7 @@ def primary_users(
         )
         .with_columns(confidence=evidence.confidence)
         .drop("skipped_events", "most_events", "shown")
-        .collect()
+        .collect(engine="streaming")
     )
 
 

@@ -99,7 +99,7 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
         .with_columns(*_kind_and_reasons(rules))
         .select(*polars_schema(AccountProfiles))
         .sort("username")
-        .collect()
+        .collect(engine="streaming")
     )
 
 
@@ -251,7 +251,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         .with_columns(*_kind_and_reasons(rules))
         .select(*polars_schema(HostProfiles))
         .sort("hostname", "host_id", nulls_last=True)
-        .collect()
+        .collect(engine="streaming")
     )
 
 

@@ -79,7 +79,7 @@ def masked_days(counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the days of `logon_counts` on which most names are masked: day, username and hostname say how."""
     some = pl.int_range(pl.len()) % (pl.len() // NAMES_LOOKED_AT + 1) == 0  # all would take seconds a million
     how = {name: masked_form(pl.col(f"document_{name}").filter(some)) for name in ("username", "hostname")}
-    days = counts.group_by("day").agg(**how).collect()
+    days = counts.group_by("day").agg(**how).collect(engine="streaming")
     return days.filter(pl.any_horizontal(pl.col(*how).is_not_null())).sort("day")
 
 

@@ -83,8 +83,9 @@ class Resolution:
         )
         of_everybody = replace(self, rules=everybody)
         evidence = of_everybody.count_evidence().collect()
-        usernames = evidence.days.select(pl.col("username").unique().cast(pl.String)).collect()
-        accounts = account_profiles(evidence, of_everybody.match_usernames(usernames), self.users)
+        usernames = evidence.days.select(pl.col("username").unique().cast(pl.String))
+        matches = of_everybody.match_usernames(usernames.collect(engine="streaming"))
+        accounts = account_profiles(evidence, matches, self.users)
         return Kinds(accounts, host_profiles(evidence, accounts))
 
     @cached_property

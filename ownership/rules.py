@@ -111,7 +111,8 @@ def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.E
             for field, of_field in patterns.items()
             for pattern in of_field
         ),
-        pl.lit(None, pl.String),
+        # A null for each row: Polars refuses to filter many rows by a value that reads no column.
+        pl.when(pl.col("listed_values").list.len() < 0).then(pl.lit("")),
     )
 
 

@@ -19,7 +19,7 @@ from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePer
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules, sensors
 from resources.inventory import open_inventory
 from resources.search import open_source
-from resources.settings import BrokenInstance, Instance, instances_folder, load_instances, logs_as_json
+from resources.settings import BrokenInstance, Instance, check_environment, instances_folder, load_instances
 from resources.store.tables import Tables, tables_of
 
 
@@ -60,7 +60,7 @@ def build_definitions(
     `since` is a day before the first partition, which a run is for. `source` and `inventory` open the
     services of the instance.
     """
-    logs_as_json()  # an invalid ASSET_OWNERS_LOG fails here, not when a run begins
+    check_environment()
     # Bound to what uses them, so that no launchpad shows another instance's.
     resources = scan_resources(instance, tables, source=source, inventory=inventory)
     checks = asset_checks(instance)

@@ -38,6 +38,7 @@ from resources.errors import (
     TransientError,
 )
 from resources.redaction import redacted_start
+from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -247,6 +248,7 @@ class Transport:
             raise self._failure(error, f"{method} {path}", deadline) from error
         finally:
             watchdog.cancel()
+            made_progress()
 
     def _body(self, response: requests.Response, path: str) -> bytes:
         body = bytearray()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from resources.errors import AssetOwnersError
+from resources.watchdog import made_progress
 
 TIMEOUT_SECONDS = 600
 WARN_SECONDS = 5
@@ -50,6 +51,7 @@ def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what
             held_by = holder() or "another process"
             log.warning(f"{what}: waiting for {held_by}, for {TIMEOUT_SECONDS:g} s at most")
         time.sleep(SECONDS_BETWEEN_TRIES)
+    made_progress()
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -92,5 +92,5 @@ def ownership_drift(
         .drop_nulls("reason")
         .select(*polars_schema(OwnershipDrift))
         .sort("hostname", "host_id", "owner", nulls_last=True)
-        .collect()
+        .collect(engine="streaming")
     )

@@ -51,8 +51,8 @@ class Inputs(Resolution):
     @cached_property
     def matches(self) -> pl.DataFrame:
         """Rows of `username_matches` for the users of the evidence."""
-        usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique()).collect()
-        return self.match_usernames(usernames)
+        usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique())
+        return self.match_usernames(usernames.collect(engine="streaming"))
 
     def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
         """Compare what is decided on each window and by each metric that is tried with what is known."""

@@ -28,12 +28,12 @@ from resources.settings import (
     BrokenInstance,
     Instance,
     analysts_group,
+    check_environment,
     home,
     instances_folder,
     journal_url,
     load_instance,
     load_instances,
-    logs_as_json,
     tables_location,
     without_password,
 )
@@ -56,7 +56,7 @@ def check(
     instance = load_instance(path)
     instance.require_secrets()
     analysts_group()  # these a run refuses at its start
-    logs_as_json()
+    check_environment()
     dagster_folder(home())
     location = tables_location()
     window = window_of(instance, today_of(instance))

@@ -25,8 +25,10 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, home, journal_url
+from resources.watchdog import watched
 
 
+@watched()
 def execute(
     instance: Instance,
     job: str,

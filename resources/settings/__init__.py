@@ -6,6 +6,7 @@
 from resources.settings.commands import command_line, instance_path
 from resources.settings.environment import (
     analysts_group,
+    check_environment,
     executor,
     home,
     instances_folder,

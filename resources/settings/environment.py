@@ -116,6 +116,20 @@ def executor() -> str:
     return _one_of("ASSET_OWNERS_EXECUTOR", "in_process", "multiprocess", "celery")
 
 
+def stuck_seconds() -> int:
+    """Return how long a run may make no progress: ASSET_OWNERS_STUCK_SECONDS, default half an hour."""
+    value = os.environ.get("ASSET_OWNERS_STUCK_SECONDS") or "1800"
+    if not re.fullmatch("[1-9][0-9]{0,6}", value):
+        raise ConfigurationError(f"ASSET_OWNERS_STUCK_SECONDS: {value!r} is not a whole number of seconds")
+    return int(value)
+
+
+def check_environment() -> None:
+    """Fail for a setting that would fail a run once it works."""
+    logs_as_json()
+    stuck_seconds()
+
+
 def _one_of(variable: str, default: str, *others: str) -> str:
     value = os.environ.get(variable) or default
     if value not in (default, *others):

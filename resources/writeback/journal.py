@@ -22,6 +22,7 @@ from ownership.tables import OwnerWrites
 from resources import format_version
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Values
+from resources.watchdog import made_progress
 
 _COLUMNS = (
     *("run_id", "host_id", "hostname", "outcome", "old_values", "new_values", "message"),
@@ -126,6 +127,7 @@ class Journal:
             *map(_as_text, (result.kept, result.old_values, result.new_values)),
             *(run_id, result.host_id),
         )
+        made_progress()
 
     def abandon_rest(self, run_id: str, message: str, *, completed_at: datetime) -> None:
         """Store that the hosts that were not attempted are not written."""

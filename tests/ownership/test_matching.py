@@ -3,7 +3,7 @@ import pytest
 
 from ownership.declaration import validated
 from ownership.matching import FIELDS, username_matches
-from ownership.rules import Rules
+from ownership.rules import Rules, excluding_field
 from ownership.tables import UsernameMatches
 from tests.ownership.builders import counts, shares_of, user, users
 
@@ -101,3 +101,8 @@ def test_an_excluded_user_asset_stands_for_nobody(story):
     assert (
         found.drop("problem", "username").with_columns(pl.col("excluded_by").is_not_null()).rows() == expected
     )
+
+
+def test_rules_that_exclude_no_asset_leave_each_of_many():
+    assets = pl.DataFrame({"listed_values": [None] * 100_000}, schema={"listed_values": pl.List(pl.String)})
+    assert assets.filter(excluding_field("exclude_user_assets", {}).is_null()).height == assets.height

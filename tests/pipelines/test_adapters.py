@@ -1,6 +1,7 @@
 """A run on another source of logons and another inventory: the two protocols name all that it needs."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -41,6 +42,20 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
         ("h2", ["u1"], "inventory"),
         ("h3", None, "inventory"),
     ]
+
+
+def test_counts_are_collected_by_the_streaming_engine_and_all_else_in_memory(tmp_path, monkeypatch):
+    collect, engines = pl.LazyFrame.collect, {True: Counter(), False: Counter()}
+
+    def recorded(frame, *arguments, engine="auto", **named):
+        engines["/logon_counts/" in frame.explain()][engine] += 1
+        return collect(frame, *arguments, engine=engine, **named)
+
+    monkeypatch.setattr(pl.LazyFrame, "collect", recorded)
+    assert Job(tmp_path)().success
+    assert engines[True].keys() == {"streaming"}
+    assert engines[False].keys() == {"streaming", "auto"}
+    assert pl.Config.state()["POLARS_ENGINE_AFFINITY"] == "in-memory"
 
 
 def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch):

@@ -59,7 +59,12 @@ def test_two_files_with_one_slug_are_wrong(call, instance_file, monkeypatch, tmp
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("ASSET_OWNERS_ANALYSTS", "nosuch"), ("ASSET_OWNERS_LOG", "xml"), ("DAGSTER_HOME", "relative")],
+    [
+        ("ASSET_OWNERS_ANALYSTS", "nosuch"),
+        ("ASSET_OWNERS_LOG", "xml"),
+        ("ASSET_OWNERS_STUCK_SECONDS", "30m"),
+        ("DAGSTER_HOME", "relative"),
+    ],
 )
 def test_a_setting_that_a_run_refuses_is_refused_with_the_same_words(
     call, instance_file, monkeypatch, setting, value

@@ -1,0 +1,36 @@
+"""Ends a process that makes no progress, such as one that hangs in a library while it holds a lock.
+
+Its locks go with it, Dagster notices that the run has died, and the next run settles its pending writes.
+"""
+
+import faulthandler
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import Lock
+
+from resources.settings.environment import stuck_seconds
+
+_lock = Lock()
+_watched = 0
+
+
+@contextmanager
+def watched() -> Generator[None]:
+    """End this process, with all stacks in its log, if the work makes no progress for `stuck_seconds`."""
+    made_progress(entered=1)
+    try:
+        yield
+    finally:
+        made_progress(entered=-1)
+
+
+def made_progress(*, entered: int = 0) -> None:
+    """Start the time of watched work anew, if there is any; `entered` is of `watched` alone."""
+    global _watched  # noqa: PLW0603  (a process has one such timer)
+    with _lock:
+        watched = _watched + entered
+        if watched:  # by a thread outside Python, which waits for no lock of the interpreter
+            faulthandler.dump_traceback_later(stuck_seconds(), exit=True, file=2)
+        elif entered:
+            faulthandler.cancel_dump_traceback_later()
+        _watched = watched

@@ -1,0 +1,117 @@
+"""A run that makes no progress ends by itself, whatever it hangs in, and the next run goes on."""
+
+import ctypes
+import os
+import time
+from functools import partial
+from threading import Event
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from assets_defs.record import RunRecord
+from pipelines.cli.app import app
+from pipelines.cli.execution import build_definitions
+from pipelines.dagster_gaps.launcher import fail_dead_runs
+from pipelines.dagster_home import dagster_instance
+from resources.watchdog import made_progress, watched
+from tests.end_to_end.processes import RunningProcess, settle_in
+from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
+from tests.pipelines.in_memory import LogFile
+
+pytestmark = pytest.mark.slow
+
+READ = "/api/v1/assets/get"
+SECONDS = 5
+"""After which a run here is stuck; its steps take much less, on a busy machine as well."""
+
+
+def hang(*_, **__):
+    """Keep the interpreter's lock, so that no thread of Python runs."""
+    ctypes.PyDLL(None).sleep(HELD_SECONDS)
+
+
+def progress_slowly():
+    made_progress()  # of other work in this process
+    with watched():
+        for _ in range(4):
+            time.sleep(0.6)
+            with watched():
+                made_progress()
+    time.sleep(2)  # which is not watched
+
+
+def hang_after_nested_work():
+    with watched():
+        with watched():
+            pass
+        hang()
+
+
+def work_alone(work, environment, log):
+    settle_in(environment, os.devnull, log)
+    work()
+
+
+@pytest.mark.parametrize(("work", "status"), [(progress_slowly, 0), (hang_after_nested_work, 1)])
+def test_only_watched_work_that_makes_no_progress_ends_its_process(monkeypatch, work, status):
+    monkeypatch.setenv("ASSET_OWNERS_STUCK_SECONDS", "2")
+    with RunningProcess(work_alone, work) as process:
+        said = process.log.read()
+    assert (process.exit_status, "in hang_after_nested_work" in said) == (status, bool(status)), said
+
+
+def run(file, collects, environment, log):
+    """Run on logons in memory; one that `collects` for ever hangs in the end, under the lock."""
+    settle_in(environment, os.devnull, log)
+    source = LogFile(*((event.at.date(), str(event.agent), str(event.user)) for event in small_company()))
+    with pytest.MonkeyPatch.context() as patch:
+        with_logons = partial(build_definitions, source=lambda _: source)
+        patch.setattr("pipelines.cli.execution.build_definitions", with_logons)
+        end = RunRecord._end
+
+        def end_never(*arguments, **named):
+            patch.setattr(pl.LazyFrame, "collect", hang)
+            end(*arguments, **named)
+
+        if collects:
+            patch.setattr(RunRecord, "_end", end_never)
+        app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])
+
+
+@pytest.mark.parametrize(
+    ("hanging", "shown", "left"),
+    [
+        ("collect", "in appended", {}),
+        ("write", "in send", {"written": 1}),
+        ("read", "in send", {"written": 2}),
+    ],
+)
+def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_on(
+    recorded_stand, hanging, shown, left
+):
+    stand, go_on = recorded_stand, Event()
+
+    def hold_back(request, *_):
+        if request.url.path == (UPDATE if hanging == "write" else READ):
+            go_on.wait(HELD_SECONDS)
+
+    stand.inventory.hooks.faults = hold_back if hanging == "read" else None
+    stand.inventory.hooks.after = hold_back if hanging == "write" else None  # once it is applied
+    stand.environment.setenv("ASSET_OWNERS_STUCK_SECONDS", str(SECONDS))
+    with RunningProcess(run, stand.instance_file(), hanging == "collect") as process:
+        said = process.log.read()
+    go_on.set()
+    assert (process.exit_status, f"Timeout (0:00:0{SECONDS})!" in said, shown in said) == (1, True, True), (
+        said
+    )
+    stand.environment.delenv("ASSET_OWNERS_STUCK_SECONDS")
+    stand.inventory.hooks.faults = stand.inventory.hooks.after = None
+
+    ran = stand.run()
+    assert (ran.status, ran.report["writes"], stand.written()) == (0, left, WRITTEN), ran.stderr
+    with dagster_instance(stand.home) as recorded:
+        fail_dead_runs(recorded, "Small")  # as the daemon does
+        statuses = [one.status for one in recorded.get_runs()]
+    assert statuses == [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
