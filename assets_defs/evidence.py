@@ -180,7 +180,7 @@ class StoredDays:
             for day, at in days.select("day", "fetched_at").iter_rows()
             if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
         }
-        torn = torn_days(days, _stored_events(run, wanted))
+        torn = torn_days(days, _sum_events(run.counts(wanted)))
         replaced = {*again, *unsettled, *torn["day"]}
         return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 
@@ -237,7 +237,7 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
         days_to_fetch(
             days,
             stored,
-            _stored_events(run, days),
+            _sum_events(run.counts(days)),
             now=datetime.now(UTC),
             fingerprints=fingerprints.values(),
             timezone=run.instance.scan.timezone,
@@ -254,9 +254,9 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
     return unsettled | grown
 
 
-def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
-    """The sum of each day's counts in each log: day, log, events."""
-    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect()
+def _sum_events(counts: pl.LazyFrame) -> pl.DataFrame:
+    """Add up each day's counts in each log: day, log, events."""
+    return counts.group_by("day", "log").agg(pl.sum("events")).collect()
 
 
 def _describe_days(
@@ -357,18 +357,14 @@ def learnt_model(instance: Instance, tables: Tables) -> Model | None:
 def require_evidence(run: ScanRun) -> None:
     """Fail if the days that were counted were not fetched as now, or lack a field (rules 3.4)."""
     instance, window = run.instance, run.window
-    days, missing = _days_and_missing(run)
-    if missing:  # or a run with the same settings is replacing them just now
-        with run.tables.changing():
-            days, missing = _days_and_missing(run)
-    if missing:
+    if missing := missing_days(instance, run.tables, window, run_id=run.run_id):
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
             "settings, or are incomplete, or a run with other settings replaced days meanwhile, the first "
             f"{missing[0]}: run again, or materialize logon_counts over {window.first} to {window.last}, "
             "or choose a smaller lookback_days"
         )
-    fingerprints = extraction_fingerprints(instance)
+    days, fingerprints = run.days(window), extraction_fingerprints(instance)
     for name, one in instance.sources.items():
         days_of_log = days.filter(settings_fingerprint=fingerprints[name])
         counts = run.counts(window)
@@ -387,11 +383,19 @@ def require_evidence(run: ScanRun) -> None:
             )
 
 
-def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
-    """Rows of logon_days for the window, and the days of it that are not whole."""
-    days, fingerprints = run.days(run.window), extraction_fingerprints(run.instance).values()
-    whole = whole_days(days, _stored_events(run, run.window), fingerprints=fingerprints)
-    return days, [day for day in days_of(run.window) if day not in whole]
+def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:
+    """Return the days of a run's window that are not stored whole, by the present settings."""
+    fingerprints = extraction_fingerprints(instance).values()
+
+    def missing() -> list[date]:
+        stored = _sum_events(tables.logon_counts(window, run_id=run_id))
+        whole = whole_days(tables.logon_days(window, run_id=run_id), stored, fingerprints=fingerprints)
+        return [day for day in days_of(window) if day not in whole]
+
+    if missing():  # or a run with the same settings is replacing them just now
+        with tables.changing():
+            return missing()
+    return []
 
 
 def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, last: date) -> None:
