@@ -23,7 +23,7 @@ from ownership.quality import masked_days, most_lack
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
-from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
+from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
 from ownership.windows import (
     Window,
     days_of,
@@ -39,6 +39,7 @@ from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
 from resources.settings import Instance, command_line, named
+from resources.store.retention import recent_answers
 from resources.store.tables import Tables
 
 SECONDS_TOGETHER = 0.5
@@ -331,27 +332,36 @@ def resolution_of(run: ScanRun) -> Resolution:
     )
 
 
-def learnt_confidence(instance: Instance, tables: Tables) -> pl.Expr:
+def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
+    """Return what a `Resolution` of a window takes from the answers to audits."""
+    no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
+    return {
+        "confidence": learnt_confidence(instance, tables, window),
+        "answered_no": no.select("host_id", "user_id").rows(),
+    }
+
+
+def learnt_confidence(instance: Instance, tables: Tables, window: Window) -> pl.Expr:
     """Return how sure an owner is by the answers to audits of the present rules (rules 9.8).
 
     Raises:
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
-    model = learnt_model(instance, tables)
+    model = learnt_model(instance, tables, window)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
         raise ConfigurationError(
-            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, right and "
-            f"wrong ones among them. Take the setting out, plan (run --dry-run), draw an audit: {audit}"
+            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules and of "
+            "about this window, right and wrong ones among them. Take the setting out, plan (run --dry-run), "
+            f"draw an audit: {audit}"
         )
     return model.confidence() if model else UNKNOWN
 
 
-def learnt_model(instance: Instance, tables: Tables) -> Model | None:
-    """Return what was learnt from answers to audits of the present rules that are not too old."""
-    oldest = datetime.now(UTC) - timedelta(days=instance.keep.history_days)
-    rules = instance.rules.as_rules().of_evidence.as_json()
-    return fit(tables.read("audit_sample").filter(pl.col("drawn_at") >= oldest, rules=rules).collect())
+def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
+    """Return what was learnt from answers to audits of such a window that are not too old."""
+    answers = recent_answers(tables, instance.keep.history_days)
+    return fit(drawn_alike(answers, window, instance.rules.as_rules()))
 
 
 def require_evidence(run: ScanRun) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from assets_defs.evidence import learnt_confidence, missing_days
+from assets_defs.evidence import answers_of_audits, missing_days
 from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
@@ -182,7 +182,7 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
         rules=rules,
         user_value_field=instance.decisive_user_field,
         window=window,
-        confidence=learnt_confidence(instance, tables),
+        **answers_of_audits(instance, tables, window),
     )
     matches = resolution.match_usernames(resolution.count_shares())
     decisions = resolution.decide(matches, decided_at=datetime.now(UTC), run_id=run.run_id)

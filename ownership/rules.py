@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 import polars as pl
@@ -47,8 +47,12 @@ class Rules:
 
     @property
     def of_evidence(self) -> Self:
-        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8)."""
-        return replace(self, min_confidence=None)
+        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8).
+
+        Those that do the same are equal: the order of values does not matter.
+        """
+        values = {each.name: _sorted(getattr(self, each.name)) for each in fields(self)}
+        return replace(self, **values | {"min_confidence": None})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -59,6 +63,12 @@ class Rules:
             by_field = values.get(setting, {})  # earlier versions have none
             values[setting] = {field: tuple(patterns) for field, patterns in by_field.items()}
         return cls(**values)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(each) for key, each in sorted(value.items())}
+    return tuple(sorted(value)) if isinstance(value, tuple) else value
 
 
 DAYS_AFTER_SKIPPED = 3
@@ -89,6 +99,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
         "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
         "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
+        "answered_no": pl.col("answered_no"),
         "low_confidence": 100 * pl.col("confidence") < pl.lit(rules.min_confidence, pl.Int64),
         "single_user": ~several,
         "majority": several,

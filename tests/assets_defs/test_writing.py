@@ -15,7 +15,9 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.declaration import polars_schema
 from ownership.history import latest
+from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
@@ -24,7 +26,7 @@ from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, counts, host, hosts, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -239,6 +241,20 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
     assert re.search(said, planned.tables.run_writes("next")["message"].item())
     assert planned.tables.appended("runs", "next")["to_write"].item() == 0
     assert not shelf.written
+
+
+@pytest.mark.parametrize(("days_ago", "outcome"), [(399, "not_written"), (401, "written")])
+def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expires(
+    planned, days_ago, outcome
+):
+    row = planned.tables.of_run("owner_decisions", RUN).row(0, named=True)
+    row |= {"user_id": "u1", "right": False, "evidence": "1 logon", "seed": 1, "drawn_at": NOW}
+    row |= {"answered_at": datetime.now(UTC) - timedelta(days=days_ago), "rules": "{}", "username": "x"}
+    sample = table(AuditSample, {name: row.get(name) for name in polars_schema(AuditSample)})
+    planned.tables.write("audit_sample", sample, run_id=RUN, publish=True)
+    assert follow(planned, "apply", RUN) == {"h1": outcome}
+    said = planned.tables.run_writes("next")["message"].item() or ""
+    assert ("somebody answered no" in said) == (outcome == "not_written")
 
 
 def test_a_plan_whose_logons_are_not_stored_any_more_is_refused(planned, shelf):
