@@ -333,16 +333,7 @@ def resolution_of(run: ScanRun) -> Resolution:
 
 
 def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
-    """Return what a `Resolution` of a window takes from the answers to audits."""
-    no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
-    return {
-        "confidence": learnt_confidence(instance, tables, window),
-        "answered_no": no.select("host_id", "user_id").rows(),
-    }
-
-
-def learnt_confidence(instance: Instance, tables: Tables, window: Window) -> pl.Expr:
-    """Return how sure an owner is by the answers to audits of the present rules (rules 9.8).
+    """Return `confidence` and `answered_no` of a `Resolution`, by the answers to audits (rules 1.12, 9.8).
 
     Raises:
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
@@ -355,7 +346,9 @@ def learnt_confidence(instance: Instance, tables: Tables, window: Window) -> pl.
             "about this window, right and wrong ones among them. Take the setting out, plan (run --dry-run), "
             f"draw an audit: {audit}"
         )
-    return model.confidence() if model else UNKNOWN
+    no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
+    answered_no = no.select("host_id", "user_id").rows()
+    return {"confidence": model.confidence() if model else UNKNOWN, "answered_no": answered_no}
 
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
@@ -396,16 +389,10 @@ def require_evidence(run: ScanRun) -> None:
 def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:
     """Return the days of a run's window that are not stored whole, by the present settings."""
     fingerprints = extraction_fingerprints(instance).values()
-
-    def missing() -> list[date]:
+    with tables.changing():  # a run with the same settings may be replacing days
         stored = _sum_events(tables.logon_counts(window, run_id=run_id))
         whole = whole_days(tables.logon_days(window, run_id=run_id), stored, fingerprints=fingerprints)
-        return [day for day in days_of(window) if day not in whole]
-
-    if missing():  # or a run with the same settings is replacing them just now
-        with tables.changing():
-            return missing()
-    return []
+    return [day for day in days_of(window) if day not in whole]
 
 
 def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, last: date) -> None:

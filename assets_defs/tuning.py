@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import learnt_confidence, learnt_model
+from assets_defs.evidence import answers_of_audits, learnt_model
 from assets_defs.metadata import examples
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
@@ -100,7 +100,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
-        confidence=learnt_confidence(instance, tables, window),
+        confidence=answers_of_audits(instance, tables, window)["confidence"],
         stored_days=next(age for age in count() if window.last - timedelta(days=age) not in fetched),
         last_settled=last_settled,
         audit=_audit(tables),

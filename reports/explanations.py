@@ -18,7 +18,6 @@ from reports.remedies import Remedies
 from reports.sentences import confidence_words, either, in_columns, instant, names_of, ownership_sentence
 
 _SHOWN_USERS = 10
-_ANSWER = ("user_id", "answered_at", "answered_by", "instead_id")
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
 
 
@@ -57,8 +56,8 @@ def host_explanation(
         read(table).collect()
         for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
     )
-    answered_at = pl.coalesce("answered_at", "drawn_at")
-    noes = read("audit_sample").filter(~pl.col("right")).with_columns(answered_at=answered_at).collect()
+    answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
+    answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     sent = of_assets.sort(pl.coalesce("completed_at", "intended_at")).collect()
@@ -69,19 +68,16 @@ def host_explanation(
         since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
         now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
-        is_answered = is_asset & (decision["evidence"] == "answered_no")
-        answer = next(noes.filter(is_answered).select(_ANSWER).iter_rows(named=True), None)
-        instead = [answer["instead_id"]] if answer and answer["instead_id"] else []
+        decisive = answered_no.filter(is_asset, decision["evidence"] == "answered_no")
+        shown = [*decision["candidate_ids"], *(owners or ()), *decisive["instead_id"].drop_nulls()]
         outcome = since.select(pl.last("outcome")).item()
         return {
             **run,
             **decision,
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
             "host_asset": next(asset.iter_rows(named=True), None),
-            "user_assets": _user_assets(
-                [*decision["candidate_ids"], *(owners or ()), *instead], users, fields
-            ),
-            "answer": answer,
+            "user_assets": _user_assets(shown, users, fields),
+            "answer": next(decisive.iter_rows(named=True), None),
             "writes": of_asset.to_dicts(),
             "what_would_change": [*remedies.of_host(decision, owners, outcome)],
             "summary": ownership_sentence(decision, now, remedies.name_of, is_pending=outcome == "intended"),

@@ -99,9 +99,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             with reading_sheet("--audit-answers", file) as content:
                 sample, notes = answered(content, sample, users)
             lines += [f"{file}: {note}" for note in notes]
-        columns = ("right", "instead_id")
-        is_new = pl.any_horizontal(pl.col(name).ne_missing(before[name]) for name in columns)
-        answered_now = pl.when(is_new)
+        is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id"))
+        answered_now = pl.when(pl.any_horizontal(is_new))
         sample = sample.with_columns(
             answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),
             answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),

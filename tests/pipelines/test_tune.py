@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import yaml
 
-from assets_defs.evidence import learnt_confidence
+from assets_defs.evidence import answers_of_audits
 from ownership.rules import Rules
 from ownership.tables import LogonDays
 from ownership.tuning.confidence import draw_sample
@@ -126,7 +126,7 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
     instance = load_instance(instance_file)
     too_few = pytest.raises(ConfigurationError, match=r"rules.min_confidence: needs 50 answers .* --audit 50")
     with too_few:
-        learnt_confidence(instance, tables, WINDOW)
+        answers_of_audits(instance, tables, WINDOW)
     decisions = tables.read("owner_decisions").collect()
     asked, now = draw_sample(decisions, 60, seed=1), datetime.now(UTC)
     sample = as_sample(asked, seed=1, drawn_at=now, window=WINDOW, rules=instance.rules.as_rules())
@@ -136,17 +136,19 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
         right=pl.col("username").str.starts_with("s"), rules=pl.lit(json.dumps(stored)), answered_at=now
     )
     tables.write("audit_sample", answered, run_id=RUN, publish=True)
-    is_sure = decisions.filter(learnt_confidence(instance, tables, WINDOW) > 0.8, action="write")
+    is_sure = decisions.filter(
+        answers_of_audits(instance, tables, WINDOW)["confidence"] > 0.8, action="write"
+    )
     assert set(is_sure["username"]) == {f"s{n}" for n in range(40)}
     later = Window(WINDOW.last + timedelta(days=1), WINDOW.last + timedelta(days=WINDOW.days))
     for other in (later, Window(WINDOW.first + timedelta(days=1), WINDOW.last)):
         with too_few:
-            learnt_confidence(instance, tables, other)
+            answers_of_audits(instance, tables, other)
     by_days = instance.model_copy(
         update={"rules": instance.rules.model_copy(update={"evidence_metric": "days"})}
     )
     with too_few:
-        learnt_confidence(by_days, tables, WINDOW)
+        answers_of_audits(by_days, tables, WINDOW)
 
 
 def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instance_file, home_with, tmp_path):
