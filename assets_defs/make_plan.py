@@ -187,7 +187,8 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
     matches = resolution.match_usernames(resolution.count_shares())
     decisions = resolution.decide(matches, decided_at=datetime.now(UTC), run_id=run.run_id)
     owners = users.select("user_id", "criticality", department="user_department")
-    return decisions.join(owners, left_on="resolved_owner", right_on="user_id", how="left")
+    planned = decisions.join(plan.rows, on="host_id", how="semi")
+    return planned.join(owners, left_on="resolved_owner", right_on="user_id", how="left")
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:

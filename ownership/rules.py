@@ -1,8 +1,8 @@
 """The rules by which the evidence names an owner, and their inverse: what a user lacks to be named."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import polars as pl
@@ -51,24 +51,20 @@ class Rules:
 
         Those that do the same are equal: the order of values does not matter.
         """
-        values = {each.name: _sorted(getattr(self, each.name)) for each in fields(self)}
-        return replace(self, **values | {"min_confidence": None})
+        values = _with_lists(asdict(self), lambda each: tuple(sorted(each)))
+        return type(self)(**values | {"min_confidence": None})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The settings that `as_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        for setting in ("exclude_assets", "exclude_user_assets"):
-            by_field = values.get(setting, {})  # earlier versions have none
-            values[setting] = {field: tuple(patterns) for field, patterns in by_field.items()}
-        return cls(**values)
+        return cls(**_with_lists(json.loads(text), tuple))
 
 
-def _sorted(value: Any) -> Any:
+def _with_lists(value: Any, make: Callable[[Sequence[str]], tuple[str, ...]]) -> Any:
+    """Return settings with each list of values made anew."""
     if isinstance(value, Mapping):
-        return {key: _sorted(each) for key, each in sorted(value.items())}
-    return tuple(sorted(value)) if isinstance(value, tuple) else value
+        return {name: _with_lists(each, make) for name, each in value.items()}
+    return make(value) if isinstance(value, list | tuple) else value
 
 
 DAYS_AFTER_SKIPPED = 3
