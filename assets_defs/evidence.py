@@ -23,7 +23,7 @@ from ownership.quality import masked_days, most_lack
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
-from ownership.tuning.confidence import MIN_ANSWERED, Model, fit
+from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
 from ownership.windows import (
     Window,
     days_of,
@@ -39,6 +39,7 @@ from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
 from resources.settings import Instance, command_line, named
+from resources.store.retention import recent_answers
 from resources.store.tables import Tables
 from resources.watchdog import made_progress
 
@@ -182,7 +183,7 @@ class StoredDays:
             for day, at in days.select("day", "fetched_at").iter_rows()
             if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
         }
-        torn = torn_days(days, _stored_events(run, wanted))
+        torn = torn_days(days, _sum_events(run.counts(wanted)))
         replaced = {*again, *unsettled, *torn["day"]}
         return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 
@@ -239,7 +240,7 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
         days_to_fetch(
             days,
             stored,
-            _stored_events(run, days),
+            _sum_events(run.counts(days)),
             now=datetime.now(UTC),
             fingerprints=fingerprints.values(),
             timezone=run.instance.scan.timezone,
@@ -256,9 +257,9 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
     return unsettled | grown
 
 
-def _stored_events(run: ScanRun, days: Window | Sequence[date]) -> pl.DataFrame:
-    """The sum of each day's counts in each log: day, log, events."""
-    return run.counts(days).group_by("day", "log").agg(pl.sum("events")).collect(engine="streaming")
+def _sum_events(counts: pl.LazyFrame) -> pl.DataFrame:
+    """Add up each day's counts in each log: day, log, events."""
+    return counts.group_by("day", "log").agg(pl.sum("events")).collect(engine="streaming")
 
 
 def _describe_days(
@@ -333,44 +334,42 @@ def resolution_of(run: ScanRun) -> Resolution:
     )
 
 
-def learnt_confidence(instance: Instance, tables: Tables) -> pl.Expr:
-    """Return how sure an owner is by the answers to audits of the present rules (rules 9.8).
+def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
+    """Return `confidence` and `answered_no` of a `Resolution`, by the answers to audits (rules 1.12, 9.8).
 
     Raises:
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
-    model = learnt_model(instance, tables)
+    model = learnt_model(instance, tables, window)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
         raise ConfigurationError(
-            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, right and "
-            f"wrong ones among them. Take the setting out, plan (run --dry-run), draw an audit: {audit}"
+            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules and of "
+            "about this window, right and wrong ones among them. Take the setting out, plan (run --dry-run), "
+            f"draw an audit: {audit}"
         )
-    return model.confidence() if model else UNKNOWN
+    no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
+    answered_no = no.select("host_id", "user_id").rows()
+    return {"confidence": model.confidence() if model else UNKNOWN, "answered_no": answered_no}
 
 
-def learnt_model(instance: Instance, tables: Tables) -> Model | None:
-    """Return what was learnt from answers to audits of the present rules that are not too old."""
-    oldest = datetime.now(UTC) - timedelta(days=instance.keep.history_days)
-    rules = instance.rules.as_rules().of_evidence.as_json()
-    return fit(tables.read("audit_sample").filter(pl.col("drawn_at") >= oldest, rules=rules).collect())
+def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
+    """Return what was learnt from answers to audits of such a window that are not too old."""
+    answers = recent_answers(tables, instance.keep.history_days)
+    return fit(drawn_alike(answers, window, instance.rules.as_rules()))
 
 
 def require_evidence(run: ScanRun) -> None:
     """Fail if the days that were counted were not fetched as now, or lack a field (rules 3.4)."""
     instance, window = run.instance, run.window
-    days, missing = _days_and_missing(run)
-    if missing:  # or a run with the same settings is replacing them just now
-        with run.tables.changing():
-            days, missing = _days_and_missing(run)
-    if missing:
+    if missing := missing_days(instance, run.tables, window, run_id=run.run_id):
         raise ConfigurationError(
             f"{len(missing)} of {window.days} days of the look-back window were never fetched with present "
             "settings, or are incomplete, or a run with other settings replaced days meanwhile, the first "
             f"{missing[0]}: run again, or materialize logon_counts over {window.first} to {window.last}, "
             "or choose a smaller lookback_days"
         )
-    fingerprints = extraction_fingerprints(instance)
+    days, fingerprints = run.days(window), extraction_fingerprints(instance)
     for name, one in instance.sources.items():
         days_of_log = days.filter(settings_fingerprint=fingerprints[name])
         counts = run.counts(window)
@@ -390,11 +389,13 @@ def require_evidence(run: ScanRun) -> None:
             )
 
 
-def _days_and_missing(run: ScanRun) -> tuple[pl.DataFrame, list[date]]:
-    """Rows of logon_days for the window, and the days of it that are not whole."""
-    days, fingerprints = run.days(run.window), extraction_fingerprints(run.instance).values()
-    whole = whole_days(days, _stored_events(run, run.window), fingerprints=fingerprints)
-    return days, [day for day in days_of(run.window) if day not in whole]
+def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:
+    """Return the days of a run's window that are not stored whole, by the present settings."""
+    fingerprints = extraction_fingerprints(instance).values()
+    with tables.changing():  # a run with the same settings may be replacing days
+        stored = _sum_events(tables.logon_counts(window, run_id=run_id))
+        whole = whole_days(tables.logon_days(window, run_id=run_id), stored, fingerprints=fingerprints)
+    return [day for day in days_of(window) if day not in whole]
 
 
 def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, last: date) -> None:

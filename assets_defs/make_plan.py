@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 
 import polars as pl
 
+from assets_defs.evidence import answers_of_audits, missing_days
 from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
 from ownership.decisions import HAS_OWNER
-from ownership.plan import Plan, owners_now, plan_undo, plan_writes, select_hosts
+from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
+from ownership.resolution import Resolution
 from ownership.windows import gap_days
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, PlanRefusedError
 from resources.settings import command_line, load_instance
-from resources.store.retention import CHANGES
+from resources.store.retention import CHANGES, decided_with
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
 from resources.writeback.journal import Journal
@@ -85,6 +87,10 @@ def plan_to_apply(
     made_by = run.tables.appended("runs", decided_by).row(0, named=True)
     options = json.loads(made_by["options"])
     planned = _select_hosts(run, planned, hosts, run.tables.of_run("owner_decisions", decided_by))
+    if not options.get("enrich", run.instance.scan.enrich):
+        unsent = pl.lit(None, pl.String)
+        owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
+        planned = planned.with_columns(new_values=owner_only)
     return Plan(
         rows=planned.with_columns(run_id=pl.lit(run.run_id)),
         command="apply",
@@ -145,20 +151,44 @@ def plan_to_undo(
 
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Skip the hosts of a stored plan that changed since, or whose new owner did; list and return hosts."""
+    """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts."""
     inventory = run.inventory()
-    hosts, owners = inventory.hosts(), None
-    if plan.command == "apply":
-        decisions = run.tables.of_run("owner_decisions", run.tables.decided_by(plan.of_run))
-        field, rules = run.instance.decisive_user_field, run.instance.rules.as_rules()
-        found = owners_now(decisions, inventory.users(), user_value_field=field, rules=rules)
-        owners = {row.pop("host_id"): row for row in found.iter_rows(named=True)}
-    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, owners))
+    hosts = inventory.hosts()
+    decisions = _decide_again(run, plan, hosts, inventory.users()) if plan.command == "apply" else None
+    plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, decisions))
     owned = hosts.filter(HAS_OWNER).height
     run.record.add(hosts=hosts.height, owned_before=owned, to_write=plan.to_write)
     run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
     run.store("owner_writes", plan.rows)
     return plan, hosts
+
+
+def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """Decide by the logons and rules of a plan about the inventory as it is listed now (rules 7.7).
+
+    Rows of `owner_decisions` with the department and criticality of the owner.
+    """
+    instance, tables, decided_by = run.instance, run.tables, run.tables.decided_by(plan.of_run)
+    window, rules = decided_with(tables, decided_by, instance.rules.as_rules())
+    if missing := missing_days(instance, tables, window, run_id=decided_by):
+        raise PlanRefusedError(
+            f"Nothing was written. The plan of run {plan.of_run} cannot be decided again: the logons of "
+            f"{len(missing)} of its {window.days} days are not stored any more, the first {missing[0]}. "
+            f"Make a new plan: {command_line(instance, 'run', '--dry-run')}"
+        )
+    resolution = Resolution(
+        counts=tables.logon_counts(window, run_id=decided_by),
+        read_inventory={"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__,
+        rules=rules,
+        user_value_field=instance.decisive_user_field,
+        window=window,
+        **answers_of_audits(instance, tables, window),
+    )
+    matches = resolution.match_usernames(resolution.count_shares())
+    decisions = resolution.decide(matches, decided_at=datetime.now(UTC), run_id=run.run_id)
+    owners = users.select("user_id", "criticality", department="user_department")
+    planned = decisions.join(plan.rows, on="host_id", how="semi")
+    return planned.join(owners, left_on="resolved_owner", right_on="user_id", how="left")
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import learnt_confidence, require_evidence, resolution_of
+from assets_defs.evidence import answers_of_audits, require_evidence, resolution_of
 from assets_defs.metadata import decisions_metadata, listed, owners_metadata
 from assets_defs.report import where_reported
 from assets_defs.run import InstanceRun, ScanRun
@@ -46,7 +46,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
     decided_at = datetime.now(UTC)
     matches = run.read("username_matches").collect()
-    resolution = replace(resolution_of(run), confidence=learnt_confidence(run.instance, run.tables))
+    resolution = replace(resolution_of(run), **answers_of_audits(run.instance, run.tables, run.window))
     frame = resolution.decide(matches, decided_at=decided_at, run_id=run.run_id)
     require_evidence(run)
     frame = store_decisions(

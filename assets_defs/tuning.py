@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.evidence import learnt_confidence, learnt_model
+from assets_defs.evidence import answers_of_audits, learnt_model
 from assets_defs.metadata import examples
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
@@ -20,7 +20,7 @@ from ownership.declaration import empty
 from ownership.tables import ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import confidence_bands, with_answers
+from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
@@ -71,7 +71,7 @@ def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]
     inputs = stored_inputs(instance, tables)
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
     made = tuning_tables(inputs, tables.logon_counts(kept))
-    if model := learnt_model(instance, tables):
+    if model := learnt_model(instance, tables, inputs.window):
         made["confidence_bands"] = confidence_bands(model, inputs.decisions.filter(action="write"))
     else:
         made["confidence_bands"] = empty(ConfidenceBands)
@@ -100,7 +100,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
-        confidence=learnt_confidence(instance, tables),
+        confidence=answers_of_audits(instance, tables, window)["confidence"],
         stored_days=next(age for age in count() if window.last - timedelta(days=age) not in fetched),
         last_settled=last_settled,
         audit=_audit(tables),
@@ -112,7 +112,7 @@ def _audit(tables: Tables) -> pl.DataFrame:
     sample = tables.read("audit_sample").collect()
     drawn_from = sample["run_id"].tail(1).to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
-    return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), sample)
+    return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), last_drawn(sample))
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:

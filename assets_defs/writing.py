@@ -55,10 +55,7 @@ def apply_plan(
     def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
-    def show(plan: Plan) -> None:
-        _show_plan(run, run.tables.decided_by(plan.of_run))
-
-    return execute_plan(run, make_plan, before_writing=show)
+    return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan.of_run))
 
 
 def undo_run(
@@ -106,6 +103,7 @@ def execute_plan(
 
 def _show_plan(run: InstanceRun, plan_id: str) -> None:
     """Publish what the run decided whose plan is about to be applied."""
+    plan_id = run.tables.decided_by(plan_id)
     lost = publish_plan(run.tables, plan_id, applied_by=run.run_id, at=datetime.now(UTC))
     if lost:
         run.log.warning(

@@ -13,6 +13,7 @@ EVIDENCE: Mapping[str, str] = {
     "no_majority": "None of several users has a share above the threshold.",
     "not_primary_device": "The host is none of the primary_devices hosts that its primary user uses most.",
     "idle_user": "The primary user has not logged on to the host for max_idle_days days.",
+    "answered_no": "In an audit somebody answered no: the host is not the primary user's.",
     "low_confidence": "Fewer of such owners are right than min_confidence asks for.",
     "single_user": "Only one user logged on to the host.",
     "majority": "One of several users has a share above the threshold.",

@@ -25,6 +25,7 @@ class Evidence:
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
+    `answered_no` has host_id and username of the accounts whose person an audit answered no for that host.
     `last_day` is the last day of the window.
     """
 
@@ -35,6 +36,7 @@ class Evidence:
     skipped: pl.LazyFrame
     shown: pl.LazyFrame
     confidence: pl.Expr
+    answered_no: pl.DataFrame
 
     def collect(self) -> "Evidence":
         """Return the same evidence, counted once for many questions."""
@@ -58,6 +60,7 @@ def evidence_by_day(
     last_day: date,
     skipped_hosts: pl.DataFrame,
     confidence: pl.Expr,
+    answered_no: pl.DataFrame,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
@@ -87,7 +90,7 @@ def evidence_by_day(
         logons_by_day(rows(skipped=skipped), "subject", "username", rules=rules) for skipped in (False, True)
     )
     shown = shown_names(names, rows(skipped=False), "subject", rules)
-    return Evidence(days, subjects, rules, last_day, skipped, shown, confidence)
+    return Evidence(days, subjects, rules, last_day, skipped, shown, confidence, answered_no)
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
@@ -102,10 +105,10 @@ def primary_users(
 
     Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
     the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
-    active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window)
-    and confidence; total_events, total_weight, host_days (of all users together), user_count; username,
-    events and weight of the runner_up; primary_hostnames and primary_rank; and skipped_username, excluded for
-    its kind with most logon events. Without logons counts are 0, others null.
+    active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window),
+    answered_no (true or null) and confidence; total_events, total_weight, host_days (of all users together),
+    user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
+    skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
     """
     logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
@@ -152,6 +155,7 @@ def primary_users(
             idle_days=(evidence.last_day - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
+        .join(evidence.answered_no.lazy(), on=("host_id", "username"), how="left", maintain_order="left")
         .with_columns(confidence=evidence.confidence)
         .drop("skipped_events", "most_events", "shown")
         .collect(engine="streaming")

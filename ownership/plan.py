@@ -11,9 +11,7 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
 from ownership.joined_ids import escape_id
-from ownership.matching import candidates, username_matches
 from ownership.names import normalise_hostname
-from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -268,22 +266,6 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls("change")
         .drop("hostname_before")
         .sort("change", "hostname", "host_id")
-    )
-
-
-def owners_now(
-    decisions: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None, rules: Rules
-) -> pl.DataFrame:
-    """Return the one user asset that the decided user name of each host stands for among present `users`.
-
-    Columns: host_id, owner, department, criticality; a host whose user name stands for none has no row.
-    """
-    decided = decisions.select("host_id", "username")
-    matches = username_matches(decided, users, user_value_field=user_value_field, rules=rules)
-    return (
-        decided.join(candidates(matches.lazy()).collect(), on="username")
-        .join(users, left_on="resolved_owner", right_on="user_id", how="left")
-        .select("host_id", "criticality", owner="resolved_owner", department="user_department")
     )
 
 

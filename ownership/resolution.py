@@ -3,7 +3,7 @@
 A stage takes the stored table of the previous stage; everything else that a rule reads is the `Resolution`'s.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -14,7 +14,7 @@ from ownership.decisions import owner_decisions
 from ownership.declaration import empty
 from ownership.evidence import Evidence, evidence_by_day
 from ownership.kinds import Kinds, account_profiles, host_profiles
-from ownership.matching import people_by_account, username_matches
+from ownership.matching import candidates, people_by_account, username_matches
 from ownership.rules import Rules
 from ownership.shares import NOBODY, CountedNames, host_user_shares, normalised_names
 from ownership.tables import HostProfiles
@@ -31,7 +31,7 @@ class Resolution:
     `counts` are rows of `logon_counts` of the window. `read_inventory` returns the rows of `inventory_hosts`
     or `inventory_users`; it is called when a rule first needs them. `user_value_field` is the field that the
     instance file names to match users by, if it names one; `confidence` is what was learnt from an audit
-    (`tuning.confidence`).
+    (`tuning.confidence`), and `answered_no` has host and user asset of each answer no (rules 1.12).
     """
 
     counts: pl.LazyFrame
@@ -40,6 +40,7 @@ class Resolution:
     user_value_field: str | None
     window: Window
     confidence: pl.Expr = UNKNOWN
+    answered_no: Sequence[tuple[str, str]] = ()
 
     def count_shares(self) -> pl.DataFrame:
         """Count each user's part of the logons of each host: rows of `host_user_shares`."""
@@ -54,14 +55,16 @@ class Resolution:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
         kinds = self.rules.skip_host_kinds
         counts = self.counts if counts is None else counts
+        names = self._names_of(counts)
         return evidence_by_day(
             counts,
-            self._names_of(counts),
+            names,
             self.hosts,
             rules=self.rules,
             last_day=self.window.last,
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             confidence=self.confidence,
+            answered_no=self._accounts_answered_no(names),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -98,6 +101,17 @@ class Resolution:
         """Rows of `inventory_users`."""
         return self.read_inventory("inventory_users").collect()
 
+    def _accounts_answered_no(self, names: CountedNames) -> pl.DataFrame:
+        """Return the accounts of those whom an audit answered no: host_id, username, answered_no."""
+        if not self.answered_no:
+            return _NO_ANSWERS
+        schema = {"host_id": pl.String, "resolved_owner": pl.String}
+        answered_no = pl.DataFrame(self.answered_no, schema, orient="row").lazy()
+        usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
+        accounts = candidates(self.match_usernames(usernames.to_frame()).lazy())
+        found = answered_no.join(accounts, on="resolved_owner")
+        return found.select("host_id", "username", answered_no=pl.lit(value=True)).collect()
+
     def _names_of(self, counts: pl.LazyFrame) -> CountedNames:
         """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""
         skipped, people = NOBODY, NOBODY
@@ -109,4 +123,5 @@ class Resolution:
         return normalised_names(counts, rules=self.rules, skipped_users=skipped["username"], people=people)
 
 
+_NO_ANSWERS = pl.DataFrame(schema={"host_id": pl.String, "username": pl.String, "answered_no": pl.Boolean})
 _NO_HOSTS = empty(HostProfiles)

@@ -1,7 +1,7 @@
 """The rules by which the evidence names an owner, and their inverse: what a user lacks to be named."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -47,18 +47,24 @@ class Rules:
 
     @property
     def of_evidence(self) -> Self:
-        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8)."""
-        return replace(self, min_confidence=None)
+        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8).
+
+        Those that do the same are equal: the order of values does not matter.
+        """
+        values = _with_lists(asdict(self), lambda each: tuple(sorted(each)))
+        return type(self)(**values | {"min_confidence": None})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The settings that `as_json` wrote."""
-        values: dict[str, Any] = json.loads(text)
-        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        for setting in ("exclude_assets", "exclude_user_assets"):
-            by_field = values.get(setting, {})  # earlier versions have none
-            values[setting] = {field: tuple(patterns) for field, patterns in by_field.items()}
-        return cls(**values)
+        return cls(**_with_lists(json.loads(text), tuple))
+
+
+def _with_lists(value: Any, make: Callable[[Sequence[str]], tuple[str, ...]]) -> Any:
+    """Return settings with each list of values made anew."""
+    if isinstance(value, Mapping):
+        return {name: _with_lists(each, make) for name, each in value.items()}
+    return make(value) if isinstance(value, list | tuple) else value
 
 
 DAYS_AFTER_SKIPPED = 3
@@ -89,6 +95,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
         "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
         "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
+        "answered_no": pl.col("answered_no"),
         "low_confidence": 100 * pl.col("confidence") < pl.lit(rules.min_confidence, pl.Int64),
         "single_user": ~several,
         "majority": several,

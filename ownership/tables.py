@@ -479,10 +479,14 @@ class AuditSample(Table):
     instead_id: UserId = column(
         "Id of the user asset that was named as the owner instead.", nullable=True, since="1.0.0"
     )
+    answered_at: Instant = column("When it was answered.", nullable=True, since="1.0.0")
+    answered_by: Name = column("User who read the answer in.", nullable=True, since="1.0.0")
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn.")
     run_id: Text = _text("Id of the run whose plan it was drawn from.")
     rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
+    window_from: pl.Date = column("First day whose logons that run used.", since="1.0.0")
+    window_to: pl.Date = column("Last day whose logons that run used.", since="1.0.0")
     active_days: pl.Int64 = column(_ACTIVE_DAYS, since="1.0.0")
     host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
     user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")

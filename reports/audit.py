@@ -13,6 +13,7 @@ from ownership.tables import AuditSample
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import wrong_by_audit
 from ownership.tuning.confidence import FEATURES
+from ownership.windows import Window
 from reports.sentences import in_columns, logons, names_of, person
 from reports.sheets import (
     HOSTS,
@@ -29,7 +30,9 @@ _NAMED_BY = ("user_email", "directory_user_sam_account_name")
 _INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
 
-def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, rules: Rules) -> pl.DataFrame:
+def as_sample(
+    drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, window: Window, rules: Rules
+) -> pl.DataFrame:
     """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made."""
     words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
     return drawn.select(
@@ -42,9 +45,13 @@ def as_sample(drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, rules: Rule
         evidence=words,
         right=pl.lit(None, pl.Boolean),
         instead_id=pl.lit(None, pl.String),
+        answered_at=pl.lit(None, pl.Datetime("us", "UTC")),
+        answered_by=pl.lit(None, pl.String),
         seed=pl.lit(seed, pl.Int64),
         drawn_at=pl.lit(drawn_at, pl.Datetime("us", "UTC")),
         rules=pl.lit(rules.of_evidence.as_json()),
+        window_from=pl.lit(window.first),
+        window_to=pl.lit(window.last),
     ).select(*polars_schema(AuditSample))
 
 

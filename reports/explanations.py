@@ -38,8 +38,8 @@ def host_explanation(
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
-    user_assets), host_asset and user_assets, writes, what_would_change, summary and now. There are no
-    decisions where the host is not known.
+    user_assets), host_asset, user_assets, answer (no, to an audit, where that decided), writes,
+    what_would_change, summary and now. There are no decisions where the host is not known.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     name = pl.select(normalise_hostname(pl.lit(asked), short=decided_by.short_hostnames)).item()
@@ -56,6 +56,8 @@ def host_explanation(
         read(table).collect()
         for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
     )
+    answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
+    answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     sent = of_assets.sort(pl.coalesce("completed_at", "intended_at")).collect()
@@ -66,13 +68,16 @@ def host_explanation(
         since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
         now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
         owners = now["owner_ids"] if now else None
+        decisive = answered_no.filter(is_asset, decision["evidence"] == "answered_no")
+        shown = [*decision["candidate_ids"], *(owners or ()), *decisive["instead_id"].drop_nulls()]
         outcome = since.select(pl.last("outcome")).item()
         return {
             **run,
             **decision,
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
             "host_asset": next(asset.iter_rows(named=True), None),
-            "user_assets": _user_assets([*decision["candidate_ids"], *(owners or ())], users, fields),
+            "user_assets": _user_assets(shown, users, fields),
+            "answer": next(decisive.iter_rows(named=True), None),
             "writes": of_asset.to_dicts(),
             "what_would_change": [*remedies.of_host(decision, owners, outcome)],
             "summary": ownership_sentence(decision, now, remedies.name_of, is_pending=outcome == "intended"),
@@ -213,6 +218,11 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     yield f"{EVIDENCE[decision['evidence']]}{_detail(decision)}"
     if decision["confidence"] is not None:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
+    if answer := decision["answer"]:
+        by = f" by {_shown(answer['answered_by'])}" if answer["answered_by"] else ""
+        instead = f"; named instead: {_shown(answer['instead_id'] or 'nobody')}"
+        on, user_id = f"{answer['answered_at']:%Y-%m-%d}", _shown(answer["user_id"])
+        yield f"Answered on {on}{by}: no, not {user_id}{instead}"
     if decision["match"]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""

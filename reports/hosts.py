@@ -41,6 +41,7 @@ _REASONS: Mapping[str, str] = {
     "no_majority": "no majority",
     "not_primary_device": "not primary device",
     "idle_user": "user idle",
+    "answered_no": "answered no",
     "low_confidence": "low confidence",
     "single_user": "only one user",
     "majority": "clear majority",

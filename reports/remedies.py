@@ -23,6 +23,8 @@ _ADVICE: Mapping[str, str] = {
     "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "
     "rules.primary_devices must be greater or null.",
     "idle_user": "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
+    "answered_no": "Set the right owner in the inventory; or, if it is {username} after all, answer yes in "
+    "the sheet of the audit.",
     "low_confidence": "{username} must be on the host on more days, and others on fewer; or "
     "rules.min_confidence must be lower.",
     "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "

@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from ownership.declaration import polars_schema
+from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
+from ownership.windows import Window
 
 MIN_ANSWERED = 50
 """Answers that are needed, with both right and wrong ones among them."""
@@ -64,6 +66,30 @@ def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFr
     return least_certain_first(planned[sorted(chosen)])
 
 
+def drawn_alike(sample: pl.DataFrame, window: Window, rules: Rules) -> pl.DataFrame:
+    """Return the rows of `audit_sample` from plans of the same rules and such a window (rules 9.8).
+
+    Evidence of more days, or of other ones, looks surer than it is to what was learnt before.
+    """
+    same = {text: Rules.from_json(text).of_evidence for text in sample["rules"].drop_nulls().unique()}
+    first, last = pl.col("window_from"), pl.col("window_to")
+    return sample.filter(
+        pl.col("rules").is_in([text for text, each in same.items() if each == rules.of_evidence]),
+        (last - first).dt.total_days() + 1 == window.days,
+        first <= window.last,
+        last >= window.first,
+    )
+
+
+def last_drawn(sample: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `audit_sample` of the last draw, and those from plans like the one of that."""
+    for row in sample.tail(1).drop_nulls("window_from").iter_rows(named=True):
+        return drawn_alike(
+            sample, Window(row["window_from"], row["window_to"]), Rules.from_json(row["rules"])
+        )
+    return sample
+
+
 def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     """Return each owner that could have been drawn with the answer: host_id, resolved_owner, right_by_audit.
 
@@ -72,7 +98,8 @@ def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     """
     answers = sample.select("host_id", resolved_owner="user_id", right_by_audit="right")
     planned = decisions.filter(action="write").select("host_id", "resolved_owner")
-    return planned.join(answers, on=("host_id", "resolved_owner"), how="left")
+    # A plan has no owner who was answered no before; it counts on among those that could be drawn.
+    return planned.join(answers, on=("host_id", "resolved_owner"), how="full", coalesce=True)
 
 
 def _log_odds(part: pl.Expr) -> pl.Expr:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.tuning.confidence import draw_sample
+from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.stored import note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.settings import Instance, command_line, load_instance
+from resources.settings import Instance, command_line, load_instance, system_user
 from resources.settings.names import slug_of
-from resources.store.retention import decided_with, runs_by_file
+from resources.store.retention import decided_with, recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -33,13 +33,15 @@ def draw(
     tables = own_tables(instance)
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    _, rules = decided_with(tables, run_id, instance.rules.as_rules())
+    window, rules = decided_with(tables, run_id, instance.rules.as_rules())
     with tables.changing():
-        # Answers of before count on, where they are about owners of the same rules (rules 9.8).
-        same_rules = pl.col("rules") == rules.of_evidence.as_json()
-        answers = tables.read("audit_sample").filter(same_rules, pl.col("right").is_not_null()).collect()
-        asked = draw_sample(decisions.join(answers, on="host_id", how="anti"), number, seed=seed)
-        sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), rules=rules)
+        # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
+        recent = recent_answers(tables, instance.keep.history_days)
+        alike = drawn_alike(recent, window, rules)
+        asked = draw_sample(decisions.join(alike, on="host_id", how="anti"), number, seed=seed)
+        answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
+        answers = answers.join(asked, on="host_id", how="anti")
+        sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), window=window, rules=rules)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         sheets = _sheets(table, out, by_department=by_department) if out else {}
         tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
@@ -87,7 +89,7 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
     for file in files:
         require_file("--audit-answers", file)
     with tables.changing():
-        sample = tables.read("audit_sample").collect()
+        before = sample = tables.read("audit_sample").collect()
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
@@ -97,9 +99,15 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             with reading_sheet("--audit-answers", file) as content:
                 sample, notes = answered(content, sample, users)
             lines += [f"{file}: {note}" for note in notes]
+        is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id"))
+        answered_now = pl.when(pl.any_horizontal(is_new))
+        sample = sample.with_columns(
+            answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),
+            answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
+        )
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
     planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
-    return [*lines, *audit_in_words(sample, planned, users)]
+    return [*lines, *audit_in_words(last_drawn(sample), planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

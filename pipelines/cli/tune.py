@@ -96,7 +96,7 @@ def tune(
         audited,
         [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided{last}"],
         tuning.settings_in_words(now, best, nearest, aim, tried=lines.height),
-        tuning.confidence_in_words(learnt_model(instance, tables), planned),
+        tuning.confidence_in_words(learnt_model(instance, tables, window), planned),
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
     ]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -121,6 +121,13 @@ def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rul
         )
     [(first, last, stored)] = rows
     return Window(first, last), rules if stored is None else Rules.from_json(stored)
+
+
+def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
+    """Return the rows of `audit_sample` that were answered within so many days."""
+    oldest = datetime.now(UTC) - timedelta(days=history_days)
+    answered = pl.col("right").is_not_null() & (pl.coalesce("answered_at", "drawn_at") >= oldest)
+    return tables.read("audit_sample").filter(answered).collect()
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import EVIDENCE, MATCH
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
-from resources.inventory.adapter import Inventory, Values
+from resources.inventory.adapter import Inventory
 from resources.writeback.decide import (
     Row,
     decide_undo,
@@ -96,20 +97,21 @@ def _settled(row: Row, host: Row) -> Result:
 
 
 def without_changed_hosts(
-    plan: pl.DataFrame, hosts: pl.DataFrame, owners: Mapping[str, Values] | None = None
+    plan: pl.DataFrame, hosts: pl.DataFrame, decisions: pl.DataFrame | None = None
 ) -> pl.DataFrame:
     """Skip the hosts of a plan that are gone, have another name or an owner, or have nothing to undo.
 
-    With `owners`, what the user assets of the hosts' users hold now, also those whose new owner changed.
+    With `decisions` about these hosts, and the values of their owners, also those that are decided otherwise.
     If they were tried and the run cut off, what others did before it began would be settled as its work.
     """
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
+    decided = {} if decisions is None else decisions.rows_by_key("host_id", named=True, unique=True)
     rows = []
     for row in plan.iter_rows(named=True):
         host_id = row["host_id"]
         if row["outcome"] == "planned" and (
-            skipped := (owners is not None and _other_owner(row, owners.get(host_id, {})))
-            or _changed_host(row, listed.get(host_id))
+            skipped := _changed_host(row, listed.get(host_id))
+            or _decided_otherwise(row, decided.get(host_id))
         ):
             row |= {
                 "outcome": skipped.outcome,
@@ -122,16 +124,21 @@ def without_changed_hosts(
     return pl.DataFrame(rows, schema=plan.schema)
 
 
-def _other_owner(row: Row, now: Values) -> Result | None:
-    """Return that the host is skipped if its user now stands for another user asset, or for a changed one."""
-    new = row["new_values"]
-    if new["owner"] != now.get("owner"):
-        why = "is not the one user asset of the user's name any more"
-    elif any(value not in (None, now[field]) for field, value in new.items()):
-        why = "has other values now"
+def _decided_otherwise(row: Row, decision: Row | None) -> Result | None:
+    """Return that the host is skipped, with the reason, unless it is decided as planned."""
+    if decision is None:
+        return None
+    new, detail = row["new_values"], decision["excluded_by"] or decision["problem"]
+    if decision["match"] != "matched":
+        why = MATCH.get(decision["match"]) or EVIDENCE[decision["evidence"]]
+        why += f" ({detail})" if detail else ""
+    elif new["owner"] != decision["resolved_owner"]:
+        why = "The user has another user asset."
+    elif any(new[field] not in (None, decision[field]) for field in ("department", "criticality")):
+        why = "The planned owner has other values."
     else:
         return None
-    return Result(row["host_id"], "not_written", f"skipped: the planned owner {why}")
+    return Result(row["host_id"], "not_written", f"skipped, as it is decided now: {why}")
 
 
 def _changed_host(row: Row, host: Row | None) -> Result | None:

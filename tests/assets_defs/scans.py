@@ -16,8 +16,6 @@ from assets_defs.mode import Mode
 from assets_defs.record import RunRecord
 from assets_defs.run import ScanRun
 from assets_defs.scan_resources import default_options
-from ownership.declaration import empty
-from ownership.tables import LogonCounts
 from ownership.windows import Window
 from resources.search.source import DayOfLogons, Logs, extraction_fingerprint
 from resources.settings import Instance
@@ -83,11 +81,12 @@ def _decide(home: Path, instance: Instance, assets: pl.DataFrame, **changed: Any
     tables = Tables(home, instance.slug)
     tables.prepare()
     fetched_at = changed.pop("fetched_at", datetime.now(UTC))
-    day = DayOfLogons(ONE_DAY.last, fetched_at, 0, 0, 0, counts=empty(LogonCounts))
+    counted = counts(("pc-1", "ann", 6, ONE_DAY.last))
+    day = DayOfLogons(ONE_DAY.last, fetched_at, 6, 0, 0, counts=counted.collect())
     tables.write_days([day_tables(day, instance.index, extraction_fingerprint(instance))])
     known: dict[str, Any] = {"window": ONE_DAY, "checked_at": NOW} | changed
     RunRecord(tables, RUN, None, LOG).begin("run", **known)
-    made = resolution(counts(("pc-1", "ann", 6)), PEOPLE, assets)
+    made = resolution(counted, PEOPLE, assets)
     snapshots = {
         "inventory_hosts": assets,
         "inventory_users": PEOPLE,

@@ -1,6 +1,7 @@
 """What a plan writes, and why one is refused: runs, `apply` and `undo` below Dagster."""
 
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,9 @@ from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS, settings_fingerprint
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.declaration import polars_schema
 from ownership.history import latest
+from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.settings import load_instance
@@ -23,7 +26,7 @@ from resources.store.tables import write_file
 from resources.writeback.journal import Journal
 from resources.writeback.open_journal import KEY, open_journal
 from tests.assets_defs.scans import LOG, decided
-from tests.ownership.builders import PEOPLE, RUN, counts, host, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -181,21 +184,92 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
 
 
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")
+LEFT = user("u1", email="ann@corp.example", listed_values=["enabled: False"])
+CHANGES_OF_USERS = {
+    "gone": (PEOPLE[1:], "No user asset has the user's name"),
+    "another person has the id": (pl.concat([users(EVE), PEOPLE[1:]]), "No user asset has the user's name"),
+    "several have the name": (pl.concat([PEOPLE, users(OTHER_ANN)]), "Several user assets may be the user"),
+    "another asset is hers": (
+        pl.concat([users(EVE, OTHER_ANN), PEOPLE[1:]]),
+        "The user has another user asset",
+    ),
+    "cannot be read": (
+        pl.concat([users(user("u1", email="ann@corp.example", problem="odd")), PEOPLE[1:]]),
+        "the one that may be cannot be read",
+    ),
+    "left": (pl.concat([users(LEFT), PEOPLE[1:]]), r"\(exclude_user_assets: enabled: false\)"),
+}
+CHANGES_OF_HOSTS = {
+    "excluded": ([host("h1", "pc-1", listed_values=["group: Kiosks"])], r"\(exclude_assets: group: kiosks\)"),
+    "second of the short name": (
+        [host("h1", "pc-1", "pc-1.a.example"), host("h2", "pc-1.b.example")],
+        "stands for hosts of different domains",
+    ),
+    "cannot be read": (
+        [host("h1", "pc-1", problem="its field x holds a dict")],
+        r"\(its field x holds a dict",
+    ),
+    "gone": ([host("h2", "pc-2")], "the inventory no longer lists it"),
+}
 
 
 @pytest.mark.parametrize(
-    "now",
-    [PEOPLE[1:], pl.concat([users(EVE), PEOPLE[1:]]), pl.concat([PEOPLE, users(OTHER_ANN)])],
-    ids=["gone", "another person has the id", "several have the name"],
+    ("people", "assets", "said"),
+    [
+        *((people, None, said) for people, said in CHANGES_OF_USERS.values()),
+        *((PEOPLE, assets, said) for assets, said in CHANGES_OF_HOSTS.values()),
+    ],
+    ids=[*CHANGES_OF_USERS, *(f"host {change}" for change in CHANGES_OF_HOSTS)],
 )
-def test_who_is_not_the_one_user_asset_any_more_becomes_no_owner(planned, shelf, monkeypatch, now):
+def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_applied(
+    tmp_path, people, assets, said
+):
     """As after a directory was imported anew; a host is its id and its name, and so is a user."""
-    monkeypatch.setattr(shelf, "users", lambda: now)
-    assert follow(planned, "apply", RUN) == {"h1": "not_written"}
-    said = planned.tables.run_writes("next")["message"].item()
-    assert said == "skipped: the planned owner is not the one user asset of the user's name any more"
+    rules = {
+        "hostname_match": "short",
+        "exclude_assets": {"group": ["kiosks"]},
+        "exclude_user_assets": {"enabled": ["false"]},
+    }
+    shelf = Shelf()
+    planned = decided(tmp_path, instance(rules=rules), shelf)
+    write_planned(replace(planned, why_no_writes="Dry run"))
+    shelf.users = lambda: people
+    if assets:
+        listed = hosts(*assets)
+        shelf.hosts = lambda: listed
+    assert follow(planned, "apply", RUN, rules=rules) == {"h1": "not_written"}
+    assert re.search(said, planned.tables.run_writes("next")["message"].item())
     assert planned.tables.appended("runs", "next")["to_write"].item() == 0
     assert not shelf.written
+
+
+@pytest.mark.parametrize(("days_ago", "outcome"), [(399, "not_written"), (401, "written")])
+def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expires(
+    planned, days_ago, outcome
+):
+    row = planned.tables.of_run("owner_decisions", RUN).row(0, named=True)
+    row |= {"user_id": "u1", "right": False, "evidence": "1 logon", "seed": 1, "drawn_at": NOW}
+    row |= {"answered_at": datetime.now(UTC) - timedelta(days=days_ago), "rules": "{}", "username": "x"}
+    sample = table(AuditSample, {name: row.get(name) for name in polars_schema(AuditSample)})
+    planned.tables.write("audit_sample", sample, run_id=RUN, publish=True)
+    assert follow(planned, "apply", RUN) == {"h1": outcome}
+    said = planned.tables.run_writes("next")["message"].item() or ""
+    assert ("somebody answered no" in said) == (outcome == "not_written")
+
+
+def test_a_plan_whose_logons_are_not_stored_any_more_is_refused(planned, shelf):
+    (planned.tables.folder / "logon_counts" / f"{planned.window.last}.parquet").unlink()
+    with refused(shelf, "the logons of 1 of its 1 days are not stored any more", "run .*--dry-run"):
+        follow(planned, "apply", RUN)
+
+
+@pytest.mark.parametrize(("then", "now"), [(True, False), (False, True), (True, True)])
+def test_a_plan_copies_a_department_only_if_plan_and_settings_say_so(tmp_path, shelf, then, now):
+    shelf.takes = ("owner", "department")
+    planned = decided(tmp_path, instance(scan={"enrich": then}), shelf)
+    write_planned(replace(planned, why_no_writes="Dry run"))
+    assert follow(planned, "apply", RUN, scan={"enrich": now}) == {"h1": "written"}
+    assert shelf.written == {"h1": {"owner": "u1"} | ({"department": "Sales"} if then and now else {})}
 
 
 def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, monkeypatch):
@@ -324,10 +398,10 @@ def test_a_file_that_was_changed_while_the_run_worked_stops_the_writing(tmp_path
 def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_path, shelf):
     run = decided(tmp_path, instance(scan={"require_complete_window": True}), shelf)
     day_before = run.window.last - timedelta(days=1)
-    some = {name: pl.lit(1, pl.Int64) for name in ("matching", "counted")}
-    row = run.days(run.window).with_columns(day=pl.lit(day_before), **some)
-    run.tables.write_days([(row, counts(("pc-1", "ann", 1, day_before)).collect())])
-    with refused(shelf, rf"\({run.window.last}\)", r"scan\.require_complete_window", f"apply .*{RUN}"):
+    none = {name: pl.lit(0, pl.Int64) for name in ("matching", "counted")}
+    row = run.days(run.window).with_columns(day=pl.lit(day_before), **none)
+    run.tables.write_days([(row, counts().collect())])
+    with refused(shelf, rf"\({day_before}\)", r"scan\.require_complete_window", f"apply .*{RUN}"):
         write_planned(replace(run, window=Window(day_before, run.window.last)))
 
 

@@ -70,6 +70,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
 
 SLUG = "small"
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 4))
+LOGON_DAY = WINDOW.last
+EXCLUDED: Any = {"exclude_assets": {"group": ["kiosk"]}, "exclude_user_assets": {"state": ["left"]}}
 HOSTS = [
     {"id": "h-1", "search_agent_name": "pc-1", "asset_owner": None, "department": "old", "criticality": ""},
     {"id": "h-2", "search_agent_name": "pc-2", "asset_owner": "", "department": None, "criticality": "low"},
@@ -88,6 +90,10 @@ names = st.sampled_from([*HOST_NAMES.values(), "pc-9"])
 usernames = st.sampled_from(["ann", "bob", "cyd"])
 owners = st.sampled_from(["ann", 17, "cyd", ["ann", "cyd"], None, None, None])
 departments = st.sampled_from(["Sales", "Works", None])
+groups = st.tuples(st.just("group"), st.sampled_from(["kiosk", "none"]))
+changes_of_persons = st.sampled_from(
+    [("state", "left"), ("state", "here"), ("user_email", "ann@other.example"), ("user_department", "Legal")]
+)
 takers = owners | st.just(MADE_ANEW)
 changes = st.tuples(st.just("asset_owner"), owners) | st.tuples(st.just("department"), departments)
 deaths = st.integers(0, 30)
@@ -116,6 +122,7 @@ class Home:
         self.ledger = Ledger(self.tables, figures)
         self.plans: list[str] = []
         self.used: set[int] = set()
+        self.evidence: dict[str, dict[str, str]] = {}
 
 
 class Histories(RuleBasedStateMachine):
@@ -165,12 +172,13 @@ class Histories(RuleBasedStateMachine):
         writes = {"concurrency": concurrency, "max_failed_writes": 3}
         account = {**self.world.account, "contract": {} if readable else {"read": None}}
         self.instances = [
-            instance(platform={**account, "url": service.url}, writes=writes) for service in self.services
+            instance(platform={**account, "url": service.url}, writes=writes, rules=EXCLUDED)
+            for service in self.services
         ]
 
     # What people do
 
-    @rule(host_id=host_ids, change=changes, number=seldom)
+    @rule(host_id=host_ids, change=changes | groups, number=seldom)
     def somebody_changes_a_host(self, host_id, change, number):
         self.services[number].state.set_field(host_id, *change)
         self.look()
@@ -203,8 +211,15 @@ class Histories(RuleBasedStateMachine):
 
     @rule(user=st.sampled_from(USERS), known=st.booleans())
     def somebody_comes_or_goes(self, user, known):
+        self.somebody_changes_a_person(str(user["id"]), "user_email", user["user_email"] if known else None)
+
+    @rule(user_id=st.sampled_from([str(user["id"]) for user in USERS]), change=changes_of_persons)
+    def somebody_is_changed(self, user_id, change):
+        self.somebody_changes_a_person(user_id, *change)
+
+    def somebody_changes_a_person(self, user_id, field, value):
         for service in self.services:
-            service.state.set_field(str(user["id"]), "user_email", user["user_email"] if known else None)
+            service.state.set_field(user_id, field, value)
 
     # What we do
 
@@ -233,7 +248,26 @@ class Histories(RuleBasedStateMachine):
             apply_plan(scan, plan.run_id, allow_writes=None)
 
         kind = "undo" if plan.undone_id else "apply"
+        owned_by = self.owners_by_now(self.homes[home].evidence.get(plan.run_id, {}), inventory)
         self.attempt(kind, circumstances, apply, undone_id=plan.undone_id, **where)
+        for host_id, sent in [*runs.values()][-1].sent.items() if kind == "apply" else ():
+            decided_otherwise = str(sent["asset_owner"][1]) != owned_by.get(host_id)
+            self.figures["owners applied that are decided otherwise"] += decided_otherwise
+            assert not decided_otherwise, f"{host_id}: {sent}, and not {owned_by}"
+
+    def owners_by_now(self, evidence, inventory):
+        """Whose each host is by the logons of a plan and by what the inventory says of hosts and persons."""
+        state = self.services[inventory].state
+        people = [state.asset(str(user["id"])) for user in USERS]
+        here = [user for user in people if user.get("state") != "left" and user["user_email"]]
+        owned_by = {}
+        for host_id in (str(host["id"]) for host in HOSTS):
+            host = state.asset(host_id)
+            username = evidence.get(host["search_agent_name"])
+            found = [user for user in here if user["user_email"].split("@")[0] == username]
+            if host.get("group") != "kiosk" and len(found) == 1:
+                owned_by[host_id] = str(found[0]["id"])
+        return owned_by
 
     @rule(number=numbers, circumstances=circumstances, dry_run=st.booleans(), home=seldom, inventory=seldom)
     def undo(self, number, circumstances, dry_run, home, inventory):
@@ -313,7 +347,7 @@ class Histories(RuleBasedStateMachine):
                 run_scan, record=RunRecord(home.tables, run_id, cast("Any", Dagster(surroundings)), LOG)
             )
             missing: Any = {"options": {MISSING_STEPS: ["logons"]}} if partial else {}
-            run_scan.record.begin("run", checked_at=datetime.now(UTC), **missing)
+            run_scan.record.begin("run", window=WINDOW, checked_at=datetime.now(UTC), **missing)
             if partial:
                 run_scan = replace(run_scan, mode=Mode("dry_run", "dry run", ("logons",), plans=True))
             life.enter_context(dying_at(circumstances.last_instant))
@@ -363,15 +397,25 @@ class Histories(RuleBasedStateMachine):
         """What the assets before the sink do, from evidence made by hand; stored unchecked, to be fast."""
         inventory = scan.inventory()
         hosts, users = inventory.hosts(), inventory.users()
-        run = resolution(self.logons, users, hosts, decided_at=datetime.now(UTC), run_id=scan.run_id)
+        decided = {"decided_at": datetime.now(UTC), "run_id": scan.run_id}
+        run = resolution(self.logons, users, hosts, scan.instance.rules.as_rules(), **decided)
+        home.evidence[scan.run_id] = dict(self.evidence)
         frames = (hosts, users, run.shares, run.matches, run.decisions)
         folder = home.tables.disk / "runs" / scan.run_id
-        folder.mkdir(parents=True)
+        (folder / "logon_counts").mkdir(parents=True)
+        (folder / "logon_days").mkdir()
         for table, frame in zip(SNAPSHOTS, frames, strict=True):
             frame.write_parquet(folder / f"{table}.parquet")
+        counted = self.logons.collect()
+        day = scan.days([LOGON_DAY]).with_columns(counted=pl.lit(counted["events"].sum(), pl.Int64))
+        for table, frame in {
+            "logon_counts": counted.with_columns(log=pl.lit(day["log"].item())),
+            "logon_days": day,
+        }.items():
+            frame.write_parquet(folder / table / f"{LOGON_DAY}.parquet")
 
     def look_at_logons(self):
-        self.logons = counts(*((host, user, 5) for host, user in self.evidence.items()))
+        self.logons = counts(*((host, user, 5, LOGON_DAY) for host, user in self.evidence.items()))
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
@@ -539,3 +583,25 @@ def test_no_history_loses_or_overwrites_anything(world, effort):
             print_blob=True,
         ),
     )
+
+
+CHANGES = {
+    "excluded": ("h-1", "group", "kiosk"),
+    "of another name": ("h-1", NAME, "pc-9"),
+    "owned": ("h-1", "asset_owner", "cyd"),
+    "of another department": ("h-1", "department", "new"),
+    "of somebody who left": ("ann", "state", "left"),
+    "of nobody": ("ann", "user_email", None),
+    "of one of two": ("cyd", "user_email", "ann@other.example"),
+    "of somebody in another department": ("ann", "user_department", "Legal"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_plan_is_applied_after_each_kind_of_change_in_the_inventory(history, change):
+    """What changed is skipped, and the rest is written."""
+    history.run(circumstances=CALM, **{**RUN, "kind": "dry"}, **HERE)
+    history.services[0].state.set_field(*change)
+    history.apply(0, CALM, **HERE)
+    sent = [*history.homes[0].ledger.runs.values()][-1].sent.keys()
+    assert sent == ({"h-2"} if change[0] in {"ann", "cyd"} else {"h-2", "h-3"})

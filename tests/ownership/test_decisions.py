@@ -64,6 +64,26 @@ def test_how_sure_an_owner_is_is_said_of_owners_alone():
     ]
 
 
+def test_an_owner_who_was_answered_no_is_none_under_whichever_account():
+    """Rules 1.12: of that host; if the logons name another person, that is not what was answered."""
+    logons = counts(("pc-1", "ann", 9), ("pc-2", "a.smith", 9), ("pc-2", "bob", 1), ("pc-3", "bob", 9))
+    people = users(user("u1", email="ann@corp.example", sam="a.smith"), user("u2", sam="bob"))
+    assets = hosts(
+        host("h1", "pc-1"), host("h2", "pc-2", owners=("u9",)), host("h3", "pc-3"), host("h4", "pc-1")
+    )
+    answered_no = [("h1", "u1"), ("h2", "u1"), ("h3", "u1"), ("h5", "u2")]
+    rules = Rules(min_confidence=80)
+    found = resolution(
+        logons, people, assets, rules, answered_no=answered_no, confidence=pl.lit(0.5)
+    ).decisions
+    assert validated(OwnerDecisions, found).sort("host_id").select("evidence", "match", "action").rows() == [
+        ("answered_no", None, "none"),
+        ("answered_no", None, "keep"),
+        ("low_confidence", None, "none"),
+        ("low_confidence", None, "none"),
+    ]
+
+
 def test_kinds_of_accounts_do_not_count_and_kinds_of_hosts_get_no_owner():
     """Rules 1.8."""
     logons = counts(

@@ -50,6 +50,7 @@ marks = st.sampled_from([None, None, "enabled: true", "enabled: FALSE", "group: 
 people = st.lists(st.tuples(*[st.sampled_from(VALUES)] * 3, problems, marks), max_size=6)
 names = st.lists(st.sampled_from(HOSTNAMES), max_size=3)
 owners = st.sampled_from([(), (), ("u0",), ("u9",), ("u1", "u0")])
+noes = st.sampled_from([(), (), list(product(["h0", "h1", "h3"], ["u0", "u1", "u3"]))])
 rules = st.builds(
     Rules,
     share_threshold_percent=st.integers(50, 99),
@@ -178,8 +179,35 @@ def expected_shares(logons, people, rules):
             }  # fmt: skip
 
 
-def expected(logons, people, assets, rules):
-    """What must be decided, row by row."""
+def matching(primary, people, rules):
+    """For whom a user name stands, the kind of match, by what, all candidates, what excludes others."""
+    everybody = [
+        (field, f"u{at}", None if excluding(mark, rules) else odd, excluding(mark, rules))
+        for at, (*values, odd, mark) in enumerate(people)
+        for field in range(3)
+        if plain_user(values[field] or "") == primary
+    ]
+    # E-mail and account name are asked together, the surname last; also of somebody who is excluded.
+    first = min((field == 2 for field, _, odd, _ in everybody if not odd), default=None)
+    reasons = [why for field, *_, why in everybody if why and (field == 2) == first]
+    knowing = [
+        (field, user_id, odd)
+        for field, user_id, odd, why in everybody
+        if not why and (odd or (field == 2) == first)
+    ]
+    clear = [field == 2 for field, _, odd in knowing if not odd]
+    turn = min(clear or [field == 2 for field, *_ in knowing], default=None)
+    deciding = [row for row in knowing if row[2] or (row[0] == 2) == turn]
+    by = sorted((row for row in deciding if not row[2] or not clear), key=lambda row: (row[0] == 2, row[1]))
+    candidates = sorted({user_id for _, user_id, _ in deciding})
+    unclear = len(candidates) > 1 or any(odd for *_, odd in knowing)
+    owner = candidates[0] if candidates and not unclear else None
+    match = "matched" if owner else "ambiguous_user" if candidates else "no_user_asset"
+    return owner, match, by, candidates, reasons
+
+
+def expected(logons, people, assets, rules, answered_no):
+    """What must be decided, row by row; `answered_no` has host and user asset of each answer no."""
     key, counted = key_of(rules), counted_by_host(logons, rules)
     # What each side calls its hosts in full.
     asset_names = {plain(name) for _, names, *_ in assets for name in names}
@@ -198,6 +226,7 @@ def expected(logons, people, assets, rules):
         mine = [[name for name in side if key(name) in names] for side in (asset_names, document_names)]
         every = [name for full in mine[0] + mine[1] for name in (full, short(full))]
         crowds = [Counter(key(name) for name in side if name != short(name)) for side in mine]
+        owner, match, by, candidates, reasons = matching(primary, people, rules)
         evidence = (
             "unreadable_asset" if problem
             else "no_hostname" if not names
@@ -208,34 +237,13 @@ def expected(logons, people, assets, rules):
             else "no_majority" if len(events) > 1
             and 100 * weights[primary] <= rules.share_threshold_percent * weights.total()
             else "idle_user" if rules.max_idle_days and (WINDOW.last - seen[-1]).days >= rules.max_idle_days
+            else "answered_no" if owner and (host_id, owner) in answered_no
             else "single_user" if len(events) == 1
             else "majority"
         )  # fmt: skip
         named = evidence in ("single_user", "majority")
-        everybody = [
-            (field, f"u{at}", None if excluding(mark, rules) else odd, excluding(mark, rules))
-            for at, (*values, odd, mark) in enumerate(people)
-            for field in range(3)
-            if named and plain_user(values[field] or "") == primary
-        ]
-        # E-mail and account name are asked together, the surname last; also of somebody who is excluded.
-        first = min((field == 2 for field, _, odd, _ in everybody if not odd), default=None)
-        reasons = [why for field, *_, why in everybody if why and (field == 2) == first]
-        knowing = [
-            (field, user_id, odd)
-            for field, user_id, odd, why in everybody
-            if not why and (odd or (field == 2) == first)
-        ]
-        clear = [field == 2 for field, _, odd in knowing if not odd]
-        turn = min(clear or [field == 2 for field, *_ in knowing], default=None)
-        deciding = [row for row in knowing if row[2] or (row[0] == 2) == turn]
-        by = sorted(
-            (row for row in deciding if not row[2] or not clear), key=lambda row: (row[0] == 2, row[1])
-        )
-        candidates = sorted({user_id for _, user_id, _ in deciding})
-        unclear = len(candidates) > 1 or any(odd for *_, odd in knowing)
-        owner = candidates[0] if candidates and not unclear else None
-        match = "matched" if owner else "ambiguous_user" if candidates else "no_user_asset" if named else None
+        if not named:
+            owner, match, by, candidates, reasons = None, None, [], [], []
         action = (
             "no_host" if host_id is None
             else ("keep" if owned and not problem else "none") if owner is None
@@ -260,7 +268,7 @@ def expected(logons, people, assets, rules):
         }  # fmt: skip
 
 
-def check(logons, people, held, rules):
+def check(logons, people, held, rules, answered_no=()):
     assets = [(f"h{number}", *values) for number, values in enumerate(held)]
     made = resolution(
         counts(*logons),
@@ -272,9 +280,10 @@ def check(logons, people, held, rules):
         ),
         hosts(*(host(host_id, *names, owners=owned, problem=odd) for host_id, names, owned, odd in assets)),
         rules,
+        answered_no=answered_no,
     )
     rows = sorted(
-        expected(logons, people, assets, rules),
+        expected(logons, people, assets, rules, answered_no),
         key=lambda row: [(row[name] is None, row[name] or "") for name in ("hostname", "host_id")],
     )
     shares = sorted(expected_shares(logons, people, rules), key=lambda row: (row["hostname"], row["rank"]))
@@ -290,10 +299,10 @@ def check(logons, people, held, rules):
 
 
 @examples(40)
-@given(logons, people, st.lists(st.tuples(names, owners, problems), max_size=5), rules)
-def test_the_resolution_does_what_the_rules_say(logons, people, held, rules):
-    """Rules 1.1 to 1.7, 2.1 to 2.5, 2.7."""
-    check(logons, people, held, rules)
+@given(logons, people, st.lists(st.tuples(names, owners, problems), max_size=5), rules, noes)
+def test_the_resolution_does_what_the_rules_say(logons, people, held, rules, answered_no):
+    """Rules 1.1 to 1.7, 1.12, 2.1 to 2.5, 2.7."""
+    check(logons, people, held, rules, answered_no)
 
 
 @pytest.mark.parametrize("exclude_users", EXCLUDED)
@@ -328,7 +337,9 @@ def test_it_does_so_whoever_has_the_name_in_whichever_field_and_can_be_read():
         for field, persons in enumerate(fields)
         for odd in persons
     ]
-    check(logons, people, [([f"ws{n}"], ("u9", f"u{n}") * (n % 2), None) for n, _ in holders], Rules())
+    answered_no = list(product([f"h{n}" for n, _ in holders if n % 3], [f"u{n}" for n in range(len(people))]))
+    held = [([f"ws{n}"], ("u9", f"u{n}") * (n % 2), None) for n, _ in holders]
+    check(logons, people, held, Rules(), answered_no)
 
 
 def test_importing_the_stages_starts_no_threads_of_polars():

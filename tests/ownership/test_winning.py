@@ -26,6 +26,7 @@ def on_host(own, others, rules):
         problem=pl.lit(None, pl.String),
         excluded_by=pl.lit(None, pl.String),
         confidence=pl.lit(None, pl.Float64),
+        answered_no=pl.lit(None, pl.Boolean),
     )
 
 

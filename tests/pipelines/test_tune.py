@@ -7,13 +7,14 @@ import polars as pl
 import pytest
 import yaml
 
-from assets_defs.evidence import learnt_confidence
+from assets_defs.evidence import answers_of_audits
+from ownership.rules import Rules
 from ownership.tables import LogonDays
 from ownership.tuning.confidence import draw_sample
-from ownership.windows import days_of, window_before
+from ownership.windows import Window, days_of, window_before
 from reports.audit import as_sample
 from resources.errors import ConfigurationError
-from resources.settings import load_instance
+from resources.settings import load_instance, system_user
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership import builders
@@ -107,6 +108,8 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
     assert now["wrong"]["estimate"] == pytest.approx(4 + 30 * 4.5 / 41)
     stored = tables.read("audit_sample").collect()
+    assert stored["answered_by"].to_list() == [system_user()] * 40
+    assert stored["answered_at"].null_count() == 0
     assert (stored["right"].sum(), set(stored["seed"])) == (36, {7})
     assert stored["instead_id"].drop_nulls().to_list() == ["w9"] * 4
     said = "about {:.0f} of them wrong ({:.0f} to {:.0f})".format(*list(now["wrong"].values())[:3])
@@ -118,17 +121,52 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
 def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):
     tables = home_with(assets(by_hand=0))
     content = yaml.safe_load(instance_file.read_text())
-    instance_file.write_text(yaml.safe_dump(content | {"rules": {"min_confidence": 80}}))
+    rules = {"min_confidence": 80, "exclude_users": ["x", "y"]}
+    instance_file.write_text(yaml.safe_dump(content | {"rules": rules}))
     instance = load_instance(instance_file)
-    with pytest.raises(ConfigurationError, match=r"rules.min_confidence: needs 50 answers .* --audit 50"):
-        learnt_confidence(instance, tables)
+    too_few = pytest.raises(ConfigurationError, match=r"rules.min_confidence: needs 50 answers .* --audit 50")
+    with too_few:
+        answers_of_audits(instance, tables, WINDOW)
     decisions = tables.read("owner_decisions").collect()
-    asked = draw_sample(decisions, 60, seed=1)
-    sample = as_sample(asked, seed=1, drawn_at=datetime.now(UTC), rules=instance.rules.as_rules())
-    answered = sample.with_columns(right=pl.col("username").str.starts_with("s"))
+    asked, now = draw_sample(decisions, 60, seed=1), datetime.now(UTC)
+    sample = as_sample(asked, seed=1, drawn_at=now, window=WINDOW, rules=instance.rules.as_rules())
+    stored = json.loads(sample["rules"][0]) | {"exclude_users": ["y", "x"]}
+    stored.pop("exclude_user_assets")  # by a version that had no such setting
+    answered = sample.with_columns(
+        right=pl.col("username").str.starts_with("s"), rules=pl.lit(json.dumps(stored)), answered_at=now
+    )
     tables.write("audit_sample", answered, run_id=RUN, publish=True)
-    is_sure = decisions.filter(learnt_confidence(instance, tables) > 0.8, action="write")
+    is_sure = decisions.filter(
+        answers_of_audits(instance, tables, WINDOW)["confidence"] > 0.8, action="write"
+    )
     assert set(is_sure["username"]) == {f"s{n}" for n in range(40)}
+    later = Window(WINDOW.last + timedelta(days=1), WINDOW.last + timedelta(days=WINDOW.days))
+    for other in (later, Window(WINDOW.first + timedelta(days=1), WINDOW.last)):
+        with too_few:
+            answers_of_audits(instance, tables, other)
+    by_days = instance.model_copy(
+        update={"rules": instance.rules.model_copy(update={"evidence_metric": "days"})}
+    )
+    with too_few:
+        answers_of_audits(by_days, tables, WINDOW)
+
+
+def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instance_file, home_with, tmp_path):
+    tables = home_with(assets(by_hand=0))
+    of_it = ("tune", "--instance", instance_file, "--audit", "40", "--audit-file")
+    assert call(*of_it, tmp_path / "first.csv")[0] == 0
+    sample = tables.read("audit_sample").collect()
+    others = sample.with_row_index().with_columns(
+        right=pl.when(pl.col("index") < 20).then(pl.col("index") >= 4),
+        rules=pl.lit(Rules(min_events=2).as_json()),
+    )
+    tables.write("audit_sample", others.drop("index"), run_id=RUN, publish=True)
+    assert call(*of_it, tmp_path / "second.csv", "--seed", "9")[0] == 0
+    stored = tables.read("audit_sample").collect()
+    kept = stored.filter(seed=sample["seed"][0])
+    assert stored.filter(seed=9).height == 40
+    assert set(kept["host_id"]) <= set(sample["host_id"][:4])
+    assert not kept["right"].any()
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

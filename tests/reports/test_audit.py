@@ -11,7 +11,7 @@ from ownership.rules import Rules
 from ownership.tuning.confidence import draw_sample
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import MAX_BYTES, SheetError, sheet_content
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, user, users
+from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, user, users
 
 
 def decided():
@@ -23,7 +23,9 @@ def decided():
 
 def made(seed=7):
     """A sample of them, and its sheet."""
-    sample = as_sample(draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, rules=Rules())
+    sample = as_sample(
+        draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules()
+    )
     return sample, handed_out(sheet(sample, PEOPLE)).decode()
 
 
@@ -150,7 +152,7 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
     people = users(user("u\x01\n1 ", email="ann@corp.example"), user("=1'", email="bob\x02@corp.example"))
     logons = counts(("pc-1", "ann", 5), ("pc-2", "ann", 5), ("pc-2", "bob", 1))
     decisions = decide(logons, people, hosts(host(" h\t1", "pc-1"), host("h\x7f2\xa0", "pc-2")))
-    sample = as_sample(draw_sample(decisions, 2, seed=7), seed=7, drawn_at=NOW, rules=Rules())
+    sample = as_sample(draw_sample(decisions, 2, seed=7), seed=7, drawn_at=NOW, window=WINDOW, rules=Rules())
     table = sheet(sample, people).with_columns(instead=pl.lit("=1'"), right=pl.lit("no"))
     answers, notes = answered(handed_out(table, is_workbook=is_workbook), sample, people)
     assert (answers["right"].to_list(), notes) == ([False, False], [])

@@ -7,7 +7,7 @@ from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
 from reports.explanations import host_explanation, in_words
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
@@ -26,10 +26,24 @@ OWNED = host("h1", "ws1", owners=("u9",))
 UNREADABLE = host("h1", "ws1") | {"owner_ids": None, "problem": "its field owner holds a dict"}
 
 
-def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), asked="ws1", fields=None):
+NO_ANSWERS = empty(AuditSample)
+
+
+def story(
+    logons,
+    *assets,
+    people=PEOPLE,
+    rules=None,
+    now=None,
+    writes=(),
+    asked="ws1",
+    fields=None,
+    answers=NO_ANSWERS,
+):
     """The story of ws1: decided by `rules`, asked about by the rules `now`, an hour after each write."""
     rules, assets = rules or Rules(), hosts(*assets) if assets else hosts(WS1)
-    made = resolution(counts(*logons), people, assets, rules)
+    no = answers.select("host_id", "user_id").rows()
+    made = resolution(counts(*logons), people, assets, rules, answered_no=no)
     of_ws1 = {"hostname": "ws1", "old": values(department="IT"), "new": values("u1", "Sales")}
     rows = [
         row("h1", **{**of_ws1, **write}, run_id=f"run-{number}", completed_at=NOW + timedelta(hours=number))
@@ -44,6 +58,7 @@ def story(logons, *assets, people=PEOPLE, rules=None, now=None, writes=(), asked
         "inventory_hosts": assets,
         "inventory_users": people,
         "current_owners": current_owners(assets, people, written),
+        "audit_sample": answers,
     }
     return host_explanation(
         asked,
@@ -206,6 +221,24 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
 
 UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
 SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: undone since, by run run-3"}
+
+
+@pytest.mark.parametrize(
+    ("instead", "by", "said"),
+    [
+        ("u2", "kim", f"on {NOW:%Y-%m-%d} by kim: no, not u1; named instead: u2"),
+        (None, None, "instead: nobody"),
+    ],
+)
+def test_who_answered_no_is_told_with_who_was_named_instead(instead, by, said):
+    answer = {"host_id": "h1", "user_id": "u1", "right": False, "instead_id": instead, "answered_by": by}
+    answers = table(AuditSample, answer | {"answered_at": NOW if by else None, "drawn_at": NOW})
+    lines = lines_of(ALICE, answers=answers)
+    assert EVIDENCE["answered_no"] in "".join(lines)
+    assert said in "".join(lines)
+    assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
+    assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
+    assert "Answered" not in "".join(lines_of([("ws1", "bob", 3)], answers=answers))
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():
