@@ -52,7 +52,7 @@ class Rules:
         """The settings that `as_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        by_field = values.get("exclude_assets", {})  # earlier versions have none
+        by_field = values["exclude_assets"]
         values["exclude_assets"] = {field: tuple(patterns) for field, patterns in by_field.items()}
         return cls(**values)
 

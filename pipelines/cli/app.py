@@ -30,8 +30,6 @@ _COMMANDS = {
     "audit-log": ("audit_log", "Print what was done, by whom and why, as JSON lines."),
     "metrics": ("metrics", "Print metrics of each instance for Prometheus."),
     "sql": ("sql", "Query the tables in SQL, for instance: FROM conflicts."),
-    "backup": ("backup", "Write a backup of ASSET_OWNERS_HOME into one file."),
-    "restore": ("backup", "Make ASSET_OWNERS_HOME, a new or empty folder, from a backup."),
     "forget": ("forget", "Remove a person from all that is stored for an instance."),
     "remove": ("remove", "Delete all that is stored for an instance."),
     "prepare": ("serve", "Make ASSET_OWNERS_HOME ready for Dagster's own programs."),
@@ -43,7 +41,7 @@ _GROUPS = {
     "Set up": ("init", "check", "tune", "docs", "sandbox"),
     "Daily work": ("run", "apply", "undo", "report", "conflicts"),
     "Ask": ("explain", "runs", "diff", "sql", "audit-log"),
-    "Maintain": ("serve", "prepare", "metrics", "backup", "restore", "forget", "remove"),
+    "Maintain": ("serve", "prepare", "metrics", "forget", "remove"),
 }
 """The commands as `--help` lists them."""
 _SANDBOX_COMMANDS = {

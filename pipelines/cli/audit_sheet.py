@@ -33,7 +33,7 @@ def draw(
     tables = own_tables(instance)
     run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    _, rules = decided_with(tables, run_id, instance.rules.as_rules())
+    _, rules = decided_with(tables, run_id)
     with tables.changing():
         # Answers of before count on, where they are about owners of the same rules (rules 9.8).
         same_rules = pl.col("rules") == rules.of_evidence.as_json()

@@ -75,7 +75,7 @@ def tune(
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
     decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
-    window, _ = decided_with(tables, decided_by, rules)
+    window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
     now = tuning.line_of(lines, rules, window_days=window.days)
     best, nearest = tuning.best_line(lines, now, aim), tuning.nearest_line(lines, now, aim)

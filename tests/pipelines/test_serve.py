@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import pkgutil
 import re
 import signal
 import socket
@@ -55,11 +54,6 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_launcher.supports_check_run_worker_health
-
-
-@pytest.mark.parametrize("name", ["launcher.WatchfulRunLauncher", "attribution.AttributedRunCoordinator"])
-def test_a_dagster_yaml_of_an_earlier_version_finds_its_classes(name):
-    assert pkgutil.resolve_name(f"pipelines.{name}")
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
