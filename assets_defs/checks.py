@@ -21,7 +21,7 @@ from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import days_of
-from reports.conflicts import count_conflicts
+from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import is_this_machine
 from resources.settings import Instance, Platform, command_line, named

@@ -247,9 +247,7 @@ class OwnerDecisions(Table):
     host_days: pl.Int64 = column(_HOST_DAYS, nullable=True)
     user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
-    confidence: pl.Float64 = _fraction(
-        "How likely the owner is right, learnt from an audit (rules 9.8)."
-    )
+    confidence: pl.Float64 = _fraction("How likely the owner is right, learnt from an audit (rules 9.8).")
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(
@@ -471,9 +469,7 @@ class AuditSample(Table):
     username: Account = _text(_USERNAME)
     evidence: Words = column("What the logons say of username, in words without names.")
     right: pl.Boolean = column("Whether user_id is the right owner; null: not answered.", nullable=True)
-    instead_id: UserId = column(
-        "Id of the user asset that was named as the owner instead.", nullable=True
-    )
+    instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn.")
     run_id: Text = _text("Id of the run whose plan it was drawn from.")
@@ -540,9 +536,7 @@ class Suggestions(Table):
     reason: Words = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
-    precision: pl.Float64 = _fraction(
-        "Share of hosts_resolved that agree with an owner set by hand."
-    )
+    precision: pl.Float64 = _fraction("Share of hosts_resolved that agree with an owner set by hand.")
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 

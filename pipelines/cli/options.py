@@ -33,8 +33,8 @@ def instance_file(given: str | None = None) -> Path:
     return instance_path(given if given is None else str(given))
 
 
-def read_host_names(given: Sequence[str] | None) -> list[str]:
-    """Return the hosts that `--host` names, those in files included."""
+def read_host_names(given: Sequence[str] | None, option: str = "--host") -> list[str]:
+    """Return the hosts that an option names, those in files included."""
     from pipelines.cli.files import require_file
     from resources.errors import ConfigurationError
 
@@ -44,15 +44,15 @@ def read_host_names(given: Sequence[str] | None) -> list[str]:
             file = Path(name.removeprefix("@"))
             lines = [name]
             if name.startswith("@"):
-                require_file("--host", file)
+                require_file(option, file)
                 # Also as `sql --format csv` prints them.
                 rows = csv.reader(file.read_text("utf-8-sig").splitlines())
-                lines = [row[0] for row in rows if row and row != ["hostname"]]
+                lines = [row[0] for row in rows if row and row[0] != "hostname"]
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
+            raise ConfigurationError(f"{option}: {file} cannot be read: {error}") from error
         names += filter(None, map(str.strip, lines))
     if given and not names:
-        raise ConfigurationError(f"--host: {' '.join(given)} names no host")
+        raise ConfigurationError(f"{option}: {' '.join(given)} names no host")
     return names
 
 

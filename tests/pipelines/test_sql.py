@@ -104,7 +104,7 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     return home
 
 
-def test_a_home_that_was_copied_answers_at_once_at_its_new_path(sql, as_json, home, tmp_path, monkeypatch):
+def test_a_home_that_was_copied_answers_at_once_at_its_new_path(as_json, home, tmp_path, monkeypatch):
     moved = tmp_path / "it's moved"
     shutil.copytree(home, moved)
     fill(moved, "branch", "c")

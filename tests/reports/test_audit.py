@@ -28,7 +28,7 @@ def made(seed=7):
 
 
 def handed_out(table, *, is_workbook=False):
-    return sheet_content(table, title="Audit", answer="right", is_workbook=is_workbook)
+    return sheet_content(table, is_workbook=is_workbook)
 
 
 def filled_in(text, change, separator=","):

@@ -239,7 +239,9 @@ def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypa
         assert list(file.targets()) == []
 
 
-def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(tables, postgres, url, monkeypatch, tmp_path):
+def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
+    tables, postgres, url, monkeypatch, tmp_path
+):
     """`docs/operations.md` has them."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
     with open_journal(tables) as journal:
