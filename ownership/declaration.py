@@ -36,8 +36,8 @@ class Holds(Enum):
     JOINED_USER_IDS = auto()  # as `ownership.joined_ids` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
-    WORDS = auto()  # of people and services; the program itself names nobody there
-    SETTINGS = auto()  # a JSON object: names below exclude_users, words below reason and exclude_assets
+    WORDS = auto()  # of people and services; they go with the rows about a person
+    SETTINGS = auto()  # a JSON object: names below exclude_users and set, words below reason
 
 
 class Table:

@@ -52,11 +52,11 @@ def remove(
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, tables, dagster, [], really=yes)
+        delete_beside_tables(instance, tables, dagster, really=yes)
         if yes:
             if tables.folder.exists():
                 tables.folder.fs.rm(tables.folder.path, recursive=True)
             shutil.rmtree(tables.disk, ignore_errors=True)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
-    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)
