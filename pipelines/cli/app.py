@@ -27,7 +27,6 @@ _COMMANDS = {
     "tune": ("tune", "Estimate how often owners are wrong; propose better settings."),
     "runs": ("runs", "List the runs with their results, the newest first."),
     "conflicts": ("conflicts", "List hosts that have another owner than their primary user."),
-    "audit-log": ("audit_log", "Print what was done, by whom and why, as JSON lines."),
     "metrics": ("metrics", "Print metrics of each instance for Prometheus."),
     "sql": ("sql", "Query the tables in SQL, for instance: FROM conflicts."),
     "forget": ("forget", "Remove a person from all that is stored for an instance."),
@@ -40,7 +39,7 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": ("init", "check", "tune", "docs", "sandbox"),
     "Daily work": ("run", "apply", "undo", "report", "conflicts"),
-    "Ask": ("explain", "runs", "diff", "sql", "audit-log"),
+    "Ask": ("explain", "runs", "diff", "sql"),
     "Maintain": ("serve", "prepare", "metrics", "forget", "remove"),
 }
 """The commands as `--help` lists them."""

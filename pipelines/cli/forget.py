@@ -71,9 +71,9 @@ def forget(
     for file in stored.unknown_files(tables):
         print(f"  {file}: not known to this version; delete it if you do not need it")
     print(
-        "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the home, "
-        f"logs, other machines, the instance file ({instance.file}), and both services: the next run stores "
-        "again what they hold"
+        "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the "
+        f"home, logs, other machines, the instance file ({instance.file}), and both services: the next run "
+        "stores again what they hold"
     )
     print("Done: stand-ins are in their place." if yes else NOTHING_CHANGED)
 

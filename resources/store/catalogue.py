@@ -111,7 +111,8 @@ def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
     schema = f"{identifier(database)}.{identifier(name)}"
     yield f"CREATE SCHEMA {schema}"
     yield f"USE {schema}"  # further views name the tables without a schema
-    for view, query in {**rows, **{name: view.sql for name, view in VIEWS.items()}}.items():
+    further = {view: one.sql.replace("$instance", quoted(name)) for view, one in VIEWS.items()}
+    for view, query in {**rows, **further}.items():
         yield f"CREATE VIEW {view} AS {query}"
         yield from _comments(view)
 
