@@ -44,7 +44,7 @@ def conflicts(
     ] = None,
     note: Annotated[str | None, typer.Option(metavar="TEXT", help="Why the conflict is accepted.")] = None,
     undo: Annotated[
-        list[str] | None, typer.Option(metavar="HOST", help="Undo that of this host; likewise.")
+        list[str] | None, typer.Option(metavar="HOST", help="Undo it for this host, or those in @FILE.")
     ] = None,
     form: RowsAs = "table",
     run_id: RunId = None,
@@ -52,8 +52,8 @@ def conflicts(
     """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
 
     It shows since when, and who has acknowledged it. An acknowledged conflict is no longer a warning, until
-    the evidence (its code) or one of its owners changes. For many, keep the lines of those in what --format
-    csv prints, and name that file.
+    the evidence (its code) or one of its owners changes. To acknowledge many, write them into a file with
+    --format csv, delete the lines of the others, and give it as @FILE.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """
