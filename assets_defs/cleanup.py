@@ -116,7 +116,7 @@ def delete_old_of_all(
 
 
 def _stored(tables: Tables) -> Retention:
-    """Return what the settings said that the last run stored; the defaults for runs of an earlier version."""
+    """Return what the settings said that the last run stored; the defaults where that is unknown."""
     return Retention(**((read_run_state(tables) or {}).get("settings") or {}))
 
 

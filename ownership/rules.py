@@ -56,8 +56,7 @@ class Rules:
         values: dict[str, Any] = json.loads(text)
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         for setting in ("exclude_assets", "exclude_user_assets"):
-            by_field = values.get(setting, {})  # earlier versions have none
-            values[setting] = {field: tuple(patterns) for field, patterns in by_field.items()}
+            values[setting] = {field: tuple(patterns) for field, patterns in values[setting].items()}
         return cls(**values)
 
 

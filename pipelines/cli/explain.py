@@ -73,7 +73,7 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     if decided.is_empty():
         return {"hostname": host, "similar": [], "decisions": []}
     rules = instance.rules.as_rules()
-    window, decided_by = decided_with(tables, decided.item(), rules)
+    window, decided_by = decided_with(tables, decided.item())
     return host_explanation(
         host,
         tables.read,

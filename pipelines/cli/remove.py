@@ -53,7 +53,7 @@ def remove(
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, tables, dagster, [], really=yes)
+        delete_beside_tables(instance, tables, dagster, really=yes)
         if yes:
             found = tables.folder.fs.find(tables.folder.path)
             if files := [path for path in found if NOT_OURS not in path.split("/")]:
@@ -62,5 +62,5 @@ def remove(
                 if isinstance(folder, Path):
                     shutil.rmtree(folder, ignore_errors=True)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
-    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)
