@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.tuning.confidence import draw_sample
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
-from pipelines.cli.stored import note, own_tables
+from pipelines.cli.stored import holding, note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -25,11 +25,10 @@ MAX_SEED = 1_000_000
 def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
-    tables = own_tables(instance)
-    run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    _, rules = decided_with(tables, run_id)
-    with tables.changing():
+    with holding(own_tables(instance)) as tables:
+        run_id, decisions = _last_plan(instance, tables)
+        _, rules = decided_with(tables, run_id)
         # Answers of before count on, where they are about owners of the same rules (rules 9.8).
         same_rules = pl.col("rules") == rules.of_evidence.as_json()
         answers = tables.read("audit_sample").filter(same_rules, pl.col("right").is_not_null()).collect()
@@ -39,8 +38,8 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         if out:
             require_new("--audit-file", out)
         tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
-    if out:
-        write_sheet("--audit-file", out, table)
+        if out:
+            write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
     next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
@@ -60,10 +59,9 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
 def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
     """Store the answers of sheets; return what they say of the plan that they were drawn from, in lines."""
     instance = load_instance(path)
-    tables = own_tables(instance)
     for file in files:
         require_file("--audit-answers", file)
-    with tables.changing():
+    with holding(own_tables(instance)) as tables:
         sample = tables.read("audit_sample").collect()
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")

@@ -13,7 +13,7 @@ from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, read_host_names
 from pipelines.cli.sql import sql
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import held_tables
 from resources.errors import ConfigurationError
 from resources.settings import command_line, system_user
 from resources.store.tables import Tables
@@ -65,9 +65,8 @@ def conflicts(
             "belongs to --acknowledge"
         )
     option, given = ("--acknowledge", acknowledge) if acknowledge else ("--undo", undo)
-    instance, tables = stored_tables(path)
-    short = instance.rules.as_rules().short_hostnames
-    with tables.changing():
+    with held_tables(path) as (instance, tables):
+        short = instance.rules.as_rules().short_hostnames
         chosen = _choose(tables, option, read_host_names(given, option), short=short)
         earlier = tables.read("acknowledged_conflicts").collect()
         stored = [earlier.join(chosen, on="host_id", how="anti")]

@@ -130,7 +130,7 @@ def delete_beside_tables(
     instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *, exports: bool = False, really: bool
 ) -> None:
     """Name reports and Dagster's records of an instance, and exports in the home; `really` deletes them."""
-    from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
+    from assets_defs.dagster_records import delete_runs, delete_unlisted, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
     for file in dict.fromkeys([*reports_of(instance, tables), *(exports_beside(tables) if exports else ())]):
@@ -143,6 +143,7 @@ def delete_beside_tables(
         for unfinished in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):  # by killed runs
             shutil.rmtree(unfinished.parent)
         delete_runs(dagster, runs)
+        delete_unlisted(dagster)
         dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
         overwrite_deleted(dagster)
 

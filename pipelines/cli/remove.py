@@ -16,6 +16,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
 from resources.store.files import NOT_OURS
+from resources.store.tables import CHANGING
 from resources.writeback.open_journal import has_journal
 from resources.writeback.target_lock import locked_journal
 
@@ -42,6 +43,7 @@ def remove(
         if yes or has_journal(tables):
             journal = held.enter_context(locked_journal(tables, instance.platform))
         if yes:
+            held.enter_context(tables.changing())
             require_changeable(instance, tables, dagster)
         pending = 0
         if journal:
@@ -56,7 +58,8 @@ def remove(
         delete_beside_tables(instance, tables, dagster, really=yes)
         if yes:
             found = tables.folder.fs.find(tables.folder.path)
-            if files := [path for path in found if NOT_OURS not in path.split("/")]:
+            # The lock goes last: what waits for it then finds nothing to look at.
+            if files := [path for path in found if not {NOT_OURS, CHANGING} & {*path.split("/")}]:
                 tables.folder.fs.rm(files)
             for folder in (tables.folder, tables.disk):  # empty, or a volume that stays
                 if isinstance(folder, Path):

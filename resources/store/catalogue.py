@@ -39,13 +39,14 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
     catalogue = catalogue_path(home)
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         shown = _versions(catalogue)
-        gone = shown.keys() - {folder.name for folder in location.glob("*")}
+        folders = {folder.name for folder in location.glob("*")}
+        gone = shown.keys() - folders
         version = hashlib.sha256("\n".join(_statements(home, location / "any")).encode()).hexdigest()
-        outdated = [slug for slug in slugs if shown.get(slug) != version]
+        outdated = [slug for slug in slugs if slug in folders and shown.get(slug) != version]
         if not gone and not outdated:
             return
         if gone:  # DuckDB only marks as free what is dropped, and the name of a customer who left would stay
-            outdated, shown = sorted({*shown, *slugs} - gone), {}
+            outdated, shown = sorted({*shown, *slugs} & folders), {}
         with replacing(catalogue, analysts) as path:
             if shown:  # with many instances, making all views takes longer than a run
                 shutil.copyfile(catalogue, path)

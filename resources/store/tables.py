@@ -34,6 +34,7 @@ from resources.store.files import allow, create, remove_leftovers, replacing
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
+CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -405,12 +406,15 @@ class Tables:
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
-    def changing(self) -> AbstractContextManager[None]:
-        """Let one process at a time read a table and store what follows from it, briefly."""
+    def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
+        """Let one process at a time read a table and store what follows from it, briefly.
+
+        `existing`: it makes no folder, so that nothing is left where the tables were removed meanwhile.
+        """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
-        for needed in (self.disk, folder):
+        for needed in () if existing else (self.disk, folder):
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return locked(folder / ".changing.lock", f"The tables in {folder}")
+        return locked(folder / CHANGING, f"The tables in {folder}")
 
 
 def tables_of(instance: Instance) -> Tables:
