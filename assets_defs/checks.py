@@ -20,7 +20,7 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
 from ownership.names import printable
 from ownership.windows import gaps
-from reports.conflicts import count_conflicts
+from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, State, check_certificate
 from resources.inventory.try_inventory import check_excluding_fields, check_readable

@@ -10,7 +10,14 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from upath import UPath
 
-from assets_defs.dagster_records import FINISHED, IN_PROGRESS, MAX_AT_ONCE, delete_runs, runs_of
+from assets_defs.dagster_records import (
+    FINISHED,
+    IN_PROGRESS,
+    MAX_AT_ONCE,
+    delete_runs,
+    delete_unlisted,
+    runs_of,
+)
 from assets_defs.launch import INSTANCE_TAG, today_of
 from assets_defs.run import ScanRun
 from ownership.names import printable
@@ -111,12 +118,13 @@ def delete_old_of_all(
             failures.append(f"{slug}: {message}")
     for name, days in kept.items():
         _delete_records(dagster, name, days, log)
+    delete_unlisted(dagster)
     if failures:
         raise AssetOwnersError(f"What is old could not be deleted of {'; of '.join(failures)}")
 
 
 def _stored(tables: Tables) -> Retention:
-    """Return what the settings said that the last run stored; the defaults for runs of an earlier version."""
+    """Return what the settings said that the last run stored; the defaults where that is unknown."""
     return Retention(**((read_run_state(tables) or {}).get("settings") or {}))
 
 

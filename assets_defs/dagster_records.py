@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
@@ -60,17 +60,34 @@ def overwrite_deleted(dagster: dg.DagsterInstance) -> None:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def delete_runs(dagster: dg.DagsterInstance, run_ids: Sequence[str]) -> None:
-    """Delete what Dagster has of these runs."""
+def delete_runs(dagster: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
+    """Delete what Dagster has of these runs, their rows last: what is cut off can be repeated by them."""
     for run_id in run_ids:
         dagster.compute_log_manager.delete_logs(prefix=[run_id])
-        dagster.delete_run(run_id)
-        if dagster.is_persistent:
-            history = Path(dagster.root_directory) / "history" / "runs"
-            for file in history.glob(f"{run_id}.db*"):  # of SQLite, from which Dagster takes the rows alone
-                file.unlink()
+        dagster.event_log_storage.delete_events(run_id)
+        _delete_events(dagster, run_id)
+        dagster.run_storage.delete_run(run_id)
+
+
+def delete_unlisted(dagster: dg.DagsterInstance) -> None:
+    """Delete the events of runs that Dagster does not list: of a deletion that was cut off."""
+    with_events = {file.name.partition(".db")[0] for file in _event_files(dagster)}  # a run is listed first
+    for run_id in with_events - {*dagster.get_run_ids(), "index"}:
+        _delete_events(dagster, run_id)
+
+
+def _delete_events(dagster: dg.DagsterInstance, run_id: str) -> None:
+    """Delete what Dagster leaves of a run's events: the file of SQLite, and outcomes of checks."""
     storage, checks = dagster.event_log_storage, AssetCheckExecutionsTable
-    # Dagster itself deletes outcomes of checks with their asset alone.
     if isinstance(storage, SqlEventLogStorage):
         with storage.index_connection() as connection:
-            connection.execute(checks.delete().where(checks.c.run_id.in_(run_ids)))
+            storage.delete_events_for_run(connection, run_id)
+            connection.execute(checks.delete().where(checks.c.run_id == run_id))
+    for file in _event_files(dagster, run_id):
+        file.unlink()
+
+
+def _event_files(dagster: dg.DagsterInstance, run_id: str = "*") -> list[Path]:
+    """Return the files with the events of a run, or of all runs, where Dagster keeps them on a disk."""
+    root = Path(dagster.root_directory) if dagster.is_persistent else None
+    return [*root.glob(f"history/runs/{run_id}.db*")] if root else []

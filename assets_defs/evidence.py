@@ -205,8 +205,7 @@ class StoredDays:
         is_kept = fetched.day not in self.replaced and held["settings_fingerprint"].to_list() == [fingerprint]
         if held.is_empty() or (fetched.matching and not is_kept):
             return rows, counts
-        label = held["log"].item()
-        before = self.run.counts([fetched.day]).filter(pl.col("log").eq_missing(label)).collect()
+        before = self.run.counts([fetched.day]).filter(log=held["log"].item()).collect()
         counts, fewer = keep_greater(before.with_columns(log=pl.lit(name)), counts)
         if not fetched.matching:
             self.emptied.append(str(fetched.day))
@@ -291,13 +290,13 @@ def day_tables(
     counts, lacking_user, lacking_host = split_nameless(fetched.counts)
     row = {
         "day": fetched.day,
+        "log": log,
         "matching": fetched.matching,
         "counted": counts["events"].sum(),
         "lacking_user": min(fetched.lacking_user + lacking_user, fetched.matching),
         "lacking_host": min(fetched.lacking_host + lacking_host, fetched.matching),
         "fetched_at": fetched.fetched_at,
         "settings_fingerprint": settings_fingerprint,
-        "log": log,
     }
     counts = counts.with_columns(day=pl.lit(fetched.day), log=pl.lit(log))
     whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # the kind of logon may not be known

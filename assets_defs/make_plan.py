@@ -169,7 +169,7 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
     Rows of `owner_decisions` with the department and criticality of the owner.
     """
     instance, tables, decided_by = run.instance, run.tables, run.tables.decided_by(plan.of_run)
-    window, rules = decided_with(tables, decided_by, instance.rules.as_rules())
+    window, rules = decided_with(tables, decided_by)
     if missing := missing_days(instance, tables, window, run_id=decided_by):
         raise PlanRefusedError(
             f"Nothing was written. The plan of run {plan.of_run} cannot be decided again: the logons of "

@@ -13,7 +13,7 @@ from assets_defs.report import where_reported
 from assets_defs.run import InstanceRun, ScanRun
 from assets_defs.specs import table_asset
 from ownership.names import printable
-from reports.conflicts import count_conflicts
+from reports.run_results import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 

@@ -102,7 +102,7 @@ class Report:
         self._decisions = decisions = tables.read("owner_decisions").collect()
         self._run_id = run_id = decisions["run_id"].item(0) if decisions.height else "none"
         rules = instance.rules.as_rules()
-        window, decided_by = decided_with(tables, run_id, rules) if decisions.height else (None, rules)
+        window, decided_by = decided_with(tables, run_id) if decisions.height else (None, rules)
         self._days = days_of(window) if window else []
         fetched = tables.logon_days(self._days, run_id=run_id)
         writes, earlier = self._writes

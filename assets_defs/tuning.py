@@ -83,7 +83,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     decisions = tables.read("owner_decisions").collect()
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
-    window, _ = decided_with(tables, decisions["run_id"].item(0), instance.rules.as_rules())
+    window, _ = decided_with(tables, decisions["run_id"].item(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
     last_settled = _last_settled(instance, days, window.last)

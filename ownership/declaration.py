@@ -42,10 +42,8 @@ class Holds(Enum):
     JOINED_USER_IDS = auto()  # as `ownership.joined_ids` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
-    WORDS = auto()  # of people and services; the program itself names nobody there
-    SETTINGS = (
-        auto()
-    )  # a JSON object: names below exclude_users, words below reason, exclude_assets and exclude_user_assets
+    WORDS = auto()  # of people and services; they go with the rows about a person
+    SETTINGS = auto()  # a JSON object: names below exclude_users and set, words below reason
 
 
 class Table:
@@ -62,7 +60,6 @@ class Column:
 
     description: str
     codes: Mapping[str, str]
-    since: str | None
     nullable: bool
     checks: Mapping[str, Any]
 
@@ -79,15 +76,11 @@ def column(
     description: str,
     *,
     codes: Mapping[str, str] | None = None,
-    since: str | None = None,
     nullable: bool = False,
     **checks: Any,
 ) -> Any:
-    """Declare a column: what it holds, the codes that it may hold, and checks as for `pandera.Field`.
-
-    `since` is the version that brought it, where it came later than its table: older rows have null there.
-    """
-    return Column(description, codes or {}, since, nullable or since is not None, checks)
+    """Declare a column: what it holds, the codes that it may hold, and checks as for `pandera.Field`."""
+    return Column(description, codes or {}, nullable, checks)
 
 
 class InvalidTableError(ValueError):
@@ -164,12 +157,6 @@ def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
     for code, meaning in codes.items():
         said = meaning.removeprefix(f"{code.capitalize()}: ")
         yield f"{code}: {said[0].lower()}{said[1:]}"
-
-
-@cache
-def later_columns(model: type[Table]) -> dict[str, str]:
-    """The columns that older files lack, which read as null, and the version that brought each."""
-    return {name: column.since for name, column in columns_of(model).items() if column.since}
 
 
 def empty(model: type[Table]) -> pl.DataFrame:

@@ -29,7 +29,7 @@ NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
 """Of the fields of both, `owner` has ids."""
 
 # Descriptions of columns that several tables have, which the data dictionary shows once.
-_LOG = "Name of the log in the setting logs: its preset or index; null: stored before there were several."
+_LOG = "Name of the log in the setting logs: its preset or index."
 _HOST_ID = "Id of the host asset; null: no asset has the name."
 _HOSTNAME = "First name of the host, as compared (rules 1.4)."
 _USER_ID = "Id of the user asset; null: no user asset has the name."
@@ -60,9 +60,9 @@ def _text(description: str, **options: Any) -> Any:
     return column(description, str_length={"min_value": 1}, **options)
 
 
-def _fraction(description: str, since: str | None = None) -> Any:
+def _fraction(description: str) -> Any:
     """A column with a part of a whole, where there is one."""
-    return column(description, ge=0, le=1, nullable=True, since=since)
+    return column(description, ge=0, le=1, nullable=True)
 
 
 def _null_has_a_reason(*columns: str) -> RowRule:
@@ -78,11 +78,11 @@ class LogonCounts(Table):
     __layout__ = Layout.BY_DAY
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
+    log: Text = _text(_LOG)
     document_hostname: Text = column("Host name as the documents spell it.")
     document_username: Name = column("User name as the documents spell it.")
     events: pl.Int64 = column("Logon events on that day.", ge=1, le=MAX_EVENTS_A_DAY)
     document_logon_type: Text = column("Kind of logon, from logon_type_field.", nullable=True)
-    log: Text = column(_LOG, since="1.0.0")
 
 
 class LogonDays(Table):
@@ -92,6 +92,7 @@ class LogonDays(Table):
     __layout__ = Layout.BY_DAY
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
+    log: Text = _text(_LOG)
     matching: pl.Int64 = column("Documents that matched the query when the day was fetched last.", ge=0)
     counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
@@ -100,7 +101,6 @@ class LogonDays(Table):
     settings_fingerprint: Text = _text(
         "Hash of the extraction settings (rules 4.3); null: fetch the day again.", nullable=True
     )
-    log: Text = column(_LOG, since="1.0.0")
 
     sums_fit = RowRule(
         f"counted is at most {MAX_EVENTS_A_DAY:,}, so that sums are exact; narrow the setting query or index",
@@ -123,7 +123,7 @@ class InventoryHosts(Table):
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
-    listed_values: WordList = column("`field: value` of the fields of rules.exclude_assets.", since="1.0.0")
+    listed_values: WordList = column("`field: value` of the fields of rules.exclude_assets.", nullable=True)
     listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason("hostnames", "owner_ids")
@@ -142,7 +142,7 @@ class InventoryUsers(Table):
     user_department: Text = column("Department of the user.", nullable=True)
     criticality: Text = column("Criticality of the user.", nullable=True)
     problem: Text = column(_PROBLEM, nullable=True)
-    listed_values: WordList = column("`field: value` of what is in rules.exclude_user_assets.", since="1.0.0")
+    listed_values: WordList = column("`field: value` of what is in rules.exclude_user_assets.", nullable=True)
     listed_at: Instant = column("When the inventory was listed.")
 
     null_has_a_reason = _null_has_a_reason(
@@ -191,7 +191,7 @@ class UsernameMatches(Table):
         "Whether no earlier field holds the name in any user asset, or this asset is unreadable."
     )
     problem: Text = column(_PROBLEM, nullable=True)
-    excluded_by: Words = column("What excludes the user asset that was decisive.", since="1.0.0")
+    excluded_by: Words = column("What excludes the user asset that was decisive.", nullable=True)
 
     complete = RowRule(
         "user_id and matched_by come together, and no row without one is decisive",
@@ -239,22 +239,20 @@ class OwnerDecisions(Table):
     weight: pl.Int64 = column(_WEIGHT, ge=0)
     total_weight: pl.Int64 = column(_TOTAL_WEIGHT, ge=0)
     runner_up_weight: pl.Int64 = column("What the runner-up's logons count for.", ge=1, nullable=True)
-    primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", since="1.0.0")
+    primary_hostnames: Texts = column("Primary devices of username, in order (rules 1.9).", nullable=True)
     skipped_username: Account = column(
-        "User with more events, excluded for its kind (rules 1.8).", since="1.0.0"
+        "User with more events, excluded for its kind (rules 1.8).", nullable=True
     )
     new_conflict: pl.Boolean = column(
         "Whether it is a conflict that was neither published before nor acknowledged."
     )
     conflict_since: Instant = column(
-        "When the host passed to username, or else a run first found the conflict.", since="1.0.0"
+        "When the host passed to username, or else a run first found the conflict.", nullable=True
     )
-    host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
-    user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")
-    idle_days: pl.Int64 = column(_IDLE_DAYS, since="1.0.0")
-    confidence: pl.Float64 = _fraction(
-        "How likely the owner is right, learnt from an audit (rules 9.8).", since="1.0.0"
-    )
+    host_days: pl.Int64 = column(_HOST_DAYS, nullable=True)
+    user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
+    idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
+    confidence: pl.Float64 = _fraction("How likely the owner is right, learnt from an audit (rules 9.8).")
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(
@@ -354,8 +352,8 @@ class OwnerWrites(Table):
     completed_at: Instant = column("When the outcome was known.", nullable=True)
     target: Text = column("URL, tenant and fingerprint of the inventory.", nullable=True)
     undoes: Text = column("Id of the run whose write this undoes.", nullable=True)
-    by: Name = column(_BY, since="1.0.0")
-    kept: Texts = column("Fields that an undo skipped, because somebody had changed them.", since="1.0.0")
+    by: Name = column(_BY, nullable=True)
+    kept: Texts = column("Fields that an undo skipped, because somebody had changed them.", nullable=True)
 
 
 class CurrentOwners(Table):
@@ -388,7 +386,7 @@ class Runs(Table):
     ended_at: Instant = column("When it ended.", nullable=True)
     window_from: pl.Date = column("First day of the window, or of the backfill.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
-    rules: SettingsJson = column("The settings of the section rules, as JSON.", since="1.0.0")
+    rules: SettingsJson = column("The settings of the section rules, as JSON.", nullable=True)
     options: SettingsJson = _text("Options that differ from the instance file, as JSON.")
     of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
     hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
@@ -402,10 +400,10 @@ class Runs(Table):
     owned_after: pl.Int64 = column("Hosts with an owner after the run.", ge=0, nullable=True)
     message: Words = column("Why the run failed, or only planned.", nullable=True)
     seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
-    settings_fingerprint: Text = column("Hash of the settings.", since="1.0.0")
-    checked_at: Instant = column("When the blocking check passed.", since="1.0.0")
-    by: Name = column(_BY, since="1.0.0")
-    in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, since="1.0.0")
+    settings_fingerprint: Text = column("Hash of the settings.", nullable=True)
+    checked_at: Instant = column("When the blocking check passed.", nullable=True)
+    by: Name = column(_BY)
+    in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, nullable=True)
 
 
 class Accuracy(Table):
@@ -433,8 +431,8 @@ class ThresholdBacktest(Table):
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
     min_active_days: pl.Int64 = column("Fewest days with a logon of the primary user.", ge=1)
-    evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC, since="1.0.0")
-    primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, since="1.0.0")
+    evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC)
+    primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, nullable=True)
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
     resolved: pl.Int64 = column("Those of hosts_with_evidence whose logons name one user.", ge=0)
     matched: pl.Int64 = column("Those of resolved whose user has one user asset.", ge=0)
@@ -453,15 +451,15 @@ class ThresholdBacktest(Table):
     wrong: pl.Float64 = column("Owners of to_write expected to be wrong.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
     wrong_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
-    no_claim: Text = column("Why wrong is null.", since="1.0.0")
-    audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, since="1.0.0")
-    audit_precision: pl.Float64 = _fraction("Share of audit_hosts that are right.", since="1.0.0")
-    audit_low: pl.Float64 = _fraction(_LOW, since="1.0.0")
-    audit_high: pl.Float64 = _fraction(_HIGH, since="1.0.0")
-    wrong_to_choose: pl.Float64 = column("wrong, by the half that chooses (rules 9.6).", ge=0, since="1.0.0")
-    wrong_if_best: pl.Float64 = column("wrong, by the other half.", ge=0, since="1.0.0")
-    wrong_if_best_low: pl.Float64 = column(_LOW, ge=0, since="1.0.0")
-    wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, since="1.0.0")
+    no_claim: Text = column("Why wrong is null.", nullable=True)
+    audit_hosts: pl.Int64 = column("Hosts to write that an audit has answers for.", ge=0, nullable=True)
+    audit_precision: pl.Float64 = _fraction("Share of audit_hosts that are right.")
+    audit_low: pl.Float64 = _fraction(_LOW)
+    audit_high: pl.Float64 = _fraction(_HIGH)
+    wrong_to_choose: pl.Float64 = column("wrong, by the half that chooses (rules 9.6).", ge=0, nullable=True)
+    wrong_if_best: pl.Float64 = column("wrong, by the other half.", ge=0, nullable=True)
+    wrong_if_best_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
+    wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
 
 
 class AuditSample(Table):
@@ -474,25 +472,23 @@ class AuditSample(Table):
     hostname: Text = column(_HOSTNAME, nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
     username: Account = _text(_USERNAME)
-    evidence: Words = column("What the logons say of username, in words without names.")
+    evidence: Text = column("What the logons say of username, in words without names.")
     right: pl.Boolean = column("Whether user_id is the right owner; null: not answered.", nullable=True)
-    instead_id: UserId = column(
-        "Id of the user asset that was named as the owner instead.", nullable=True, since="1.0.0"
-    )
-    answered_at: Instant = column("When it was answered.", nullable=True, since="1.0.0")
-    answered_by: Name = column("User who read the answer in.", nullable=True, since="1.0.0")
+    instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
+    answered_at: Instant = column("When it was answered.", nullable=True)
+    answered_by: Name = column("User who read the answer in.", nullable=True)
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
     drawn_at: Instant = column("When it was drawn.")
     run_id: Text = _text("Id of the run whose plan it was drawn from.")
-    rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.", since="1.0.0")
-    window_from: pl.Date = column("First day whose logons that run used.", since="1.0.0")
-    window_to: pl.Date = column("Last day whose logons that run used.", since="1.0.0")
-    active_days: pl.Int64 = column(_ACTIVE_DAYS, since="1.0.0")
-    host_days: pl.Int64 = column(_HOST_DAYS, since="1.0.0")
-    user_days: pl.Int64 = column(_USER_DAYS, since="1.0.0")
-    events: pl.Int64 = column(_EVENTS, since="1.0.0")
-    total_events: pl.Int64 = column(_TOTAL_EVENTS, since="1.0.0")
-    idle_days: pl.Int64 = column(_IDLE_DAYS, since="1.0.0")
+    rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.")
+    window_from: pl.Date = column("First day whose logons that run used.")
+    window_to: pl.Date = column("Last day whose logons that run used.")
+    active_days: pl.Int64 = column(_ACTIVE_DAYS)
+    host_days: pl.Int64 = column(_HOST_DAYS)
+    user_days: pl.Int64 = column(_USER_DAYS)
+    events: pl.Int64 = column(_EVENTS)
+    total_events: pl.Int64 = column(_TOTAL_EVENTS)
+    idle_days: pl.Int64 = column(_IDLE_DAYS)
 
 
 class ConfidenceBands(Table):
@@ -546,12 +542,10 @@ class Suggestions(Table):
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
-    reason: Words = column("Why: what speaks for the kind of the account or of the host.")
+    reason: Text = column("Why: what speaks for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
-    precision: pl.Float64 = _fraction(
-        "Share of hosts_resolved that agree with an owner set by hand.", since="1.0.0"
-    )
+    precision: pl.Float64 = _fraction("Share of hosts_resolved that agree with an owner set by hand.")
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 

@@ -118,7 +118,7 @@ def days_that_grew(stored: pl.DataFrame, matching: Mapping[date, int]) -> set[da
 
 def torn_days(fetched: pl.DataFrame, stored: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `logon_days` whose stored counts are missing, or do not add up to `counted`."""
-    sums = fetched.join(stored, on=("day", "log"), how="left", nulls_equal=True)
+    sums = fetched.join(stored, on=("day", "log"), how="left")
     return sums.filter(pl.col("events").fill_null(0) != pl.col("counted"))
 
 

@@ -68,10 +68,10 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     )
     departments = users.select("user_id", department="user_department")
     name = pl.Series([*map(printable, sample["username"])], dtype=pl.String)
-    evidence = pl.format("{}: {}", name, pl.col("evidence").str.strip_prefix(pl.format("{}: ", name)))
+    evidence = pl.format("{}: {}", name, pl.col("evidence"))
     return (
         sample.with_columns(
-            evidence.alias("evidence"), pl.col("seed").cast(pl.String), person=persons, instead=instead
+            pl.col("seed").cast(pl.String), evidence=evidence, person=persons, instead=instead
         )
         .join(departments, on="user_id", how="left", maintain_order="left")
         .select("host_id", "hostname", "person", "department", "evidence", "seed", "instead", right=right)

@@ -128,7 +128,7 @@ def report_page(
 
 
 def page_fingerprint(file: Path | UPath) -> str | None:
-    """Return the fingerprint of a stored page; None without a page, or for one of an older program."""
+    """Return the fingerprint of a stored page; None without a page, or for one without a fingerprint."""
     if not file.exists():
         return None
     with file.open(encoding="utf-8") as page:

@@ -4,7 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import polars as pl
+
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.history import open_conflicts
 
 
 def result_in_words(row: Mapping[str, Any]) -> str:
@@ -22,6 +25,14 @@ def conflicts_in_words(conflicts: int, *, acknowledged: int = 0, new: int = 0) -
     counted = {"acknowledged": acknowledged, "new": new}
     parts = [f"{number:,} {word}" for word, number in counted.items() if number]
     return f"{conflicts:,} conflict{'s' * (conflicts != 1)}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def count_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> str:
+    """Say how many of the decisions are conflicts, as `conflicts_in_words` does."""
+    found = decisions.filter(action="conflict")
+    left = open_conflicts(found, acknowledged)
+    known, new = found.height - left.height, left.filter("new_conflict").height
+    return conflicts_in_words(found.height, acknowledged=known, new=new)
 
 
 def counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:

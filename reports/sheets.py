@@ -30,11 +30,11 @@ class SheetError(ValueError):
     """A sheet that cannot be read as answers: in which line, and what to do."""
 
 
-def sheet_content(table: pl.DataFrame, *, title: str, answer: str, is_workbook: bool) -> bytes:
-    """Return a sheet to hand out, as a workbook or as CSV; `answer` is the column for yes or no."""
+def sheet_content(table: pl.DataFrame, *, is_workbook: bool) -> bytes:
+    """Return a sheet to hand out, as a workbook or as CSV; the column `right` is for yes or no."""
     shown = printable_texts(table)
     if is_workbook:
-        return as_xlsx(shown, title=title, answer=answer)
+        return as_xlsx(shown, title="Audit", answer="right")
     return (BOM + as_csv(shown)).encode()
 
 

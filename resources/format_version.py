@@ -1,11 +1,11 @@
-"""The format of what is stored: a program refuses what a newer one has written."""
+"""The format of what is stored: a program refuses what one with another format has written."""
 
 from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 1
-"""The format of tables and journal; raised with each change that older ones cannot read, or would undo."""
+FORMAT = 2
+"""The format of tables and journal; raised with each change that older or newer ones cannot read."""
 
 
 def program_version() -> str:
@@ -19,9 +19,13 @@ def own_format() -> tuple[int, str]:
 
 
 def require_known_format(found: int, made_by: str, place: str) -> None:
-    """Fail where a newer version of the program, `made_by`, has written to a place."""
-    if found > FORMAT:
-        raise AssetOwnersError(
-            f"{place}: written by asset-owners {made_by} (format {found}), and this is "
-            f"{program_version()} (format {FORMAT}). Nothing was changed; install {made_by} or newer"
-        )
+    """Fail where a version of the program with another format, `made_by`, has written to a place."""
+    if found == FORMAT:
+        return
+    advice = f"install {made_by} or newer"
+    if found < FORMAT:
+        advice = "set ASSET_OWNERS_HOME to a new folder and begin there: the inventory keeps its owners"
+    raise AssetOwnersError(
+        f"{place}: written by asset-owners {made_by} (format {found}), and this is "
+        f"{program_version()} (format {FORMAT}). Nothing was changed; {advice}"
+    )

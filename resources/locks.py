@@ -26,6 +26,8 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _try_lock(descriptor), lambda: path.read_text("utf-8", "replace"), what)
+        if not os.fstat(descriptor).st_nlink:
+            raise AssetOwnersError(f"{what}: deleted meanwhile, as `remove` does; nothing was done")
         run = f", run {run_id}" if run_id else ""
         holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
         with suppress(OSError):  # a full disk: the lock holds, and a backup may still be made

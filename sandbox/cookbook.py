@@ -117,13 +117,13 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
     for day, total in totals.items():
         row = {
             "day": day,
+            "log": _INSTANCE.index,
             **{name: total[name] for name in ("matching", "lacking_user", "lacking_host")},
             "counted": counts[day].total(),
             "fetched_at": fetched_at,
             "settings_fingerprint": extraction_fingerprint(_INSTANCE),
-            "log": _INSTANCE.index,
         }
-        rows = [(day, *names, events, None, _INSTANCE.index) for names, events in counts[day].items()]
+        rows = [(day, _INSTANCE.index, *names, events, None) for names, events in counts[day].items()]
         stored_row = pl.DataFrame([row], schema=polars_schema(LogonDays))
         tables.write_days([(stored_row, pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"))])
 

@@ -5,13 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
-from ownership.declaration import Column, Table, columns_of, later_columns, polars_schema
+from ownership.declaration import Column, Table, columns_of, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import duckdb_type
 from resources.store.views import VIEWS, View
-
-_FIRST_RELEASE = "1.0.0"
-"""Columns that only unpublished versions lacked need no word about it."""
 
 _ENDS = ("low", "high")
 """How the names of columns end that hold an end of an interval."""
@@ -109,9 +106,7 @@ def _column(table: str, name: str) -> str:
     label = f"[`{name}`]({_heading(table, name)})" if column.codes else f"`{name}`"
     plain = name.endswith("_at") or polars_schema(model)[name] in (pl.String, pl.Int64)
     kind = "" if plain else f" {duckdb_type(polars_schema(model)[name])}"
-    version = later_columns(model).get(name, _FIRST_RELEASE)
-    since = "" if version == _FIRST_RELEASE else f" Since {version}."
-    return f"- {label}{kind}: {column.description}{since}"
+    return f"- {label}{kind}: {column.description}"
 
 
 def _listed(columns: Iterable[str]) -> str:

@@ -87,6 +87,7 @@ def _run(
         "window_to": resolution.window.last,
         "rules": resolution.rules.as_json(),
         "options": "{}",
+        "by": "somebody",
         "hosts": resolution.decisions["host_id"].count(),
         "to_write": resolution.decisions.filter(action="write").height,
         "written": written,

@@ -27,11 +27,8 @@ _COMMANDS = {
     "tune": ("tune", "Estimate how often owners are wrong; propose better settings."),
     "runs": ("runs", "List the runs with their results, the newest first."),
     "conflicts": ("conflicts", "List hosts that have another owner than their primary user."),
-    "audit-log": ("audit_log", "Print what was done, by whom and why, as JSON lines."),
     "metrics": ("metrics", "Print metrics of each instance for Prometheus."),
     "sql": ("sql", "Query the tables in SQL, for instance: FROM conflicts."),
-    "backup": ("backup", "Write a backup of ASSET_OWNERS_HOME into one file."),
-    "restore": ("backup", "Make ASSET_OWNERS_HOME, a new or empty folder, from a backup."),
     "forget": ("forget", "Remove a person from all that is stored for an instance."),
     "remove": ("remove", "Delete all that is stored for an instance."),
     "prepare": ("serve", "Make ASSET_OWNERS_HOME ready for Dagster's own programs."),
@@ -42,8 +39,8 @@ _COMMANDS = {
 _GROUPS = {
     "Set up": ("init", "check", "tune", "docs", "sandbox"),
     "Daily work": ("run", "apply", "undo", "report", "conflicts"),
-    "Ask": ("explain", "runs", "diff", "sql", "audit-log"),
-    "Maintain": ("serve", "prepare", "metrics", "backup", "restore", "forget", "remove"),
+    "Ask": ("explain", "runs", "diff", "sql"),
+    "Maintain": ("serve", "prepare", "metrics", "forget", "remove"),
 }
 """The commands as `--help` lists them."""
 _SANDBOX_COMMANDS = {

@@ -11,30 +11,24 @@ import polars as pl
 
 from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
-from pipelines.cli.stored import note, own_tables
+from pipelines.cli.stored import holding, note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance, system_user
-from resources.settings.names import slug_of
 from resources.store.retention import decided_with, recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
-MAX_PART = 60
-"""Characters of a department in the name of a file."""
 
 
-def draw(
-    path: Path, number: int, *, seed: int | None, out: Path | None, by_department: bool, as_json: bool
-) -> None:
-    """Draw planned owners of the last run by chance, store them, and write the sheet, or one a department."""
+def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet."""
     instance = load_instance(path)
-    tables = own_tables(instance)
-    run_id, decisions = _last_plan(instance, tables)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
-    window, rules = decided_with(tables, run_id, instance.rules.as_rules())
-    with tables.changing():
+    with holding(own_tables(instance)) as tables:
+        run_id, decisions = _last_plan(instance, tables)
+        window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
         alike = drawn_alike(recent, window, rules)
@@ -43,52 +37,33 @@ def draw(
         answers = answers.join(asked, on="host_id", how="anti")
         sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), window=window, rules=rules)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
-        sheets = _sheets(table, out, by_department=by_department) if out else {}
+        if out:
+            require_new("--audit-file", out)
         tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
-    for file, part in sheets.items():
-        write_sheet("--audit-file", file, part, title="Audit", answer="right")
+        if out:
+            write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
     next_step = (
         f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
         f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
-        + command_line(
-            instance,
-            "tune",
-            *(part for file in sheets or ["FILE"] for part in ("--audit-answers", str(file))),
-        )
+        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     )
     if as_json:
         content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
         print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
     elif out:
-        print(f"Wrote {', '.join(map(str, sheets))}: {next_step}")
+        print(f"Wrote {out}: {next_step}")
     else:
-        sys.stdout.write(sheet_content(table, title="", answer="right", is_workbook=False).decode())
+        sys.stdout.write(sheet_content(table, is_workbook=False).decode())
         note(next_step)
-
-
-def _sheets(table: pl.DataFrame, out: Path, *, by_department: bool) -> dict[Path, pl.DataFrame]:
-    """Return the rows of each file to write: all of them, or a department's with its name in the file's."""
-    if by_department:
-        # Departments that are spelled alike share a sheet.
-        names = table["department"].replace("", None).fill_null("no department")
-        parts = table.with_columns(part=pl.Series([slug_of(name)[:MAX_PART] for name in names])).partition_by(
-            "part", as_dict=True, maintain_order=True, include_key=False
-        )
-        sheets = {out.with_stem(f"{out.stem}-{name or 'others'}"): part for (name,), part in parts.items()}
-    else:
-        sheets = {out: table}
-    require_new("--audit-file", *sheets)
-    return sheets
 
 
 def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
     """Store the answers of sheets; return what they say of the plan that they were drawn from, in lines."""
     instance = load_instance(path)
-    tables = own_tables(instance)
     for file in files:
         require_file("--audit-answers", file)
-    with tables.changing():
+    with holding(own_tables(instance)) as tables:
         before = sample = tables.read("audit_sample").collect()
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")

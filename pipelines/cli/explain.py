@@ -8,7 +8,7 @@ import typer
 
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import held_tables
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
@@ -38,7 +38,12 @@ def explain(
     """
     if not asked.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
-    instance, tables = stored_tables(path, run_id)
+    with held_tables(path, run_id) as (instance, tables):
+        return _explain(instance, tables, asked, as_json=as_json)
+
+
+def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -> int:
+    """Print what is known of a host or a person; return the exit status."""
     story = _host(instance, tables, asked)
     if story["decisions"]:
         print(_json(story) if as_json else in_words(story))
@@ -73,7 +78,7 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     if decided.is_empty():
         return {"hostname": host, "similar": [], "decisions": []}
     rules = instance.rules.as_rules()
-    window, decided_by = decided_with(tables, decided.item(), rules)
+    window, decided_by = decided_with(tables, decided.item())
     return host_explanation(
         host,
         tables.read,

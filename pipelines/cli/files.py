@@ -34,17 +34,15 @@ def write_file(argument: str, path: Path, content: bytes) -> None:
         raise ConfigurationError(reason) from error
 
 
-def require_new(option: str, *files: Path) -> None:
-    """Fail for files that exist: they may hold answers."""
-    for file in files:
-        if file.exists():
-            raise ConfigurationError(f"{option}: {file} exists and is not replaced; name another file")
+def require_new(option: str, file: Path) -> None:
+    """Fail for a file that exists: it may hold answers."""
+    if file.exists():
+        raise ConfigurationError(f"{option}: {file} exists and is not replaced; name another file")
 
 
-def write_sheet(option: str, file: Path, table: pl.DataFrame, *, title: str, answer: str) -> None:
-    """Write a sheet, as a workbook or as CSV by the file's name; `answer` is the column for yes or no."""
-    is_workbook = file.suffix.lower() == ".xlsx"
-    write_file(option, file, sheet_content(table, title=title, answer=answer, is_workbook=is_workbook))
+def write_sheet(option: str, file: Path, table: pl.DataFrame) -> None:
+    """Write a sheet, as a workbook or as CSV by the file's name."""
+    write_file(option, file, sheet_content(table, is_workbook=file.suffix.lower() == ".xlsx"))
 
 
 @contextmanager

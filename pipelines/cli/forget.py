@@ -1,12 +1,6 @@
 """`asset-owners forget`: a stand-in takes the place of a person in all that is stored of an instance."""
 
-import base64
-import codecs
-import gzip
-import html
-import re
 import shutil
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,8 +27,6 @@ if TYPE_CHECKING:
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
 EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
-_ESCAPED = re.compile(r'\\u([0-9a-fA-F]{4})|\\["\\/]')
-_PAGE = re.compile(rb'id="packed">([^<]+)<')
 
 
 def forget(
@@ -47,9 +39,10 @@ def forget(
 ) -> None:
     """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
 
-    It replaces their ids and names in tables, history and journal of writes. Reports, sheets and Dagster's
-    records are deleted. A name that fits several people lists them and changes nothing. After an interruption
-    repeat it with the same words. `asset-owners docs data_protection` says what is left.
+    It replaces their ids and names in tables, history and journal of writes, and empties notes, reasons and
+    messages in these rows. Reports and exports in the home, and Dagster's records, are deleted. A name
+    that fits several people lists them and changes nothing. After an interruption repeat it with the same
+    words. `asset-owners docs data_protection` says what is left.
 
     Example: --instance NAME ann@corp.example
     """
@@ -64,7 +57,6 @@ def forget(
     ):
         person = _forgetting(asked, instance, tables, journal, dagster)
         counts = stored.forget(tables, journal, person, really=False)
-        exports, unclear = exports_naming(home(), person)
         if yes:
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
@@ -73,17 +65,15 @@ def forget(
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
         print(f"  {'Deleted' if yes else 'To delete'}:")
-        delete_beside_tables(instance, tables, dagster, exports, really=yes)
+        delete_beside_tables(instance, tables, dagster, exports=True, really=yes)
         if yes:
             stored.delete_unfinished(tables)
-    for file in unclear:
-        print(f"  {file}: not deleted, for what it says may mean somebody else; look yourself")
     for file in stored.unknown_files(tables):
         print(f"  {file}: not known to this version; delete it if you do not need it")
     print(
-        "  Not covered, check these yourself: other instances, reports and exports elsewhere, backups, logs, "
-        f"other machines, the instance file ({instance.file}), and both services: the next run stores again "
-        "what they hold"
+        "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the "
+        f"home, logs, other machines, the instance file ({instance.file}), and both services: the next run "
+        "stores again what they hold"
     )
     print("Done: stand-ins are in their place." if yes else NOTHING_CHANGED)
 
@@ -121,39 +111,6 @@ def _forgetting(
     return person
 
 
-def exports_naming(folder: Path, person: Forgetting) -> tuple[list[Path], list[Path]]:
-    """Return the exports in the home and its reports that name a person, and those that may do so.
-
-    A number or a plain word may mean anything.
-    """
-    files = [*folder.glob("*"), *(folder / "reports").glob("*")]
-    texts = {
-        file: _text_of(file) for file in sorted(files) if file.suffix.lower() in EXPORTS and file.is_file()
-    }
-    named = [file for file, text in texts.items() if person.in_text(text) != text]
-    unclear = [file for file, text in texts.items() if person.in_text(text, about=True) != text]
-    return named, [file for file in unclear if file not in named]
-
-
-def _text_of(file: Path) -> str:
-    """Return the words of an export, as people read them."""
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as workbook:
-            content = b"\n".join(map(workbook.read, workbook.namelist()))
-    else:
-        content = file.read_bytes()
-    if page := _PAGE.search(content):
-        content += gzip.decompress(base64.b64decode(page[1]))
-    utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = html.unescape(content.decode("utf-16" if utf_16 else "utf-8", "replace"))
-    return f"{text}\n{_ESCAPED.sub(_unescaped, text)}"
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    """Return the character that an escape of JSON stands for."""
-    return chr(int(escape[1], 16)) if escape[1] else escape[0][1]
-
-
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
     from assets_defs.dagster_records import runs_in_progress
@@ -170,13 +127,13 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
 
 
 def delete_beside_tables(
-    instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", exports: list[Path], *, really: bool
+    instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *, exports: bool = False, really: bool
 ) -> None:
-    """Name reports, exports and Dagster's records of an instance, and, `really`, delete them."""
-    from assets_defs.dagster_records import delete_runs, overwrite_deleted, runs_of
+    """Name reports and Dagster's records of an instance, and exports in the home; `really` deletes them."""
+    from assets_defs.dagster_records import delete_runs, delete_unlisted, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
-    for file in dict.fromkeys([*reports_of(instance, tables), *exports]):
+    for file in dict.fromkeys([*reports_of(instance, tables), *(exports_beside(tables) if exports else ())]):
         print(f"  {file}")
         if really:
             file.unlink()
@@ -186,6 +143,7 @@ def delete_beside_tables(
         for unfinished in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):  # by killed runs
             shutil.rmtree(unfinished.parent)
         delete_runs(dagster, runs)
+        delete_unlisted(dagster)
         dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
         overwrite_deleted(dagster)
 
@@ -197,3 +155,11 @@ def reports_of(instance: Instance, tables: Tables) -> list[Path | UPath]:
     published = published_report(instance, tables)
     kept = sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
     return [*kept, published] if published not in kept and published.exists() else [*kept]
+
+
+def exports_beside(tables: Tables) -> list[Path]:
+    """Return the exports in the home and its reports, but for reports of other instances."""
+    others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
+    files = [*home().glob("*"), *(home() / "reports").glob("*")]
+    exports = (file for file in files if file.suffix.lower() in EXPORTS and file.is_file())
+    return sorted(file for file in exports if file.name.partition(".")[0] not in others)

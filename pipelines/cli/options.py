@@ -4,6 +4,7 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,18 +35,18 @@ def instance_file(given: str | None = None) -> Path:
     return instance_path(given if given is None else str(given))
 
 
-def read_host_names(given: Sequence[str] | None) -> list[str]:
-    """Return the hosts that `--host` names, those in files included; blanks around them do not count."""
+def read_host_names(given: Sequence[str] | None, option: str = "--host") -> list[str]:
+    """Return the hosts that an option names, those in files included; blanks around them do not count."""
     from resources.errors import ConfigurationError
 
-    names = [host for name in given or () for host in (_hosts_in(name[1:]) if name[:1] == "@" else [name])]
-    hosts = [*filter(None, map(str.strip, names))]
+    listed = (_hosts_in(option, name[1:]) if name[:1] == "@" else [name] for name in given or ())
+    hosts = [*filter(None, map(str.strip, chain.from_iterable(listed)))]
     if given and not hosts:
-        raise ConfigurationError(f"--host: {' '.join(given)} names no host")
+        raise ConfigurationError(f"{option}: {' '.join(given)} names no host")
     return hosts
 
 
-def _hosts_in(file: str) -> Iterable[str]:
+def _hosts_in(option: str, file: str) -> Iterable[str]:
     """Return the hosts of a list, one a line, or of a sheet such as `sql --format csv` prints."""
     import polars as pl
 
@@ -53,7 +54,7 @@ def _hosts_in(file: str) -> Iterable[str]:
     from reports.sheets import HOSTS, read_csv
     from resources.errors import ConfigurationError
 
-    require_file("--host", Path(file))
+    require_file(option, Path(file))
     try:
         text = Path(file).read_text("utf-8-sig")
         head = re.split(r'[",;\s]+', text.partition("\n")[0])
@@ -61,7 +62,7 @@ def _hosts_in(file: str) -> Iterable[str]:
             return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
         return [row[0] for row in csv.reader(text.splitlines()) if row]
     except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"--host: {file} cannot be read: {error}") from error
+        raise ConfigurationError(f"{option}: {file} cannot be read: {error}") from error
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."

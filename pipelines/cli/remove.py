@@ -16,6 +16,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
 from resources.store.files import NOT_OURS
+from resources.store.tables import CHANGING
 from resources.writeback.open_journal import has_journal
 from resources.writeback.target_lock import locked_journal
 
@@ -42,6 +43,7 @@ def remove(
         if yes or has_journal(tables):
             journal = held.enter_context(locked_journal(tables, instance.platform))
         if yes:
+            held.enter_context(tables.changing())
             require_changeable(instance, tables, dagster)
         pending = 0
         if journal:
@@ -53,14 +55,15 @@ def remove(
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, tables, dagster, [], really=yes)
+        delete_beside_tables(instance, tables, dagster, really=yes)
         if yes:
             found = tables.folder.fs.find(tables.folder.path)
-            if files := [path for path in found if NOT_OURS not in path.split("/")]:
+            # The lock goes last: what waits for it then finds nothing to look at.
+            if files := [path for path in found if not {NOT_OURS, CHANGING} & {*path.split("/")}]:
                 tables.folder.fs.rm(files)
             for folder in (tables.folder, tables.disk):  # empty, or a volume that stays
                 if isinstance(folder, Path):
                     shutil.rmtree(folder, ignore_errors=True)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
-    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and backups")
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)

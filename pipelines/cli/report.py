@@ -9,7 +9,7 @@ import typer
 from ownership.names import printable
 from pipelines.cli.files import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option
-from pipelines.cli.stored import stored_tables
+from pipelines.cli.stored import held_tables
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.settings import home
 
@@ -38,21 +38,21 @@ def report(
     """
     from assets_defs.report import Report, report_file
 
-    instance, tables = stored_tables(path, run)
-    made = Report(instance, tables)
-    if kind == "html":
-        content = made.html().encode()
-    elif kind == "csv":
-        content = (BOM + as_csv(made.sheet())).encode()
-    else:
-        content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
-    if out == Path("-"):
-        sys.stdout.buffer.write(content)
-        return
-    if out is None:
-        run_id = tables.run_id(run) if run else ""
-        out = report_file(instance, home(), kind=kind, run=run_id, plan=made.is_plan)
-        out.parent.mkdir(exist_ok=True, mode=0o700)
-    write_file("--out", out, content)
+    with held_tables(path, run) as (instance, tables):
+        made = Report(instance, tables)
+        if kind == "html":
+            content = made.html().encode()
+        elif kind == "csv":
+            content = (BOM + as_csv(made.sheet())).encode()
+        else:
+            content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
+        if out == Path("-"):
+            sys.stdout.buffer.write(content)
+            return
+        if out is None:
+            run_id = tables.run_id(run) if run else ""
+            out = report_file(instance, home(), kind=kind, run=run_id, plan=made.is_plan)
+            out.parent.mkdir(exist_ok=True, mode=0o700)
+        write_file("--out", out, content)
     what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()
     print(f"{out} is written: {what} of {printable(instance.name)}, {assets:,} hosts")

@@ -14,9 +14,8 @@ from ownership.plan import exceeded_limit
 from pipelines.cli.diff import compare, print_differences
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
-from reports.conflicts import count_conflicts
 from reports.plan import changes, plan_in_words, planned_hosts
-from reports.run_results import decisions_in_words, writes_in_words
+from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from resources.settings import Instance, command_line
 from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id

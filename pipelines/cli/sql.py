@@ -46,6 +46,7 @@ from resources.store.catalogue import (
     refresh_catalogue,
     register_file_system,
     run_views,
+    schemas,
 )
 from resources.store.tables import Tables, short_run_id
 
@@ -94,19 +95,19 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
     none is chosen, a name needs its schema, and that of a new table `scratch`. The tables of a run stand in
     the place of the published ones of its instance.
     """
-    schemas = _schemas(home)
+    instances = schemas(home)
     lines = [
         "ATTACH ':memory:' AS scratch",
         f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY)",
     ]
-    if slug is None and len(schemas) > 1:
+    if slug is None and len(instances) > 1:
         return [f"{line};" for line in [*lines, "SET search_path = 'warehouse.main,scratch.main'"]]
     path = ["scratch.main"]
     if run and run.viewed:
         database = f"run_{short_run_id(run.viewed)}"
         lines += run_views(run.folder, run.viewed, database)
         path.append(f"{identifier(database)}.{identifier(run.slug)}")
-    ordered = sorted(schemas, key=lambda name: (name != slug, name))
+    ordered = sorted(instances, key=lambda name: (name != slug, name))
     path += [f"warehouse.{identifier(name)}" for name in ordered]
     return [f"{line};" for line in [*lines, f"SET search_path = {quoted(','.join(path))}"]]
 
@@ -121,15 +122,16 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
             if instance:
                 raise
             note(str(error))
-    known = _schemas(home())
-    if location != UPath(home() / "tables") and not (known and known.issuperset(own)):
+    known = schemas(home(), location)
+    moved = schemas(home()) - known
+    if moved or (location != UPath(home() / "tables") and not (known and known.issuperset(own))):
         # A shared store also has tables of instances that ran on other machines only.
         stored = {folder.name for folder in location.glob("*") if is_slug(folder.name)}
-        if new := (stored.intersection(own) or stored) - known:
+        if new := stored & moved or (stored.intersection(own) or stored) - known:
             # Who may only read the home asks what is there.
             with suppress(PermissionError) if known else nullcontext():
                 refresh_catalogue(home(), location, *new, analysts=analysts_group())
-            known = _schemas(home())
+            known = schemas(home(), location)
     slugs = own if instance else [*known]
     if not slugs or not known.issuperset(slugs):
         of = f" of {slugs[0]}" if slugs else ""
@@ -143,16 +145,6 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     if run_id is not None:
         raise ConfigurationError("--run: several instances have tables; name its own with --instance")
     return None, None
-
-
-def _schemas(home: Path) -> set[str]:
-    """Return the instances that the catalogue has tables of."""
-    catalogue = catalogue_path(home)
-    if not catalogue.exists():
-        return set()
-    with duckdb.connect(catalogue, read_only=True) as connection:
-        views = connection.execute("SELECT schema_name FROM duckdb_views() WHERE NOT internal").fetchall()
-    return {name for (name,) in views}
 
 
 def _query_error(error: duckdb.Error) -> AssetOwnersError:

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
@@ -24,7 +26,27 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
     Where no run was allowed to write yet, they are those of the last dry run, and standard error says so.
     """
     instance = load_instance(path)
-    tables = own_tables(instance)
+    return instance, _stored(instance, own_tables(instance), run)
+
+
+@contextmanager
+def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
+    """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
+    instance = load_instance(path)
+    with holding(own_tables(instance)) as tables:
+        yield instance, _stored(instance, tables, run)
+
+
+@contextmanager
+def holding(tables: Tables) -> Generator[Tables]:
+    """Hold tables as they are; what is read before that may be of somebody who is forgotten meanwhile."""
+    with ExitStack() as held:
+        with suppress(OSError):  # nothing is stored, or an analyst looks, who can store nothing here
+            held.enter_context(tables.changing(existing=True))
+        yield tables
+
+
+def _stored(instance: Instance, tables: Tables, run: str | None) -> Tables:
     if not tables.are_prepared():
         raise AssetOwnersError(f"{instance.name} has no tables; begin with {command_line(instance, 'run')}")
     if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
@@ -33,7 +55,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
             "What it wrote: "
             + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         )
-    return instance, as_of_run(_with_unsettled_writes(tables), run)
+    return as_of_run(_with_unsettled_writes(tables), run)
 
 
 def _with_unsettled_writes(tables: Tables) -> Tables:

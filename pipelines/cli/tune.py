@@ -2,9 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Annotated
 
 from ownership.names import printable
 from pipelines.cli.audit_sheet import draw, read_answers
@@ -32,12 +30,6 @@ def tune(
         Path | None,
         file_option("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
     ] = None,
-    by: Annotated[
-        Literal["department"] | None,
-        typer.Option(
-            "--by", help="Write a sheet for each department, for its own helpdesk.", show_default=False
-        ),
-    ] = None,
     audit_answers: Annotated[
         list[Path] | None,
         file_option(
@@ -53,15 +45,12 @@ def tune(
 
     Example: --instance NAME --target-precision 0.95
     """
-    if audit is None and (seed is not None or audit_file or by):
-        raise ConfigurationError("--seed, --by and --audit-file go with --audit N, which draws")
-    if by and audit_file is None:
-        raise ConfigurationError("--by department writes a sheet for each: name them with --audit-file")
+    if audit is None and (seed is not None or audit_file):
+        raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
     if audit is not None:
         if audit_answers:
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
-        options: dict[str, Any] = {"seed": seed, "out": audit_file, "by_department": by is not None}
-        return draw(path, audit, **options, as_json=as_json)
+        return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
     aim = tuning.Aim(target_precision, keep)
     audited = read_answers(path, audit_answers) if audit_answers else []
     instance, tables = stored_tables(path)
@@ -75,7 +64,7 @@ def tune(
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
     decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
-    window, _ = decided_with(tables, decided_by, rules)
+    window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
     now = tuning.line_of(lines, rules, window_days=window.days)
     best, nearest = tuning.best_line(lines, now, aim), tuning.nearest_line(lines, now, aim)

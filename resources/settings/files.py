@@ -197,8 +197,6 @@ def _content(path: Path) -> dict[Any, Any]:
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = _QUOTED.sub("…", getattr(error, "problem", None) or str(error))
         raise ConfigurationError(f"{path}: {where}invalid YAML: {problem}") from None
-    if isinstance(content, dict) and {"type", "attributes"} <= content.keys():
-        content = content["attributes"]  # a defs.yaml of Dagster (`pipelines.component`)
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as name and url")
     return content

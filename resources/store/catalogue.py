@@ -17,7 +17,6 @@ from ownership.declaration import (
     Table,
     column_descriptions,
     description,
-    later_columns,
     polars_schema,
 )
 from ownership.tables import TABLES
@@ -40,13 +39,14 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
     catalogue = catalogue_path(home)
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         shown = _versions(catalogue)
-        gone = shown.keys() - {folder.name for folder in location.glob("*")}
+        folders = {folder.name for folder in location.glob("*")}
+        gone = shown.keys() - folders
         version = hashlib.sha256("\n".join(_statements(home, location / "any")).encode()).hexdigest()
-        outdated = [slug for slug in slugs if shown.get(slug) != version]
+        outdated = [slug for slug in slugs if slug in folders and shown.get(slug) != version]
         if not gone and not outdated:
             return
         if gone:  # DuckDB only marks as free what is dropped, and the name of a customer who left would stay
-            outdated, shown = sorted({*shown, *slugs} - gone), {}
+            outdated, shown = sorted({*shown, *slugs} & folders), {}
         with replacing(catalogue, analysts) as path:
             if shown:  # with many instances, making all views takes longer than a run
                 shutil.copyfile(catalogue, path)
@@ -81,6 +81,17 @@ def _versions_in(catalogue: Path, *_: int) -> Mapping[str, str]:
         return {}
 
 
+def schemas(home: Path, location: UPath | None = None) -> set[str]:
+    """Return the instances that have views; with a location those alone whose views read tables there."""
+    catalogue = catalogue_path(home)
+    if not catalogue.exists():
+        return set()
+    place = quoted(f"{escape(str(location))}/")[:-1] if location else ""
+    with duckdb.connect(catalogue, read_only=True) as connection:
+        query = "SELECT schema_name FROM duckdb_views() WHERE NOT internal AND contains(sql, ?)"
+        return {name for (name,) in connection.execute(query, [place]).fetchall()}
+
+
 def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath) -> None:
     """Let a connection read tables in an object store, without DuckDB's extension."""
     if not isinstance(location, Path):
@@ -101,7 +112,8 @@ def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
     schema = f"{identifier(database)}.{identifier(name)}"
     yield f"CREATE SCHEMA {schema}"
     yield f"USE {schema}"  # further views name the tables without a schema
-    for view, query in {**rows, **{name: view.sql for name, view in VIEWS.items()}}.items():
+    further = {view: one.sql.replace("$instance", quoted(name)) for view, one in VIEWS.items()}
+    for view, query in {**rows, **further}.items():
         yield f"CREATE VIEW {view} AS {query}"
         yield from _comments(view)
 
@@ -139,14 +151,10 @@ def _files(folder: UPath, table: str) -> str | None:
 
 
 def _rows(model: type[Table], files: str) -> str:
-    """Return the query of a table's rows; columns that files of older versions lack are null."""
-    kinds, later = polars_schema(model), later_columns(model)
+    """Return the query of a table's rows."""
     # With hive_partitioning a folder named a=b in the path would become a column.
     rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
-    if later:
-        lacking = ", ".join(f"CAST(NULL AS {duckdb_type(kinds[name])}) AS {name}" for name in later)
-        rows = f"FROM ({rows} UNION ALL BY NAME SELECT {lacking} WHERE false)"
-    return f"SELECT {', '.join(map(identifier, kinds))} {rows}"
+    return f"SELECT {', '.join(map(identifier, polars_schema(model)))} {rows}"
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
+import yaml
 from upath import UPath
 
 from ownership.declaration import Holds, held_of_persons
@@ -28,7 +28,6 @@ from resources.writeback.journal import Journal, Result
 DELETED = "inventory_users"
 """The table whose rows are deleted: a user asset has no stand-in."""
 _FORGOTTEN = "forgotten"
-_PART_OF_A_NAME = r"\w@\\$\-"
 
 
 @dataclass(frozen=True)
@@ -93,10 +92,12 @@ class Forgetting:
             pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)
             for name in settings
         )
-        named_in = [*compared, *settings]
-        about = rows.select(named_in).hash_rows() != changed.select(named_in).hash_rows()
+        about = rows.hash_rows() != changed.hash_rows()
         words = [name for name, holds in held.items() if holds is Holds.WORDS]
-        changed = changed.with_columns(self._words(changed[name], about) for name in words)
+        changed = changed.with_columns(pl.when(~about).then(name).alias(name) for name in words)
+        if "options" in settings:
+            reasons = pl.col("options").map_elements(_without_reason, pl.String)
+            changed = changed.with_columns(options=pl.when(about).then(reasons).otherwise("options"))
         if table == "logon_counts" and about.any():
             changed = changed.filter(~rows["document_username"].is_in([*self.not_counted]))
             keys = pl.exclude("events")  # two spellings may now be one
@@ -122,61 +123,38 @@ class Forgetting:
         return replaced(values).alias(name)
 
     def _joined(self, ids: pl.Expr) -> pl.Expr:
-        """Replace whole parts of joined ids; in older rows an id may hold commas itself."""
+        """Replace whole parts of joined ids."""
         comma = pl.lit(",")
         for user_id, stand_in in self.ids.items():
             joined = comma + ids + comma
-            for part in 2 * (user_id, joined_ids([user_id])):  # two parts in a row share a comma
+            part = joined_ids([user_id])
+            for _ in range(2):  # two parts in a row share a comma
                 joined = joined.str.replace_all(f",{part},", f",{stand_in},", literal=True)
             ids = joined.str.slice(1).str.head(-1)
         return ids
 
-    def _words(self, texts: pl.Series, about: pl.Series) -> pl.Series:
-        """Return a column of words without the person; in rows about the person each word may be theirs."""
-        if isinstance(texts.dtype, pl.List):
-            words = texts.explode().unique().drop_nulls()
-            return texts.list.eval(pl.element().replace({one: self.in_text(one) for one in words}))
-        found = [text and self.in_text(text, about=theirs) for text, theirs in zip(texts, about, strict=True)]
-        return pl.Series(texts.name, found, dtype=pl.String)
-
     def _in_settings(self, text: str) -> str:
+        """Replace whole names among the users that settings exclude, also settings that were tried."""
         values = json.loads(text)
+        stand_ins = {**self.accounts, **self._stand_ins}
+        whole = {normalise_pattern(one): new for one, new in stand_ins.items()}
+
+        def renamed(names: Iterable[str]) -> list[str]:
+            return [whole.get(normalise_pattern(one), one) for one in names]
+
         if "exclude_users" in values:
-            stand_ins = {**self.accounts, **self._stand_ins}
-            whole = {normalise_pattern(one): new for one, new in stand_ins.items()}
-            named = values["exclude_users"]
-            values["exclude_users"] = [whole.get(normalise_pattern(one), one) for one in named]
-        for setting in ("exclude_assets", "exclude_user_assets"):
-            if by_field := values.get(setting):
-                values[setting] = {field: [*map(self.in_text, by_field[field])] for field in by_field}
-        if tried := values.get("set"):
-            named = [one.partition("=")[0].endswith("exclude_users") for one in tried]
-            values["set"] = [self.in_text(one, about=names) for one, names in zip(tried, named, strict=True)]
-        if values.get("reason"):
-            values["reason"] = self.in_text(values["reason"])
+            values["exclude_users"] = renamed(values["exclude_users"])
+        for number, tried in enumerate(values.get("set", ())):
+            setting, _, given = tried.partition("=")
+            if setting.endswith("exclude_users"):
+                names = yaml.safe_load(given) or []
+                if (left := renamed(names)) != names:
+                    values["set"][number] = f"{setting}={json.dumps(left)}"
         return json.dumps(values)
 
-    def in_text(self, text: str, *, about: bool = False) -> str:
-        """Return words without the person's ids and names; a text that is `about` them has no other meaning.
 
-        Elsewhere a plain word or number may mean anything, unless it stands where earlier versions had names.
-        """
-        certain, all_of_them = self._patterns
-        return (all_of_them if about else certain).sub(_FORGOTTEN, text)
-
-    @cached_property
-    def _patterns(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        values = sorted({*self.ids, *self.names, *self.accounts}, key=len, reverse=True)
-        plain = [one for one in values if one.isalpha() or one.isdecimal()]
-        begin, end = rf"(?<![{_PART_OF_A_NAME}.])", rf"(?![{_PART_OF_A_NAME}]|\.\w)"
-
-        def any_of(values: Iterable[str], before: str = "", after: str = "") -> str:
-            words = "|".join(map(re.escape, values))
-            return f"{before}{begin}(?:{words}){end}{after}" if words else "(?!)"
-
-        certain = any_of(one for one in values if one not in plain)
-        named = f"{certain}|{any_of(plain, after='(?=: )')}|{any_of(plain, before='(?<=; next )')}"
-        return re.compile(named, re.IGNORECASE), re.compile(any_of(values), re.IGNORECASE)
+def _without_reason(options: str) -> str:
+    return json.dumps({name: value for name, value in json.loads(options).items() if name != "reason"})
 
 
 _COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}

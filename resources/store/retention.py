@@ -111,8 +111,8 @@ def _with_known_conflicts(
     return with_conflict_since(with_new_conflicts(decisions, before, acknowledged), before, *seen)
 
 
-def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rules]:
-    """Return the look-back window and the rules that a run decided with; `rules` if it stored none."""
+def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
+    """Return the look-back window and the rules that a run decided with."""
     rows = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
     if not rows:
         raise AssetOwnersError(
@@ -120,7 +120,7 @@ def decided_with(tables: Tables, run_id: str, rules: Rules) -> tuple[Window, Rul
             "(keep.history_days); run it again"
         )
     [(first, last, stored)] = rows
-    return Window(first, last), rules if stored is None else Rules.from_json(stored)
+    return Window(first, last), Rules.from_json(stored)
 
 
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:

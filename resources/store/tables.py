@@ -21,7 +21,7 @@ from upath import UPath
 
 from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
-from ownership.declaration import Layout, empty, later_columns, polars_schema, validated
+from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
@@ -34,6 +34,7 @@ from resources.store.files import allow, create, remove_leftovers, replacing
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
+CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
 CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -80,7 +81,7 @@ class Tables:
             recorded = self.require_own()
             target = recorded.get("target") or self.target
             number, version = own_format()
-            if self.name is None or (recorded.get("format"), recorded.get("target")) == (number, target):
+            if self.name is None or (recorded and recorded["target"] == target):
                 return
             owner = {"name": self.name, "target": target, "format": number, "version": version}
             if recorded or isinstance(self.folder, Path):
@@ -91,7 +92,7 @@ class Tables:
             self.require_own()  # another machine may have come first
 
     def require_own(self) -> dict[str, Any]:
-        """Return what is recorded; fails for another instance with the same slug, or a newer program."""
+        """Return what is recorded; fails for another instance with the same slug, or another format."""
         place = self.folder / CLAIM
         try:
             recorded = json.loads(place.read_bytes())
@@ -218,8 +219,8 @@ class Tables:
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
         path = own if own and own.exists() else self._snapshot(table)
-        if table == "current_owners" or (table == "unmatched_users" and not path.exists()):
-            return self.derived(table, run_id).lazy()  # older programs stored no unmatched users
+        if table == "current_owners":
+            return self.derived(table, run_id).lazy()
         return read_files(table, _existing(path))
 
     def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
@@ -405,12 +406,15 @@ class Tables:
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
-    def changing(self) -> AbstractContextManager[None]:
-        """Let one process at a time read a table and store what follows from it, briefly."""
+    def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
+        """Let one process at a time read a table and store what follows from it, briefly.
+
+        `existing`: it makes no folder, so that nothing is left where the tables were removed meanwhile.
+        """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
-        for needed in (self.disk, folder):
+        for needed in () if existing else (self.disk, folder):
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return locked(folder / ".changing.lock", f"The tables in {folder}")
+        return locked(folder / CHANGING, f"The tables in {folder}")
 
 
 def tables_of(instance: Instance) -> Tables:
@@ -452,8 +456,7 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
     """Read files of a table; each is opened once, and an object is fetched in one request.
 
     Without the schema Polars would open the first file twice, and fetch an object in several requests: if it
-    was replaced in between, no file ever held those rows. Columns that an older version lacks are null, those
-    of a newer one are ignored.
+    was replaced in between, no file ever held those rows. Columns of a newer version are ignored.
     """
     if not paths:
         return empty(TABLES[table]).lazy()
@@ -461,14 +464,7 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
     if not isinstance(paths[0], Path):
         contents = paths[0].fs.cat_ranges([path.path for path in paths], None, None, on_error="raise")
         files = [BytesIO(content) for content in contents]
-    model = TABLES[table]
-    return pl.scan_parquet(
-        files,
-        schema=polars_schema(model),
-        missing_columns="insert" if later_columns(model) else "raise",
-        extra_columns="ignore",
-        glob=False,
-    )
+    return pl.scan_parquet(files, schema=polars_schema(TABLES[table]), extra_columns="ignore", glob=False)
 
 
 def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.LazyFrame:

@@ -14,7 +14,8 @@ from ownership.tables import TABLES
 class View:
     """A view: what a row is, the meaning of each column in order, and the query.
 
-    A meaning that is the name of a stored table stands for that table's description of the column.
+    A meaning that is the name of a stored table stands for that table's description of the column. $instance
+    in the query stands for the slug of the instance.
     """
 
     comment: str
@@ -111,7 +112,47 @@ LEFT JOIN (SELECT host_id AS planned_id, {_CERTAINTY} AS certainty FROM owner_de
 ORDER BY coalesce(completed_at, intended_at) DESC, certainty, hostname, host_id""",  # noqa: S608  (our own names)
 )
 
+AUDIT_LOG = View(
+    comment="Each run, write and acknowledged conflict, by whom and why, the oldest first.",
+    meanings=dict(
+        [
+            ("id", "The same each time: an index replaces what comes again."),
+            ("at", "When it ended or was done, or else began."),
+            ("type", "run, write or acknowledged_conflict; columns of the other types are null."),
+            ("instance", "Slug of the instance."),
+            ("run_id", "Id of the run."),
+            ("by", "User or schedule that did it."),
+            ("reason", "Why, in somebody's words."),
+            *_from("runs", "kind status started_at ended_at window_from window_to of_run options"),
+            *_from("runs", "hosts to_write written failed left_alone"),
+            ("message", "Why the run failed, or only planned, or what the service said of the write."),
+            *_from("owner_writes", "host_id hostname outcome old_values new_values kept undoes target"),
+            *_from("acknowledged_conflicts", "existing_owner resolved_owner evidence"),
+        ]
+    ),
+    sql="""\
+SELECT concat_ws('/', $instance, key) AS id, "at", type, $instance AS instance, * EXCLUDE (key, "at", type)
+FROM (
+    SELECT run_id AS key, coalesce(ended_at, started_at) AS "at", 'run' AS type, run_id, "by",
+           options ->> '$.reason' AS reason, kind, status, started_at, ended_at, window_from, window_to,
+           of_run, options, hosts, to_write, written, failed, left_alone, message
+    FROM runs
+    UNION ALL BY NAME
+    SELECT concat_ws('/', run_id, host_id) AS key, coalesce(completed_at, intended_at) AS "at",
+           'write' AS type, run_id, writes."by", options ->> '$.reason' AS reason, writes.message, host_id,
+           hostname, outcome, old_values, new_values, kept, undoes, target
+    FROM owner_writes AS writes LEFT JOIN runs USING (run_id)
+    UNION ALL BY NAME
+    SELECT concat_ws('/', 'acknowledged', host_id) AS key, acknowledged_at AS "at",
+           'acknowledged_conflict' AS type, "by", note AS reason, host_id, hostname, existing_owner,
+           resolved_owner, evidence
+    FROM acknowledged_conflicts
+)
+ORDER BY "at", id""",
+)
+
 VIEWS: Mapping[str, View] = {
+    "audit_log": AUDIT_LOG,
     "conflicts": CONFLICTS,
     "write_history": WRITE_HISTORY,
 }

@@ -85,7 +85,7 @@ def _decide(home: Path, instance: Instance, assets: pl.DataFrame, **changed: Any
     day = DayOfLogons(ONE_DAY.last, fetched_at, 6, 0, 0, counts=counted.collect())
     tables.write_days([day_tables(day, instance.index, extraction_fingerprint(instance))])
     known: dict[str, Any] = {"window": ONE_DAY, "checked_at": NOW} | changed
-    RunRecord(tables, RUN, None, LOG).begin("run", **known)
+    RunRecord(tables, RUN, None, LOG).begin("run", rules=instance.rules.as_rules(), **known)
     made = resolution(counted, PEOPLE, assets)
     snapshots = {
         "inventory_hosts": assets,

@@ -145,10 +145,8 @@ def test_a_run_that_works_past_midnight_goes_on_as_it_began(begin, monkeypatch):
 
 @pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
 def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path, newer_program, made):
-    tables = Tables(tmp_path, instance().slug, name=instance().name)
-    tables.prepare()
     with newer_program():
-        made(tables)
+        made(Tables(tmp_path, instance().slug, name=instance().name))
     with refused(r"asset-owners 99\.0 \(format"):
         begin(service=pytest.fail)
 

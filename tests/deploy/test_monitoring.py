@@ -5,7 +5,6 @@ import re
 import runpy
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -15,7 +14,6 @@ from markdown.extensions.toc import slugify
 
 from assets_defs.step_failures import as_dagster_failure
 from pipelines.cli.metrics import Metrics
-from pipelines.dagster_gaps.health import ServiceMetrics
 from resources.errors import AssetOwnersError
 from tests.deploy.machine import DEPLOY
 from tests.end_to_end.webserver import eventually, free_port, started
@@ -30,12 +28,7 @@ def test_what_is_asked_for_is_served(file, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
     asked = set(re.findall(r"\basset_owners_\w+", file.read_text()))
     assert asked
-    entries: dict[str, object] = {}
-    requested = SimpleNamespace(get_code_location_entries=lambda: entries)
-    with dg.DagsterInstance.ephemeral() as recorded:
-        context = SimpleNamespace(instance=recorded, create_request_context=lambda: requested)
-        served = [*Metrics(None).collect(), *ServiceMetrics(context).collect()]
-    assert asked <= {metric.name for metric in served}
+    assert asked <= {metric.name for metric in Metrics(None).collect()}
 
 
 def test_each_alert_leads_to_what_to_do():
@@ -68,11 +61,11 @@ def test_prometheus_raises_the_alerts_of_a_live_service(tmp_path):
     state.parent.mkdir(parents=True)
     failed = {"succeeded": {}, "failing_since": 1.0, "plans_only_since": None, "last_run": None}
     state.write_text(json.dumps({**failed, "succeeded": {"run": 1.0}, "name": "Acme", "settings": None}))
-    metrics, ui, port = (f"127.0.0.1:{free_port()}" for _ in range(3))
+    metrics, port = (f"127.0.0.1:{free_port()}" for _ in range(2))
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "all", "static_configs": [{"targets": [metrics, ui]}]}],
+        "scrape_configs": [{"job_name": "all", "static_configs": [{"targets": [metrics]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
     home, log = {"ASSET_OWNERS_HOME": str(tmp_path)}, tmp_path / "log"
@@ -88,15 +81,10 @@ def test_prometheus_raises_the_alerts_of_a_live_service(tmp_path):
 
     with (
         started("asset-owners", "metrics", "--listen", metrics, log=log, **home),
-        started("asset-owners", "serve", "--port", ui.rpartition(":")[2], log=log, **home) as service,
         subprocess.Popen([PROMETHEUS or "", *command, f"--web.listen-address={port}"]) as prometheus,  # noqa: S603
     ):
-        eventually(lambda: "The Dagster UI is at" in log.read_text())
         found = {rule["name"]: rule for rule in eventually(rules)}
-        eventually(lambda: not [rule for rule in rules() if rule["alerts"] and "Service" in rule["name"]])
         prometheus.terminate()
-        service.terminate()
-        service.wait(30)
     assert {rule["health"] for rule in found.values()} <= {"ok", "unknown"}, found
     firing = {name for name, rule in found.items() if rule["state"] == "firing"}
     assert firing <= {"AssetOwnersHasNotRun", "AssetOwnersKeepsFailing"}, found

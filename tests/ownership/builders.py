@@ -36,13 +36,15 @@ def counts(
 ) -> pl.LazyFrame:
     """Rows of logon_counts: `counts(("pc", "ann", 6), ("pc", "bob", 4, DAY), ("pc", "bob", 1, DAY, "2"))`."""
     names = ("document_hostname", "document_username", "events", "day", "document_logon_type")
-    return table(LogonCounts, *({"day": DAY} | dict(zip(names, row, strict=False)) for row in rows)).lazy()
+    return table(
+        LogonCounts, *({"day": DAY, "log": "logs"} | dict(zip(names, row, strict=False)) for row in rows)
+    ).lazy()
 
 
 def logon_day(day: date, events: int, **values: Any) -> dict[str, Any]:
     """A row of logon_days: so many events, all of which have both names and were counted."""
     filled = {"matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
-    return filled | {"day": day, "fetched_at": NOW, "settings_fingerprint": "x"} | values
+    return filled | {"day": day, "fetched_at": NOW, "settings_fingerprint": "x", "log": "logs"} | values
 
 
 def hosts(*rows: dict[str, Any]) -> pl.DataFrame:

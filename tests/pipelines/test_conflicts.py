@@ -61,42 +61,28 @@ def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
         ("--acknowledge", "nowhere", "--note", "x"),
         ("--note", "x"),
         ("--acknowledge", "pc-2", "--run", "12345678"),
+        ("--acknowledge", "pc-2", "--undo", "pc-2"),
+        ("--acknowledge", "pc-2", "--acknowledge", "nowhere"),
+        ("--undo", "pc-2", "--note", "x"),
     ):
         assert call("conflicts", "--instance", catalogued, *wrong)[0] == 2, wrong
     assert listed()[0]["acknowledged_at"] is None
 
 
-@pytest.mark.parametrize("ending", ["xlsx", "csv"])
-def test_a_sheet_of_conflicts_is_answered_and_read_back(
-    call, catalogued, listed, tmp_path, monkeypatch, ending
+def test_conflicts_are_acknowledged_by_a_file_and_that_is_undone_likewise(
+    call, catalogued, listed, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("SUDO_USER", "olga")
-    sheet = tmp_path / f"conflicts.{ending}"
-
-    def answer(**values):
-        table = pl.read_excel(sheet) if ending == "xlsx" else pl.read_csv(sheet)
-        table = table.with_columns(pl.lit(value).alias(name) for name, value in values.items())
-        changed = tmp_path / f"answered.{ending}"
-        table.write_excel(changed) if ending == "xlsx" else table.write_csv(changed, separator=";")
-        _, printed, error = call("conflicts", "--instance", catalogued, "--answers", changed)
-        return printed + error
-
-    status, printed, _ = call("conflicts", "--instance", catalogued, "--out", sheet)
-    assert (status, f"--answers {sheet}" in printed) == (0, True)
-    assert "1 conflict (1 new)." in printed
-    assert call("conflicts", "--instance", catalogued, "--out", sheet)[0] == 2, "it may hold answers"
-    assert "maybe' is not an answer" in answer(acknowledge="maybe")
-    loan = {"acknowledge": "Yes", "note": "a loan"}
-    assert answer(**loan).startswith("1 conflict acknowledged, 0 no longer.\n")
+    of_it, file = ("conflicts", "--instance", catalogued), tmp_path / "conflicts.csv"
+    file.write_text(call(*of_it, "--format", "csv")[1])
+    status, printed, error = call(*of_it, "--acknowledge", f"@{file}", "--note", "a loan")
+    assert status == 0, error
+    assert printed.startswith("1 conflict acknowledged until its evidence or an owner changes\n")
     [found] = listed()
     assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
     assert call("report", "--instance", catalogued, "--out", tmp_path / "page.html")[0] == 0
     of_page = packed((tmp_path / "page.html").read_text(encoding="utf-8"))["hosts"]
     host = of_page["host_id"].index("h2")
     assert (of_page["status"][host], of_page["why"][host]) == ("conflict", "acknowledged")
-    monkeypatch.setenv("SUDO_USER", "somebody else")
-    assert answer(**loan).startswith("0 conflicts acknowledged, 0 no longer.\n")
-    assert listed() == [found], "who said so first"
-    assert "Skipped, for they have changed since the sheet was written: pc-2" in answer(**loan, owner="kim")
-    assert answer(acknowledge="no").startswith("0 conflicts acknowledged, 1 no longer.\n")
+    assert call(*of_it, "--undo", f"@{file}")[1].startswith("1 conflict no longer acknowledged")
     assert listed()[0]["acknowledged_at"] is None

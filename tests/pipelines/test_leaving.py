@@ -4,17 +4,29 @@ import itertools
 import json
 import shutil
 import socket
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from threading import Event
 
 import dagster as dg
 import duckdb
 import polars as pl
 import pytest
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.runs import SqliteRunStorage
 
+from pipelines.cli.audit_sheet import draw
+from pipelines.cli.explain import explain
+from pipelines.cli.files import write_file as report_write_file
+from pipelines.cli.forget import delete_beside_tables
+from pipelines.cli.report import report
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from pipelines.dagster_home import dagster_instance
-from reports.page_tables import compressed
 from resources import locks
+from resources.errors import AssetOwnersError
 from resources.settings import load_instance
 from resources.store.retention import delete_outdated
 from resources.store.tables import Tables, write_file
@@ -67,16 +79,10 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     report = home / "reports" / "head_office.html"
     report.parent.mkdir()
     report.touch()
-    exports = {
-        "audit.csv": "h1,CORP\\ANN",
-        "reports/head.csv": "a,u1,b",
-        "b.csv": "annie",
-        "c.tsv": "anne",
-    }
-    exports |= {"d.json": '["CORP\\\\Ann"]', "e.csv": "\ufeffCORP\\ann", "f.csv": "ann, and anybody"}
-    exports["g.html"] = f'<script id="packed">{compressed({"of": ["ann@corp.example"]})}</script>'
-    for name, text in exports.items():
-        (home / name).write_text(text, encoding="utf-16" if name == "e.csv" else "utf-8")
+    of_another = tables.folder.parent / "branch"
+    of_another.mkdir()
+    for name in ("audit.csv", "plan.xlsx", "a.json", "reports/head.csv", "reports/branch.html", "notes.txt"):
+        (home / name).touch()
     for folder in (tables.folder / "logon_counts", report.parent):
         left = folder / ".writing-x" / "head_office.html"
         left.parent.mkdir()
@@ -99,11 +105,12 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     status, _, _ = call("forget", "ANN@corp.example", "--instance", stored, "--yes")
     after = texts(home)
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
-    assert sorted(file.name for file in home.glob("*.*")) == ["b.csv", "c.tsv", "f.csv"]
+    left = [*home.glob("[!.]*.*"), *report.parent.glob("*.*")]
+    assert sorted(file.name for file in left) == ["branch.html", "notes.txt"]
     with open_journal(tables) as journal:
         [left] = journal.rows("other").to_dicts()
     assert left["old_values"]["owner"].startswith("u2,forgotten-")
-    assert left["message"] == "has forgotten,u2"
+    assert left["message"] is None
     (write,) = tables.writes().collect().to_dicts()
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
@@ -134,6 +141,113 @@ def test_what_was_interrupted_goes_on_with_the_same_words(home, stored, call, mo
     decided = Tables(home, "head_office").read("owner_decisions").collect()
     assert decided.filter(pl.col("username").str.starts_with(HASH))["username"].n_unique() == 1
     assert not any("forgetting" in file.name for file in after)
+
+
+def failing_once(monkeypatch, owner, name):
+    """The first call of a function fails as where a disk is full."""
+    real, calls = getattr(owner, name), itertools.count()
+
+    def called(*arguments, **options):
+        if next(calls) == 0:
+            raise OSError(28, "No space left on device")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+@pytest.mark.parametrize("again", ["forget ANN@corp.example --yes --instance", "remove --yes"])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (SqliteEventLogStorage, "delete_events"),
+        (SqliteRunStorage, "delete_run"),
+        (SqliteEventLogStorage, "wipe_asset"),
+        (sqlite3, "connect"),
+        (Path, "unlink"),
+    ],
+)
+def test_what_dagsters_store_or_a_full_disk_cut_off_is_gone_after_repeating(
+    home, stored, call, monkeypatch, owner, name, again
+):
+    ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
+    with dagster_instance(home) as recorded:
+        recorded.report_engine_event("asked by ann@corp.example", recorded.get_run_by_id("by-ann"))
+    forgetting = "forget", "ANN@corp.example", "--yes", "--instance", stored
+    with monkeypatch.context() as patch:
+        failing_once(patch, owner, name)
+        assert call(*forgetting)[0] == 1
+    # As one that was cut off by a version that deleted the row of a run first.
+    (home / "dagster" / "history" / "runs" / "unlisted.db").write_text("ann@corp.example")
+    assert call(*again.split(), stored)[0] == 0
+    assert naming_ann(texts(home)) == []
+
+
+COMMANDS: dict[str, Callable[[Path], object]] = {
+    "report": lambda path: report(path, kind="csv"),
+    "audit": lambda path: draw(path, 1, seed=1, out=None, as_json=False),
+    "explain": lambda path: explain(path, "ann"),
+}
+"""Commands that look at what is stored, called as another process calls them."""
+
+
+@pytest.fixture
+def beside():
+    """Start a command beside the test; it is waited for at the end."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda name, path: pool.submit(COMMANDS[name], path)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("leaving", ["forget ann --yes --instance", "remove --yes"])
+def test_who_looks_while_somebody_leaves_waits_and_stores_nothing_of_them_again(
+    home, stored, call, monkeypatch, beside, capsys, name, leaving
+):
+    started = []
+
+    def deleting(*arguments, **options):
+        if not started:
+            started.append(beside(name, stored))
+            wait(started, timeout=1)
+            assert not started[0].done(), "it waits"
+            capsys.readouterr()
+        return delete_beside_tables(*arguments, **options)
+
+    command = leaving.split()[0]
+    monkeypatch.setattr(f"pipelines.cli.{command}.delete_beside_tables", deleting)
+    assert call(*leaving.split(), stored)[0] == 0
+    failed = started[0].exception()
+    assert failed is None or isinstance(failed, AssetOwnersError)
+    assert naming_ann(texts(home)) == []
+    assert "ann@" not in capsys.readouterr().out
+    if command == "remove":
+        assert failed
+        assert not [path for path in home.rglob("*head_office*") if path.name != "head_office.lock"]
+
+
+@pytest.mark.parametrize(
+    ("name", "stores"),
+    [("report", "pipelines.cli.report.write_file"), ("audit", f"{Tables.__module__}.write_file")],
+)
+@pytest.mark.parametrize("leaving", ["forget ann --yes --instance", "remove --yes"])
+def test_who_is_about_to_store_somebody_is_waited_for(
+    home, stored, call, monkeypatch, beside, name, stores, leaving
+):
+    about_to, gone = Event(), Event()
+    real = {"report": report_write_file, "audit": write_file}[name]
+
+    def storing(*arguments):
+        about_to.set()
+        gone.wait(timeout=2)
+        return real(*arguments)
+
+    monkeypatch.setattr(stores, storing)
+    begun = beside(name, stored)
+    assert about_to.wait(timeout=30)
+    assert call(*leaving.split(), stored)[0] == 0
+    gone.set()
+    assert begun.exception() is None
+    assert naming_ann(texts(home)) == []
+    assert (home / "tables" / "head_office").exists() == leaving.startswith("forget")
 
 
 def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(home, stored, call):
@@ -262,9 +376,7 @@ def test_a_customer_is_removed_once_that_is_confirmed_whatever_is_left_of_it(hom
     assert call("remove", catalogued)[0] == 1
 
 
-def test_what_a_file_system_keeps_at_the_top_of_a_volume_is_in_nobodys_way(
-    home, catalogued, call, monkeypatch
-):
+def test_what_a_file_system_keeps_at_the_top_of_a_volume_is_in_nobodys_way(home, catalogued, call):
     """Any folder may be a volume; nobody but root may look into its lost+found, where anything may lie."""
     for folder in [home, *(path for path in home.rglob("*") if path.is_dir())]:
         for left in ("broken.parquet", "runs/x/inventory_hosts.parquet", ".writing.lock/x", "x.yaml"):
@@ -273,13 +385,8 @@ def test_what_a_file_system_keeps_at_the_top_of_a_volume_is_in_nobodys_way(
     for command in ("runs", "report", "explain pc-2", "conflicts", "forget ann --yes", "metrics"):
         known = [] if command == "metrics" else ["--instance", catalogued]
         assert call(*command.split(), *known)[0] == 0, command
-    backup = home.parent / "backup.tar"
-    assert call("backup", "--out", backup)[::2] == (0, "")
     tables = Tables(home, "head_office", name="Head office")
     delete_outdated(tables, evidence_before=date.max, history_before=datetime.now(UTC) + timedelta(days=1))
     assert (home / "tables" / "head_office" / "runs" / "lost+found").exists()
     assert call("remove", catalogued, "--yes")[0] == 0
     assert not [*(home / "tables" / "head_office").rglob("*.parquet")]
-    (other := home.parent / "other" / "lost+found").mkdir(parents=True)
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(other.parent))
-    assert call("restore", backup)[0] == 0

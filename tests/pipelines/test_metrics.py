@@ -23,7 +23,7 @@ def row(hour, kind="run", status="succeeded", **known):
     """The row of a run that began so many hours after `NOW` and took a quarter of one."""
     began = NOW + timedelta(hours=hour)
     times = {"started_at": began, "ended_at": began + timedelta(minutes=15)}
-    blank = dict.fromkeys(polars_schema(Runs).names()) | {"options": "{}"}
+    blank = dict.fromkeys(polars_schema(Runs).names()) | {"options": "{}", "by": "somebody"}
     return {**blank, "run_id": f"run-{hour}", "kind": kind, "status": status, **times, **known}
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import pkgutil
 import re
 import signal
 import socket
@@ -56,11 +55,6 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_launcher.supports_check_run_worker_health
-
-
-@pytest.mark.parametrize("name", ["launcher.WatchfulRunLauncher", "attribution.AttributedRunCoordinator"])
-def test_a_dagster_yaml_of_an_earlier_version_finds_its_classes(name):
-    assert pkgutil.resolve_name(f"pipelines.{name}")
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -214,9 +208,6 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
     """It says when it answers; where the process that holds its code dies, another one takes over."""
     assert manager.recv(99) == b"READY=1"
     assert set(health(url)["code_locations"].values()) == {"answers"}
-    metrics = requests.get(f"{url}/metrics", timeout=30).text
-    assert 'asset_owners_code_location_answers{location="asset-owners"} 1.0' in metrics
-    assert "asset_owners_queued_runs 0.0" in metrics
     # What a library in C prints, as a process ends, is no line of a log.
     logged = [line for line in (home / "log").read_text().splitlines() if line.startswith("{")]
     assert "dagster-webserver" in {json.loads(line).get("logger") for line in logged}
@@ -269,7 +260,7 @@ def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
     context.create_request_context().get_code_location_entries.return_value = {}
     refused = OperationalError("connect", None, ConnectionError("refused"))
     context.instance.get_daemon_statuses.side_effect = refused
-    healthz, _ = routes(context)
+    [healthz] = routes(context)
     answer = healthz.endpoint(None)
     assert (answer.status_code, json.loads(answer.body)) == (
         503,

@@ -91,18 +91,15 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
 def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     call, instance_file, home_with, tmp_path
 ):
-    tables, given = home_with(assets(by_hand=0), publish=False), []
+    tables, sheet = home_with(assets(by_hand=0), publish=False), tmp_path / "a.csv"
     of_it = ("tune", "--instance", instance_file)
-    by_department = ("--by", "department", "--audit-file", tmp_path / "a.csv")
-    assert call(*of_it, "--audit", "40", "--seed", "7", *by_department)[0] == 0
-    sheets = sorted(tmp_path.glob("a-*.csv"))
-    assert [sheet.stem for sheet in sheets] == ["a-no_department", "a-sales"]
-    for sheet in sheets:
-        heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
-        answered = enumerate(rows, len(given))
-        given += [f"{row[:-1]}W9@corp.example,no" if n < 4 else f"{row}yes" for n, row in answered]
-        sheet.write_text("\n".join([heading, *given[-len(rows) :]]), encoding="utf-8-sig")
-    answers = [part for sheet in sheets for part in ("--audit-answers", sheet)]
+    assert call(*of_it, "--audit", "40", "--seed", "7", "--audit-file", sheet)[0] == 0
+    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
+    given = [f"{row[:-1]}W9@corp.example,no" if n < 4 else f"{row}yes" for n, row in enumerate(rows)]
+    parts = {tmp_path / "one.csv": given[:9], tmp_path / "other.csv": given[9:]}
+    for part, answered in parts.items():
+        part.write_text("\n".join([heading, *answered]), encoding="utf-8-sig")
+    answers = [word for part in parts for word in ("--audit-answers", part)]
     status, printed, _ = call(*of_it, *answers, "--json")
     now = json.loads(printed.splitlines()[-1])["now"]
     assert (status, now["no_claim"], now["wrong"]["measure"]) == (0, None, "audit")
@@ -179,8 +176,6 @@ def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, hom
         "--audit 5 --audit-file there.csv",
         "--audit-answers there.csv",
         "--audit-answers missing.csv",
-        "--by department",
-        "--audit 5 --by department",
     ):
         assert call("tune", "--instance", instance_file, *options.split())[0] == 2, options
     assert (tmp_path / "there.csv").read_text(encoding="utf-8") == "answers"

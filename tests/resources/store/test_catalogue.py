@@ -185,4 +185,4 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_p
         rows = {name: len(analyst.sql(f"FROM {name}")) for name in ("mine", *VIEWS)}
         with pytest.raises(duckdb.Error, match="read-only"):
             analyst.execute("DROP VIEW any_name.corp.conflicts")
-    assert rows == {"mine": 2, "conflicts": 2, "write_history": 0}
+    assert rows == {"mine": 2, "audit_log": 1, "conflicts": 2, "write_history": 0}

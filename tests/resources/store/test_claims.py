@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from upath import UPath
 
+from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import program_version
 from resources.settings import tables_location
@@ -75,13 +76,15 @@ def test_a_damaged_record_is_refused(on):
     assert str(on("a").folder / ".instance") in refused(on("a").claim)
 
 
-def test_a_program_older_than_the_tables_leaves_them_alone(on, newer_program):
-    on("a").prepare()
-    with newer_program():
-        on("a").claim()
+@pytest.mark.parametrize(("number", "advice"), [(99, "install 99.0"), (1, "begin there")])
+def test_tables_of_another_format_are_left_alone(on, monkeypatch, number, advice):
+    with monkeypatch.context() as other:
+        other.setattr(format_version, "FORMAT", number)
+        other.setattr(format_version, "program_version", lambda: "99.0")
+        on("a").prepare()
     for way in WAYS:
         for machine in (on("a"), on("b"), on("c", name=None)):
-            with pytest.raises(AssetOwnersError, match=rf"99\.0 .*{program_version()}"):
+            with pytest.raises(AssetOwnersError, match=rf"99\.0 .*{program_version()}.*{advice}"):
                 way(machine)
 
 

@@ -376,7 +376,7 @@ def test_who_owns_what_is_known_as_soon_as_hosts_are_listed_and_again_when_they_
     assert owners(tables, "dry-run") == {"h-0": "asset-owners", "h-1": "inventory"}
 
 
-def test_tables_that_an_older_program_did_not_store_follow_from_those_that_it_did(tables):
+def test_current_owners_that_are_lost_follow_from_the_other_tables(tables):
     tables.write("inventory_hosts", hosts("h-0"))
     tables.append("owner_writes", plan("h-0", outcome="written", completed_at=LATER), run_id=RUN)
     for _ in ("made as they are read", "stored when a run prepares the tables"):

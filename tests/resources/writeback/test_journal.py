@@ -109,7 +109,6 @@ def test_runs_are_kept_apart_and_the_one_that_began_to_write_last_comes_first(jo
     assert journal.rows("z-first").equals(empty(OwnerWrites))
 
 
-@pytest.mark.usefixtures("journal")
 def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
     with newer_program(), opened():
         pass

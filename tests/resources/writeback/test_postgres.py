@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -236,3 +237,22 @@ def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypa
         assert journal.never_sent("run-1") == set(), "whether requests went out is not known there"
     with Journal(tables.journal) as file:
         assert list(file.targets()) == []
+
+
+def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
+    tables, postgres, url, monkeypatch, tmp_path
+):
+    """`docs/operations.md` has them."""
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
+    with open_journal(tables) as journal:
+        journal.intend(writes("a"))
+    other, dump = postgres.new_database_of(url), tmp_path / "journal.sql"
+    for words in (
+        ["pg_dump", "--schema=asset_owners", f"--file={dump}", url],
+        ["psql", "--set", "ON_ERROR_STOP=1", f"--file={dump}", other],
+        ["psql", "--command=UPDATE asset_owners.all_writes SET boot = NULL", other],
+    ):
+        subprocess.run([postgres.programs / words[0], *words[1:]], check=True)  # noqa: S603 (our own command)
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", other)
+    with open_journal(tables) as journal:
+        assert journal.rows("run-1").equals(writes("a"))
