@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
+from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.stored import holding, note, own_tables
 from reports.audit import answered, as_sample, audit_in_words, sheet
@@ -81,8 +81,9 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
         )
         tables.write("audit_sample", sample, run_id=run_id, publish=True)
-    planned = tables.of_run("owner_decisions", run_id).filter(action="write").height
-    return [*lines, *audit_in_words(last_drawn(sample), planned, users)]
+    decisions, asked = tables.of_run("owner_decisions", run_id), last_drawn(sample)
+    planned = with_answers(decisions, asked).height if decisions.height else 0
+    return [*lines, *audit_in_words(asked, planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

@@ -166,6 +166,27 @@ def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instan
     assert not kept["right"].any()
 
 
+def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(
+    call, instance_file, home_with, tmp_path
+):
+    tables, sheet = home_with(assets(by_hand=0)), tmp_path / "a.csv"
+    of_it = ("tune", "--instance", instance_file)
+    assert call(*of_it, "--audit", "60", "--audit-file", tmp_path / "first.csv")[0] == 0
+    sample = tables.read("audit_sample").collect().with_columns(right=pl.col("user_id") != "w1")
+    tables.write("audit_sample", sample, run_id=RUN, publish=True)
+    decisions = tables.of_run("owner_decisions", RUN)
+    is_asked = pl.col("host_id").is_in(sample["host_id"].implode())
+    left = decisions.with_columns(action=pl.when(is_asked).then(pl.lit("none")).otherwise("action"))
+    tables.write("owner_decisions", left, run_id=RUN, publish=True)
+    assert call(*of_it, "--audit", "10", "--audit-file", sheet)[0] == 0
+    heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()
+    sheet.write_text("\n".join([heading, *(f"{row}yes" for row in rows)]), encoding="utf-8-sig")
+    status, printed, said = call(*of_it, "--audit-answers", sheet)
+    assert status == 0, said
+    assert "of 70 owners 70 are answered" in printed
+    assert "Of the 70 planned owners about" in printed
+
+
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):
     home_with(assets(by_hand=0))
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
