@@ -68,7 +68,8 @@ def decided(home: Path, instance: Instance, inventory: Any, **changed: Any) -> S
     it is the same one, which is started again.
     """
     assets = inventory.hosts()
-    like = repr((instance.slug, extraction_fingerprint(instance), assets.drop("listed_at").rows(), changed))
+    made_by = instance.slug, extraction_fingerprint(instance), instance.rules
+    like = repr((made_by, assets.drop("listed_at").rows(), changed))
     if like not in HOMES:
         HOMES[like] = TemporaryDirectory()
         _decide(Path(HOMES[like].name), instance, assets, **changed)

@@ -250,6 +250,7 @@ def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expi
     row = planned.tables.of_run("owner_decisions", RUN).row(0, named=True)
     row |= {"user_id": "u1", "right": False, "evidence": "1 logon", "seed": 1, "drawn_at": NOW}
     row |= {"answered_at": datetime.now(UTC) - timedelta(days=days_ago), "rules": "{}", "username": "x"}
+    row |= {"window_from": planned.window.first, "window_to": planned.window.last}
     sample = table(AuditSample, {name: row.get(name) for name in polars_schema(AuditSample)})
     planned.tables.write("audit_sample", sample, run_id=RUN, publish=True)
     assert follow(planned, "apply", RUN) == {"h1": outcome}

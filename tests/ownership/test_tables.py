@@ -111,7 +111,7 @@ def test_two_rows_of_one_asset_are_refused():
         (lambda frame: frame.cast({"events": pl.Int32}), "column events is Int32, not Int64"),
         (
             lambda frame: frame.select(reversed(frame.columns)),
-            "columns are not in the order day, document_hostname",
+            "columns are not in the order day, log, document_hostname",
         ),
     ],
 )
