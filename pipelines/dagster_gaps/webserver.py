@@ -23,7 +23,7 @@ from pipelines.dagster_gaps.health import routes
 WRITES = ("/graphql", "/report_asset_")
 """What the paths that change something contain, after a prefix of the server."""
 UNFRAMED = [(b"content-security-policy", b"frame-ancestors 'none'"), (b"x-frame-options", b"DENY")]
-"""In a frame of another page a form could be filled in, and a click meant for that page would send it."""
+"""In a frame of another page a form could be filled in, and a click on that page would send it."""
 
 
 class SameOriginGuard:
