@@ -347,7 +347,8 @@ class Histories(RuleBasedStateMachine):
                 run_scan, record=RunRecord(home.tables, run_id, cast("Any", Dagster(surroundings)), LOG)
             )
             missing: Any = {"options": {MISSING_STEPS: ["logons"]}} if partial else {}
-            run_scan.record.begin("run", window=WINDOW, checked_at=datetime.now(UTC), **missing)
+            known: Any = {"window": WINDOW, "rules": run_scan.instance.rules.as_rules(), **missing}
+            run_scan.record.begin("run", checked_at=datetime.now(UTC), **known)
             if partial:
                 run_scan = replace(run_scan, mode=Mode("dry_run", "dry run", ("logons",), plans=True))
             life.enter_context(dying_at(circumstances.last_instant))
