@@ -4,11 +4,9 @@ import logging
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from upath import UPath
 
 from assets_defs.dagster_records import (
     FINISHED,
@@ -24,15 +22,15 @@ from ownership.names import printable
 from resources.errors import AssetOwnersError
 from resources.failures import operator_message
 from resources.settings import Instance, analysts_group, home, is_slug, tables_location
-from resources.store.files import remove_leftovers
+from resources.store.files import delete_file, remove_leftovers
 from resources.store.retention import (
-    REPORT,
     Retention,
     delete_inputs,
     delete_outdated,
     empty_outdated_snapshots,
 )
 from resources.store.run_state import read_run_state
+from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables
 
 MAX_PAUSE_DAYS = 60
@@ -135,12 +133,9 @@ def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) ->
     evidence_before = today - timedelta(days=retention.evidence_days)
     deleted = delete_outdated(tables, evidence_before=evidence_before, history_before=history_before)
     deleted += empty_outdated_snapshots(tables, before=history_before)
-    reports: list[UPath] = [UPath(path) for path in (tables.home / "reports").glob(f"{tables.slug}.*")]
-    if not isinstance(tables.folder, Path) and (tables.folder / REPORT).exists():
-        reports.append(tables.folder / REPORT)
-    for report in reports:
-        if report.stat().st_mtime < history_before.timestamp():
-            report.unlink()
+    for file in stored_files(tables):
+        if file.what is What.REPORT and file.path.stat().st_mtime < history_before.timestamp():
+            delete_file(file.path)
             deleted += 1
     remove_leftovers(tables.home, tables.home / "reports", below=tables.disk)
     if deleted:

@@ -1,11 +1,9 @@
 """`asset-owners forget`: a stand-in takes the place of a person in all that is stored of an instance."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from upath import UPath
 
 from ownership.names import printable
 from ownership.persons import Person
@@ -16,8 +14,9 @@ from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
-from resources.store.files import TEMPORARY
+from resources.store.files import delete_file
 from resources.store.forget import Forgetting
+from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.journal import Journal
 from resources.writeback.target_lock import locked_journal
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     import dagster as dg
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
-EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
 
 
 def forget(
@@ -48,7 +46,7 @@ def forget(
     """
     instance = load_instance(path)
     tables = own_tables(instance)
-    if not (tables.folder.exists() or tables.disk.exists()):
+    if not any(stored_files(tables)):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     with (
         dagster_instance(home()) as dagster,
@@ -65,11 +63,12 @@ def forget(
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
         print(f"  {'Deleted' if yes else 'To delete'}:")
-        delete_beside_tables(instance, tables, dagster, exports=True, really=yes)
+        delete_beside_tables(instance, tables, dagster, What.REPORT, What.EXPORT, really=yes)
         if yes:
             stored.delete_unfinished(tables)
-    for file in stored.unknown_files(tables):
-        print(f"  {file}: not known to this version; delete it if you do not need it")
+    for file in stored_files(tables):
+        if file.what is What.UNKNOWN_TABLE:
+            print(f"  {file.path}: not known to this version; delete it if you do not need it")
     print(
         "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the "
         f"home, logs, other machines, the instance file ({instance.file}), and both services: the next run "
@@ -127,39 +126,20 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
 
 
 def delete_beside_tables(
-    instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *, exports: bool = False, really: bool
+    instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *kinds: What, really: bool
 ) -> None:
-    """Name reports and Dagster's records of an instance, and exports in the home; `really` deletes them."""
+    """Name files of these kinds, and Dagster's records of an instance; `really` deletes them."""
     from assets_defs.dagster_records import delete_runs, delete_unlisted, overwrite_deleted, runs_of
     from assets_defs.specs import asset_key
 
-    for file in dict.fromkeys([*reports_of(instance, tables), *(exports_beside(tables) if exports else ())]):
-        print(f"  {file}")
+    for path in sorted(file.path for file in stored_files(tables) if file.what in kinds):
+        print(f"  {path}")
         if really:
-            file.unlink()
+            delete_file(path)
     runs = runs_of(dagster, instance.name)
     print(f"  {len(runs):>9,} runs in Dagster's records")
     if really:
-        for unfinished in (home() / "reports").glob(f"{TEMPORARY}*/{instance.slug}.*"):  # by killed runs
-            shutil.rmtree(unfinished.parent)
         delete_runs(dagster, runs)
         delete_unlisted(dagster)
         dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
         overwrite_deleted(dagster)
-
-
-def reports_of(instance: Instance, tables: Tables) -> list[Path | UPath]:
-    """Return the reports of an instance that the home keeps, and the one beside tables in an object store."""
-    from assets_defs.report import published_report, report_file
-
-    published = published_report(instance, tables)
-    kept = sorted(report_file(instance, home()).parent.glob(f"{instance.slug}.*"))
-    return [*kept, published] if published not in kept and published.exists() else [*kept]
-
-
-def exports_beside(tables: Tables) -> list[Path]:
-    """Return the exports in the home and its reports, but for reports of other instances."""
-    others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
-    files = [*home().glob("*"), *(home() / "reports").glob("*")]
-    exports = (file for file in files if file.suffix.lower() in EXPORTS and file.is_file())
-    return sorted(file for file in exports if file.name.partition(".")[0] not in others)

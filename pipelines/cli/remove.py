@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from ownership.names import printable
-from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, reports_of, require_changeable
+from pipelines.cli.forget import NOTHING_CHANGED, delete_beside_tables, require_changeable
 from pipelines.cli.options import INSTANCE_HELP, Yes, instance_file
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
-from resources.store.files import NOT_OURS
+from resources.store.files import delete_file
+from resources.store.stored_files import What, stored_files, table_folders
 from resources.store.tables import CHANGING
 from resources.writeback.open_journal import has_journal
 from resources.writeback.target_lock import locked_journal
@@ -36,8 +37,8 @@ def remove(
     tables = own_tables(instance)
     with ExitStack() as held:
         dagster = held.enter_context(dagster_instance(home()))
-        beside = [*reports_of(instance, tables), *runs_of(dagster, instance.name, limit=1)]
-        if not (tables.folder.exists() or tables.disk.exists() or beside):
+        found = [file for file in stored_files(tables) if file.what is not What.EXPORT]
+        if not (found or runs_of(dagster, instance.name, limit=1)):
             raise AssetOwnersError(f"Nothing is stored of {instance.name}")
         journal = None
         if yes or has_journal(tables):
@@ -55,15 +56,16 @@ def remove(
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
-        delete_beside_tables(instance, tables, dagster, really=yes)
+        delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
         if yes:
-            found = tables.folder.fs.find(tables.folder.path)
-            # The lock goes last: what waits for it then finds nothing to look at.
-            if files := [path for path in found if not {NOT_OURS, CHANGING} & {*path.split("/")}]:
-                tables.folder.fs.rm(files)
-            for folder in (tables.folder, tables.disk):  # empty, or a volume that stays
+            for file in stored_files(tables):
+                # The lock goes last: what waits for it then finds nothing to look at.
+                if file.what is not What.EXPORT and file.path.name != CHANGING:
+                    delete_file(file.path)
+            for folder in table_folders(tables):  # empty, or a volume that stays
                 if isinstance(folder, Path):
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(folder.resolve(), ignore_errors=True)
+                    folder.unlink(missing_ok=True) if folder.is_symlink() else None
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)

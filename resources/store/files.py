@@ -5,15 +5,22 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from upath import UPath
 
+from resources.errors import AssetOwnersError
+
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
 NOT_OURS = "lost+found"  # the folder at the top of a volume for what a check of its file system found
 LEFTOVER_SECONDS = 24 * 3600
+_OF_OTHERS = {
+    "dagster.yaml",
+    "pyvenv.cfg",
+    "pyproject.toml",
+}  # in the folder of a program, not of its exports
 
 
 @contextmanager
@@ -74,14 +81,60 @@ def allow(path: Path, readers: int | None) -> None:
         path.chmod(0o750 if path.is_dir() else 0o640)
 
 
-def parquet_files(below: Path | UPath) -> list[UPath]:
+def files_below(folder: UPath, but: Collection[str] = ()) -> Iterator[UPath]:
+    """Yield all files in a folder and its folders, links followed, but for those that others keep there.
+
+    `but` are names in the folder itself that are left out.
+
+    Raises:
+        AssetOwnersError: a link leads nowhere.
+    """
+    if not isinstance(folder, Path):
+        yield from (
+            folder / str(PurePosixPath(path).relative_to(folder.path)) for path in folder.fs.find(folder.path)
+        )
+        return
+    _require_target(folder)
+    walked = set[str]()  # a link may lead back
+    for place, folders, files in os.walk(folder, followlinks=True):  # goes on where one is removed meanwhile
+        above = Path(place)
+        ours = os.path.realpath(place) not in walked and (above == folder or not _OF_OTHERS & {*files})
+        walked.add(os.path.realpath(place))
+        left_out = {NOT_OURS, *(but if above == folder else ())}
+        folders[:] = [name for name in folders if ours and name not in left_out and not _is_hidden(name)]
+        for name in files if ours else ():
+            _require_target(path := above / name)
+            yield UPath(path)
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") and not name.startswith(TEMPORARY)
+
+
+def _require_target(path: Path) -> None:
+    if path.is_symlink() and not path.exists():
+        raise AssetOwnersError(
+            f"{path} is a link that leads nowhere; mount what it leads to, or delete it, and repeat this"
+        )
+
+
+def parquet_files(below: UPath) -> list[UPath]:
     """Return all Parquet files in a folder and its folders, but those still being written, and lost ones."""
-    folder = UPath(below)  # its own rglob fails where another process removes a folder meanwhile
-    found = (PurePosixPath(path).relative_to(folder.path) for path in folder.fs.find(folder.path))
-    written = (
-        path for path in found if not any(part.startswith((TEMPORARY, NOT_OURS)) for part in path.parts)
-    )
-    return [folder / str(path) for path in written if path.suffix == ".parquet"]
+    found = (path for path in files_below(below) if path.suffix == ".parquet")
+    return [
+        path
+        for path in found
+        if not any(part.startswith(TEMPORARY) for part in path.relative_to(below).parts)
+    ]
+
+
+def delete_file(path: UPath) -> None:
+    """Delete a file, also what it links to, and the folder that a killed writer made for it."""
+    for one in (path.resolve(), path) if isinstance(path, Path) else (path,):
+        one.unlink(missing_ok=True)
+    if path.parent.name.startswith(TEMPORARY):
+        with suppress(OSError):  # others are in it
+            path.parent.rmdir()
 
 
 def remove_leftovers(*beside: Path, below: Path | None = None, seconds: float = LEFTOVER_SECONDS) -> None:

@@ -21,7 +21,8 @@ from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
-from resources.store.files import parquet_files, remove_leftovers, replacing, try_to_store
+from resources.store.files import delete_file, remove_leftovers, replacing, try_to_store
+from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables, read_files, write_file
 from resources.writeback.journal import Journal, Result
 
@@ -195,12 +196,14 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
         if rows and really:
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
-            write_file(after, path, tables.analysts if published else None)
+            linked = path.resolve() if isinstance(path, Path) else path
+            write_file(after, linked, tables.analysts if published else None)
             if isinstance(path, Path):
                 os.utime(path, (changed.st_atime, changed.st_mtime))
     if really:
-        for folder in _on_disk(_folders(tables)):
-            remove_leftovers(below=folder, seconds=0)
+        for file in stored_files(tables):
+            if file.what is What.LEFTOVER:
+                delete_file(file.path)
         # What is uploaded to an object store lies there meanwhile, also that of other instances.
         remove_leftovers(Path(tempfile.gettempdir()), below=tables.disk, seconds=3600)
     return found
@@ -223,8 +226,8 @@ def require_writable(tables: Tables, *beside: Path) -> None:
     """Fail if this process may not change the tables, or one of the folders beside them."""
     if not isinstance(tables.folder, Path):
         try_to_store(tables.folder)
-    files = _on_disk(path.parent for _, path in _files(tables))
-    for folder in {*files, tables.disk, *beside}:
+    files = (Path(path) for _, path in _files(tables) if isinstance(path, Path))
+    for folder in {*(file.resolve().parent for file in files), tables.disk, *beside}:
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             raise AssetOwnersError(
                 f"{folder} cannot be written, so nothing was changed; repeat it as the user of the service, "
@@ -232,29 +235,9 @@ def require_writable(tables: Tables, *beside: Path) -> None:
             )
 
 
-def unknown_files(tables: Tables) -> list[UPath]:
-    """Return stored files of tables that this version does not have."""
-    known = {path for _, path in _files(tables)}
-    return [path for folder in _folders(tables) for path in parquet_files(folder) if path not in known]
-
-
-def _on_disk(paths: Iterable[UPath]) -> list[Path]:
-    return [Path(path) for path in paths if isinstance(path, Path)]
-
-
-def _folders(tables: Tables) -> list[UPath]:
-    """Where tables lie; in the home, too, where they were before ASSET_OWNERS_TABLES moved them."""
-    return [folder for folder in dict.fromkeys((tables.folder, UPath(tables.disk))) if folder.exists()]
-
-
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
     """Yield each table's name and file, those of runs included."""
-    for folder in _folders(tables):
-        for path in parquet_files(folder):
-            parts = path.relative_to(folder).parts
-            table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
-            if table in TABLES:
-                yield table, path
+    return ((file.table, file.path) for file in stored_files(tables) if file.table)
 
 
 # What an interruption leaves to be done

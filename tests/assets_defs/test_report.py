@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from assets_defs.report import Report, reporting
-from pipelines.cli.forget import reports_of
 from resources.errors import ServiceError
 from resources.settings import tables_location
+from resources.store.stored_files import What, stored_files
 from tests.assets_defs.scans import decided
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance
@@ -102,4 +102,5 @@ def test_with_tables_in_an_object_store_the_report_lies_beside_them(run, page, m
     monkeypatch.setattr(Report, "html", lambda _: pytest.fail("it is made again"))
     with reporting(run):
         pass
-    assert reports_of(run.instance, tables) == [report]
+    kept = [file.path for file in stored_files(tables) if file.what is What.REPORT]
+    assert kept == [report]

@@ -250,6 +250,45 @@ def test_who_is_about_to_store_somebody_is_waited_for(
     assert (home / "tables" / "head_office").exists() == leaving.startswith("forget")
 
 
+@pytest.mark.parametrize(
+    "linked",
+    [
+        "tables",
+        *(f"tables/head_office{name}" for name in ("", "/logon_counts", "/runs", "/owner_decisions.parquet")),
+    ],
+)
+def test_what_is_linked_from_another_disk_is_forgotten_and_removed_there(home, stored, call, linked):
+    disk = home.parent / "disk" / "named-by-us"
+    disk.parent.mkdir()
+    (home / linked).rename(disk)
+    (home / linked).symlink_to(disk)
+    assert naming_ann(tables_of(home) | texts(disk.parent))
+    folder = home / ("tables/head_office" if disk.is_file() or linked == "tables" else linked)
+    for file in (folder / ".writing-x/x", home / "for-ann/2026/plan.csv", home / "for-ann/notes.txt"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("nobody" if file.suffix == ".txt" else "ann@corp.example")
+    assert call("forget", "ann", "--yes", "--instance", stored)[0] == 0
+    assert naming_ann(texts(home) | texts(disk.parent)) == []
+    assert [path.name for path in (home / "for-ann").rglob("*.*")] == ["notes.txt"]
+    assert call("remove", stored, "--yes")[0] == 0
+    assert not [*disk.parent.rglob("*.parquet"), *(home / "tables").glob("head_office")]
+    assert call("remove", stored, "--yes")[0] == 1, "nothing is left"
+
+
+@pytest.mark.parametrize("dead", ["", "/logon_counts/2026-05-01.parquet", "/owner_writes", "/.state.json"])
+def test_a_link_that_leads_nowhere_is_named_and_nothing_is_changed(home, stored, call, dead):
+    link = home / f"tables/head_office{dead}"
+    if link.exists():
+        link.rename(home.parent / "unmounted")
+    link.symlink_to(home.parent / "nowhere")
+    before = files(home)
+    for command in ("forget ann --yes --instance", "remove --yes"):
+        status, _, said = call(*command.split(), stored)
+        assert (status, f"{link} is a link that leads nowhere" in said, files(home)) == (1, True, before), (
+            said
+        )
+
+
 def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(home, stored, call):
     table = home / "tables" / "head_office" / "username_matches.parquet"
     content = table.read_bytes()
@@ -267,7 +306,7 @@ def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(ho
 
 
 def files(folder):
-    return {file: file.read_bytes() for file in folder.rglob("*.parquet")}
+    return {file: file.read_bytes() for file in folder.rglob("*.parquet") if file.exists()}
 
 
 def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, call):
