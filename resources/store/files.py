@@ -35,6 +35,8 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
             yield temporary
             path.fs.put_file(str(temporary), path.path)
         return
+    require_target(path)
+    path = path.resolve()  # a link stays, and nothing of before stays behind it
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent) as folder:
@@ -94,7 +96,7 @@ def files_below(folder: UPath, but: Collection[str] = ()) -> Iterator[UPath]:
             folder / str(PurePosixPath(path).relative_to(folder.path)) for path in folder.fs.find(folder.path)
         )
         return
-    _require_target(folder)
+    require_target(folder)
     walked = set[str]()  # a link may lead back
     for place, folders, files in os.walk(folder, followlinks=True):  # goes on where one is removed meanwhile
         above = Path(place)
@@ -103,7 +105,7 @@ def files_below(folder: UPath, but: Collection[str] = ()) -> Iterator[UPath]:
         left_out = {NOT_OURS, *(but if above == folder else ())}
         folders[:] = [name for name in folders if ours and name not in left_out and not _is_hidden(name)]
         for name in files if ours else ():
-            _require_target(path := above / name)
+            require_target(path := above / name)
             yield UPath(path)
 
 
@@ -111,8 +113,9 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") and not name.startswith(TEMPORARY)
 
 
-def _require_target(path: Path) -> None:
-    if path.is_symlink() and not path.exists():
+def require_target(path: UPath | Path) -> None:
+    """Fail for a link that leads nowhere, as to a disk that is not mounted: it would look like no file."""
+    if isinstance(path, Path) and path.is_symlink() and not path.exists():
         raise AssetOwnersError(
             f"{path} is a link that leads nowhere; mount what it leads to, or delete it, and repeat this"
         )

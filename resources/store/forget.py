@@ -196,8 +196,7 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
         if rows and really:
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
-            linked = path.resolve() if isinstance(path, Path) else path
-            write_file(after, linked, tables.analysts if published else None)
+            write_file(after, path, tables.analysts if published else None)
             if isinstance(path, Path):
                 os.utime(path, (changed.st_atime, changed.st_mtime))
     if really:

@@ -30,7 +30,7 @@ from resources.format_version import own_format, require_known_format
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import allow, create, remove_leftovers, replacing
+from resources.store.files import allow, create, remove_leftovers, replacing, require_target
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
@@ -449,6 +449,7 @@ def of_layout(*layouts: Layout) -> list[str]:
 
 
 def _existing(path: UPath) -> list[UPath]:
+    require_target(path)
     return [path] if path.exists() else []
 
 

@@ -275,7 +275,7 @@ def test_what_is_linked_from_another_disk_is_forgotten_and_removed_there(home, s
     assert call("remove", stored, "--yes")[0] == 1, "nothing is left"
 
 
-@pytest.mark.parametrize("dead", ["", "/logon_counts/2026-05-01.parquet", "/owner_writes", "/.state.json"])
+@pytest.mark.parametrize("dead", ["", "/owner_decisions.parquet", "/logon_counts/x.parquet", "/runs", "/x"])
 def test_a_link_that_leads_nowhere_is_named_and_nothing_is_changed(home, stored, call, dead):
     link = home / f"tables/head_office{dead}"
     if link.exists():
