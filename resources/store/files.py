@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
@@ -16,11 +16,6 @@ from resources.errors import AssetOwnersError
 TEMPORARY = ".writing-"  # begins the names of the folders that files are written in
 NOT_OURS = "lost+found"  # the folder at the top of a volume for what a check of its file system found
 LEFTOVER_SECONDS = 24 * 3600
-_OF_OTHERS = {
-    "dagster.yaml",
-    "pyvenv.cfg",
-    "pyproject.toml",
-}  # in the folder of a program, not of its exports
 
 
 @contextmanager
@@ -83,10 +78,8 @@ def allow(path: Path, readers: int | None) -> None:
         path.chmod(0o750 if path.is_dir() else 0o640)
 
 
-def files_below(folder: UPath, but: Collection[str] = ()) -> Iterator[UPath]:
-    """Yield all files in a folder and its folders, links followed, but for those that others keep there.
-
-    `but` are names in the folder itself that are left out.
+def files_below(folder: UPath) -> Iterator[UPath]:
+    """Yield all files in a folder and its folders, links followed.
 
     Raises:
         AssetOwnersError: a link leads nowhere.
@@ -100,11 +93,10 @@ def files_below(folder: UPath, but: Collection[str] = ()) -> Iterator[UPath]:
     walked = set[str]()  # a link may lead back
     for place, folders, files in os.walk(folder, followlinks=True):  # goes on where one is removed meanwhile
         above = Path(place)
-        ours = os.path.realpath(place) not in walked and (above == folder or not _OF_OTHERS & {*files})
+        is_new = os.path.realpath(place) not in walked
         walked.add(os.path.realpath(place))
-        left_out = {NOT_OURS, *(but if above == folder else ())}
-        folders[:] = [name for name in folders if ours and name not in left_out and not _is_hidden(name)]
-        for name in files if ours else ():
+        folders[:] = [name for name in folders if is_new and name != NOT_OURS and not _is_hidden(name)]
+        for name in files if is_new else ():
             require_target(path := above / name)
             yield UPath(path)
 

@@ -41,7 +41,7 @@ def table_folders(tables: Tables) -> list[UPath]:
 
 
 def stored_files(tables: Tables) -> Iterator[StoredFile]:
-    """Yield every file of an instance, links followed: with its tables, and reports and exports in the home.
+    """Yield every file of an instance, links followed: its tables, and exports in the home and its `reports`.
 
     Raises:
         AssetOwnersError: a link leads nowhere.
@@ -50,12 +50,13 @@ def stored_files(tables: Tables) -> Iterator[StoredFile]:
         for path in files_below(folder):
             yield _among_tables(path, path.relative_to(folder).parts)
     others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
-    home = UPath(tables.home)
-    for path in files_below(home, but={"tables", "instances"}):
+    reports = UPath(tables.home / "reports")
+    beside = (UPath(path) for path in tables.home.glob("*") if path.is_file())
+    for path in (*beside, *files_below(reports)):
         instance = path.name.partition(".")[0]
         if path.suffix.lower() in EXPORTS and instance not in others:
-            in_reports = path.relative_to(home).parts[0] == "reports"
-            yield StoredFile(path, What.REPORT if in_reports and instance == tables.slug else What.EXPORT)
+            in_reports = reports in path.parents and instance == tables.slug
+            yield StoredFile(path, What.REPORT if in_reports else What.EXPORT)
 
 
 def _among_tables(path: UPath, parts: Sequence[str]) -> StoredFile:

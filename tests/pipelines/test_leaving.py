@@ -264,12 +264,16 @@ def test_what_is_linked_from_another_disk_is_forgotten_and_removed_there(home, s
     (home / linked).symlink_to(disk)
     assert naming_ann(tables_of(home) | texts(disk.parent))
     folder = home / ("tables/head_office" if disk.is_file() or linked == "tables" else linked)
-    for file in (folder / ".writing-x/x", home / "for-ann/2026/plan.csv", home / "for-ann/notes.txt"):
+    for file in (
+        folder / ".writing-x/x",
+        home / "reports/for-ann/plan.csv",
+        home / "reports/for-ann/notes.txt",
+    ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("nobody" if file.suffix == ".txt" else "ann@corp.example")
     assert call("forget", "ann", "--yes", "--instance", stored)[0] == 0
     assert naming_ann(texts(home) | texts(disk.parent)) == []
-    assert [path.name for path in (home / "for-ann").rglob("*.*")] == ["notes.txt"]
+    assert [path.name for path in (home / "reports/for-ann").rglob("*.*")] == ["notes.txt"]
     assert call("remove", stored, "--yes")[0] == 0
     assert not [*disk.parent.rglob("*.parquet"), *(home / "tables").glob("head_office")]
     assert call("remove", stored, "--yes")[0] == 1, "nothing is left"
