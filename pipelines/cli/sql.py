@@ -193,7 +193,8 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> 
 )
 def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: Format) -> str | None:
     """Return what a statement selects, as it is printed; None: it selects nothing."""
-    relation = connection.sql(_without_end(statement.query))
+    # Before DuckDB 2.0 PIVOT becomes several statements, which have no text.
+    relation = connection.sql(_without_end(statement.query) or statement)
     # This is what DuckDB returns of what only changes something. PIVOT is several statements; one selects.
     done = [["Success"], ["Count"]][: 1 if statement.type == duckdb.StatementType.MULTI else 2]
     selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
