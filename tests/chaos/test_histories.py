@@ -248,7 +248,8 @@ class Histories(RuleBasedStateMachine):
             apply_plan(scan, plan.run_id, allow_writes=None)
 
         kind = "undo" if plan.undone_id else "apply"
-        owned_by = self.owners_by_now(self.homes[home].evidence.get(plan.run_id, {}), inventory)
+        decided_by = self.homes[home].tables.decided_by(plan.run_id)  # a plan of `apply` rests on another run
+        owned_by = self.owners_by_now(self.homes[home].evidence.get(decided_by, {}), inventory)
         self.attempt(kind, circumstances, apply, undone_id=plan.undone_id, **where)
         for host_id, sent in [*runs.values()][-1].sent.items() if kind == "apply" else ():
             decided_otherwise = str(sent["asset_owner"][1]) != owned_by.get(host_id)
