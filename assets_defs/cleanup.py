@@ -24,12 +24,12 @@ from resources.failures import operator_message
 from resources.settings import Instance, analysts_group, home, is_slug, tables_location
 from resources.store.files import delete_file, remove_leftovers
 from resources.store.retention import (
+    KEEP,
     Retention,
     delete_inputs,
     delete_outdated,
     empty_outdated_snapshots,
 )
-from resources.store.run_state import read_run_state
 from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables
 
@@ -123,7 +123,8 @@ def delete_old_of_all(
 
 def _stored(tables: Tables) -> Retention:
     """Return what the settings said that the last run stored; the defaults where that is unknown."""
-    return Retention(**((read_run_state(tables) or {}).get("settings") or {}))
+    with tables.ledger() as ledger:
+        return Retention(**(ledger.setting(KEEP) or {}))
 
 
 def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) -> None:

@@ -14,11 +14,11 @@ from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
 from resources.errors import ConfigurationError, PlanRefusedError
+from resources.ledger.ledger import Ledger
 from resources.settings import command_line, load_instance
 from resources.store.retention import CHANGES, decided_with
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
-from resources.writeback.journal import Journal
 from resources.writeback.leftovers import without_changed_hosts
 
 
@@ -113,7 +113,7 @@ def plan_to_undo(
     run: InstanceRun,
     undone_id: str,
     allow_writes: int | None,
-    journal: Journal,
+    journal: Ledger,
     hosts: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.

@@ -29,12 +29,11 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
+from resources.ledger.ledger import Ledger
 from resources.search.source import Logs, extraction_fingerprints
 from resources.settings import Instance, command_line, journal_url
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
-from resources.writeback.open_journal import try_journal
 from resources.writeback.target_lock import locked_journal
 from resources.writeback.writer import Writer
 
@@ -54,11 +53,11 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    journal: Callable[[], AbstractContextManager[Journal]]
+    journal: Callable[[], AbstractContextManager[Ledger]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
-    writer: Callable[[Inventory, Journal, float], Writer] = Writer
+    writer: Callable[[Inventory, Ledger, float], Writer] = Writer
 
     @property
     def may_write(self) -> bool:
@@ -203,8 +202,6 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
         message += f"; tried: {', '.join(settings)}"
     if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
-    if mode.plans:
-        try_journal(run.tables)
     if "logons" in steps:
         run.search()
     if not steps.isdisjoint({"inventory_hosts", "inventory_users", SINK}):

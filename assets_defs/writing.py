@@ -16,11 +16,11 @@ from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Circumstances, Plan, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
+from resources.ledger.ledger import Ledger
 from resources.settings import command_line, load_instance
 from resources.store.retention import publish_plan
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.leftovers import settle_leftovers
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
@@ -52,7 +52,7 @@ def apply_plan(
     Of some `hosts` alone: the rest of the plan stays as it is.
     """
 
-    def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
+    def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
     return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan.of_run))
@@ -63,7 +63,7 @@ def undo_run(
 ) -> pl.DataFrame:
     """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
-    def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
+    def make_plan(journal: Ledger) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
 
     return execute_plan(run, make_plan)
@@ -77,7 +77,7 @@ def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFra
 
 def execute_plan(
     run: InstanceRun,
-    make_plan: Callable[[Journal], tuple[Plan, pl.DataFrame]],
+    make_plan: Callable[[Ledger], tuple[Plan, pl.DataFrame]],
     before_writing: Callable[[Plan], None] | None = None,
 ) -> pl.DataFrame:
     """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
@@ -112,7 +112,7 @@ def _show_plan(run: InstanceRun, plan_id: str) -> None:
         )
 
 
-def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
+def _settle_earlier_runs(run: InstanceRun, journal: Ledger) -> None:
     """Settle what runs on the target left pending that were cut off, and count again what came of them."""
     target, runs = run.instance.target, journal.targets()
     if elsewhere := [run_id for run_id, other in runs.items() if other != target]:
@@ -127,20 +127,11 @@ def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
     for run_id in cut_off:  # the last one first: it had read that no owner was there
         writes, began = run.tables.writes_to(target), run.tables.appended("runs", run_id)["started_at"]
         settled += settle_leftovers(journal, run_id, hosts, inventory, writes, began=began)
-        _store_writes(run.tables, journal, run_id)
+        run.tables.publish_writes(run_id)
         if run_id != run.run_id:
             run.record.recount(run_id)
     if settled:
         run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
-
-
-def _store_writes(tables: Tables, journal: Journal, run_id: str) -> pl.DataFrame:
-    """Store the rows of a run that are in the journal, and delete them there once none is pending."""
-    rows = journal.rows(run_id)
-    tables.append_writes(rows, run_id=run_id)
-    if "intended" not in rows["outcome"]:
-        journal.delete(run_id)
-    return rows
 
 
 def _written_before(run: InstanceRun) -> pl.DataFrame | None:
@@ -207,12 +198,12 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
     return () if writer.shows_an_owner(listed) else tuple(listed)
 
 
-def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl.DataFrame:
+def _write(run: InstanceRun, journal: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
     try:
         ended_by = write_all(
-            plan.rows,
+            plan.rows.with_columns(by=pl.lit(run.record.row().get("by"))),
             writer,
             DECIDE[plan.command],
             journal,
@@ -222,7 +213,9 @@ def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl
             on_progress=Progress(run.log.info, "Hosts written"),
         )
     finally:  # also where the run was interrupted
-        written = _store_writes(run.tables, journal, run.run_id)
+        run.tables.publish_writes(run.run_id)
+        run.record.count_writes()
+        written = run.tables.appended("owner_writes", run.run_id)
         _log_writes(run, written, writer)
     if ended_by:
         raise ServiceError(

@@ -22,9 +22,9 @@ from bench.timing import Contender, alternate, function, instance_content
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.inventory.client import AssetInventory
+from resources.ledger.ledger import Ledger
 from resources.settings import Instance
 from resources.writeback.decide import decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -178,7 +178,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
         with (
             client,
             TemporaryDirectory() as folder,
-            Journal(Path(folder, "writes.sqlite")) as journal,
+            Ledger(Path(folder, "ledger.sqlite")) as journal,
         ):
             writer = Writer(client, journal)
             write_all(
@@ -191,7 +191,7 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
                 require_running=lambda: None,
                 on_progress=lambda _done, _total: None,
             )
-            return {"written": journal.rows("bench").filter(outcome="written").height}
+            return {"written": journal.rows("owner_writes", "bench").filter(outcome="written").height}
 
     return timed
 

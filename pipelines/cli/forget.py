@@ -12,13 +12,13 @@ from pipelines.cli.options import InstanceFile, Yes
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
+from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
 from resources.store.files import delete_file
 from resources.store.forget import Forgetting
 from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.journal import Journal
 from resources.writeback.target_lock import locked_journal
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def forget(
 
 
 def _forgetting(
-    asked: str, instance: Instance, tables: Tables, journal: Journal, dagster: "dg.DagsterInstance"
+    asked: str, instance: Instance, tables: Tables, journal: Ledger, dagster: "dg.DagsterInstance"
 ) -> Forgetting:
     """Find the one person whom words name; fails if there is none, or if there are several."""
     from assets_defs.dagster_records import names_in_records, runs_of

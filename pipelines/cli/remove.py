@@ -18,7 +18,6 @@ from resources.store.catalogue import refresh_catalogue
 from resources.store.files import delete_file
 from resources.store.stored_files import What, stored_files, table_folders
 from resources.store.tables import CHANGING
-from resources.writeback.open_journal import has_journal
 from resources.writeback.target_lock import locked_journal
 
 
@@ -41,21 +40,19 @@ def remove(
         if not (found or runs_of(dagster, instance.name, limit=1)):
             raise AssetOwnersError(f"Nothing is stored of {instance.name}")
         journal = None
-        if yes or has_journal(tables):
+        if yes or tables.reads_ledger():
             journal = held.enter_context(locked_journal(tables, instance.platform))
         if yes:
             held.enter_context(tables.changing())
             require_changeable(instance, tables, dagster)
         pending = 0
         if journal:
-            runs = list(journal.targets())
-            pending = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
-            for run in runs if yes else ():
-                journal.delete(run)
+            pending = journal.rows("owner_writes").filter(outcome="intended").height
             if yes:
+                journal.clear()
                 journal.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
-        print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
+        print(f"  {tables.folder}, and the ledger ({pending} writes pending)")
         delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
         if yes:
             for file in stored_files(tables):

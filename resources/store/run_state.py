@@ -1,7 +1,4 @@
-"""What the last runs of an instance came to: one small file beside its tables, whatever the history.
-
-Each run stores it as it ends. Metrics read it, and what is deleted of an instance whose file is gone.
-"""
+"""What the last runs of an instance came to: metrics show it, and an overdue run is told by it."""
 
 import json
 from collections.abc import Mapping
@@ -10,104 +7,61 @@ from typing import Any
 
 import polars as pl
 
-from resources.store.files import replacing
 from resources.store.tables import Tables
 
 OVERDUE_AFTER = timedelta(hours=2)
 """How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
-STATE = ".state.json"
 _MAX_AHEAD = timedelta(hours=1)
 """By how much the clocks of machines may differ; what is dated later was stored by a clock that was wrong."""
-_NO_RUNS: dict[str, Any] = {
-    "succeeded": {},
-    "last_run": None,
-    "failing_since": None,
-    "plans_only_since": None,
-}
 _COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "failed", "left_alone")
-"""Columns of `runs` that the state keeps of the last run."""
+"""Columns of `runs` that the state has of the last run."""
 
 
-def store_run_state(
-    tables: Tables, row: Mapping[str, Any], settings: Mapping[str, Any] | None = None
-) -> None:
-    """Store what follows from the row of a run that has ended; call it within `tables.changing()`.
-
-    `settings` are those by which old rows are deleted, should the instance file be gone one day.
-    """
-    before = _stored(tables)
-    state = computed_run_state(tables) if before is None else state_after(before, row)
-    state |= {"name": tables.name, "settings": settings or (before or {}).get("settings")}
-    with replacing(tables.folder / STATE) as file:
-        file.write_text(json.dumps(state), encoding="utf-8")
-
-
-def read_run_state(tables: Tables) -> dict[str, Any] | None:
-    """Return what the last runs came to, as `state_after` does, by one request.
-
-    None: no run stored it yet, or one whose clock was ahead, beside which no later run would count.
+def read_run_state(tables: Tables) -> dict[str, Any]:
+    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead.
 
     Raises:
         ConfigurationError: the tables are another instance's.
     """
-    state = _stored(tables)
-    if state is not None and tables.name not in {None, state["name"]}:
-        tables.require_own()
-    return state
+    tables.require_own()
+    return run_state(tables.all_runs("runs").filter(pl.col("started_at") <= latest_time()).collect())
 
 
-def computed_run_state(tables: Tables) -> dict[str, Any]:
-    """Return the same from the rows of all runs, as for tables that an earlier version stored."""
-    state = dict(_NO_RUNS)
-    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time())
-    for row in runs.collect().sort("started_at").iter_rows(named=True):
-        state = state_after(state, row)
-    return state
-
-
-def state_after(state: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state once a run has ended, also if its row is given twice. Times are Unix seconds.
+def run_state(runs: pl.DataFrame) -> dict[str, Any]:
+    """Return what rows of `runs` come to; times are Unix seconds.
 
     - `succeeded`: when a run of each kind last succeeded
     - `last_run`: the last run or dry run that ended
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
     """
-    after = {**_NO_RUNS, **state}
-    if row["ended_at"] is None:
-        return after
-    began, ended_at = row["started_at"].timestamp(), row["ended_at"].timestamp()
-    kind, succeeded = row["kind"], row["status"] == "succeeded"
-    if succeeded:
-        last = after["succeeded"].get(kind, ended_at)
-        after["succeeded"] = {**after["succeeded"], kind: max(last, ended_at)}
-    if kind not in {"run", "dry_run"} or (after["last_run"] and began < after["last_run"]["started_at"]):
-        return after
-    after["last_run"] = {
-        "kind": kind,
-        "succeeded": succeeded,
-        "started_at": began,
-        "ended_at": ended_at,
+    ended = runs.filter(pl.col("ended_at").is_not_null()).sort("started_at")
+    succeeded = ended.filter(status="succeeded").group_by("kind").agg(pl.col("ended_at").max().dt.epoch("us"))
+    scans = ended.filter(pl.col("kind").is_in(["run", "dry_run"]))
+    wrote_or_planned, failing, planning = scans.filter(status="succeeded"), scans, scans.clear()
+    if not wrote_or_planned.is_empty():
+        failing = scans.filter(pl.col("started_at") > wrote_or_planned["started_at"].max())
+        wrote = wrote_or_planned.filter(kind="run")["started_at"].max()
+        planning = wrote_or_planned.filter(pl.col("started_at") > wrote) if wrote else wrote_or_planned
+    return {
+        "succeeded": {kind: end / 1e6 for kind, end in succeeded.iter_rows()},
+        "last_run": next(map(_last_run, scans.tail(1).iter_rows(named=True)), None),
+        "failing_since": next((end.timestamp() for end in failing["ended_at"]), None),
+        "plans_only_since": next((began.timestamp() for began in planning["started_at"]), None),
+    }
+
+
+def _last_run(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": row["kind"],
+        "succeeded": row["status"] == "succeeded",
+        "started_at": row["started_at"].timestamp(),
+        "ended_at": row["ended_at"].timestamp(),
         "seconds_by_step": json.loads(row["seconds_by_step"] or "{}"),
         **{column: row[column] for column in _COUNTS},
     }
-    after["failing_since"] = None if succeeded else after["failing_since"] or ended_at
-    if succeeded:
-        after["plans_only_since"] = None if kind == "run" else after["plans_only_since"] or began
-    return after
 
 
 def latest_time() -> datetime:
     """Return the latest time that a stored row may have, unless a wrong clock gave it."""
     return datetime.now(UTC) + _MAX_AHEAD
-
-
-def _stored(tables: Tables) -> dict[str, Any] | None:
-    place = tables.folder / STATE
-    try:
-        state = json.loads(place.fs.cat_file(place.path))
-        began = (state["last_run"] or {}).get("started_at", 0)
-        last = max(began, *state["succeeded"].values(), 0)
-    except (FileNotFoundError, ValueError, LookupError, TypeError):  # of an earlier version, or damaged
-        return None
-    return state if last <= latest_time().timestamp() else None

@@ -8,7 +8,7 @@ import polars as pl
 from ownership.joined_ids import joined_ids
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
-from resources.writeback.journal import Result
+from resources.ledger.ledger import Result
 
 Row = Mapping[str, Any]
 """A row of owner_writes, or of inventory_hosts."""

@@ -9,6 +9,7 @@ import polars as pl
 from ownership.codes import EVIDENCE, MATCH
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
 from resources.inventory.adapter import Inventory
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import (
     Row,
     decide_undo,
@@ -18,13 +19,12 @@ from resources.writeback.decide import (
     other_name_message,
     was_done,
 )
-from resources.writeback.journal import Journal, Result
 
 CUT_OFF = "the run was cut off"
 
 
 def settle_leftovers(
-    journal: Journal,
+    journal: Ledger,
     run_id: str,
     hosts: pl.DataFrame,
     inventory: Inventory,
@@ -40,7 +40,10 @@ def settle_leftovers(
     `began` is started_at of that run's row in `runs`, empty where there is none: its plan may be much older.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
-    never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
+    never_sent, pending = (
+        journal.never_sent(run_id),
+        journal.rows("owner_writes", run_id).filter(outcome="intended"),
+    )
     known = pending["intended_at"] if began is None or began.is_empty() else began
     others, settled = _written_since(known.min(), writes, pending), 0
     for row in pending.iter_rows(named=True):

@@ -13,8 +13,8 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from resources.errors import RunEndedError
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import Decide, Row
-from resources.writeback.journal import Journal, Result
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
@@ -32,7 +32,7 @@ def write_all(
     plan: pl.DataFrame,
     writer: Writer,
     decide: Decide,
-    journal: Journal,
+    journal: Ledger,
     *,
     concurrency: int,
     max_failed_writes: int,

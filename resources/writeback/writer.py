@@ -20,6 +20,7 @@ from resources.errors import (
     TransientError,
 )
 from resources.inventory.adapter import Inventory, Values
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import (
     Decide,
     Row,
@@ -31,7 +32,6 @@ from resources.writeback.decide import (
     values_of,
     was_done,
 )
-from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 from resources.writeback.read_back import Lost, ReadBack, compare
 
@@ -118,7 +118,7 @@ class Writer:
     def __init__(
         self,
         inventory: Inventory,
-        journal: Journal,
+        journal: Ledger,
         read_back_seconds: float = 10,
         *,
         clock: Callable[[], float] = seconds_since_boot,

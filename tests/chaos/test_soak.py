@@ -17,7 +17,6 @@ from itertools import count
 import polars as pl
 import pytest
 
-from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import run
@@ -136,7 +135,7 @@ def check_writes(company, day):
     """No owner was overwritten, none written twice, and the rows say what was written, deleted ones too."""
     requests = company.requests()
     assert [request for request in requests if request[1]] == [], f"day {day}: overwritten, or written again"
-    with Journal(company.tables.journal) as journal:
+    with company.tables.ledger() as journal:
         assert not journal.targets(), f"day {day}: a run is still open"
     written = [row for row in company.rows.values() if row["outcome"] == "written"]
     told = Counter((row["host_id"], row["new_values"]["owner"]) for row in written)

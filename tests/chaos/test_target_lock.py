@@ -67,4 +67,4 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
         assert f"{WRITTEN} writes of an earlier run that had no known outcome are settled" in ran.stderr
         rows = Tables(home, "small", location=tables_location()).writes().collect()
         assert Counter(rows["outcome"]) == {"written": WRITTEN, "not_written": left}
-        assert not list(stand.home.rglob("writes.sqlite")), "neither machine keeps a journal of its own"
+        assert not list(stand.home.rglob("ledger.sqlite")), "neither machine keeps a journal of its own"

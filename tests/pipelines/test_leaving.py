@@ -30,7 +30,6 @@ from resources.errors import AssetOwnersError
 from resources.settings import load_instance
 from resources.store.retention import delete_outdated
 from resources.store.tables import Tables, write_file
-from resources.writeback.open_journal import open_journal
 from resources.writeback.target_lock import locked_journal
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
@@ -87,7 +86,7 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
         left = folder / ".writing-x" / "head_office.html"
         left.parent.mkdir()
         left.write_text("ann@corp.example")
-    with open_journal(tables) as journal:  # several owners, and a name as JSON escapes it
+    with tables.ledger() as journal:  # several owners, and a name as JSON escapes it
         row = tables.writes().collect().with_columns(run_id=pl.lit("other"), message=pl.lit("has u1,u2"))
         held = pl.col("old_values").struct.with_fields(owner=pl.lit("u2,u1"))
         journal.intend(row.with_columns(held, outcome=pl.lit("failed")))
@@ -107,8 +106,8 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
     left = [*home.glob("[!.]*.*"), *report.parent.glob("*.*")]
     assert sorted(file.name for file in left) == ["branch.html", "notes.txt"]
-    with open_journal(tables) as journal:
-        [left] = journal.rows("other").to_dicts()
+    with tables.ledger() as journal:
+        [left] = journal.rows("owner_writes", "other").to_dicts()
     assert left["old_values"]["owner"].startswith("u2,forgotten-")
     assert left["message"] is None
     (write,) = tables.writes().collect().to_dicts()
@@ -352,20 +351,20 @@ def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, cal
 
 def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     tables = Tables(home, "head_office")
-    with open_journal(tables) as journal:
+    with tables.ledger() as journal:
         journal.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
     status, _, said = call("forget", "ann", "--instance", stored, "--yes")
     assert (status, RUN in said) == (1, True)
     assert naming_ann(tables_of(home))
-    with open_journal(tables) as journal:
-        journal.delete(RUN)
+    with tables.ledger() as journal:
+        journal.clear()
         written = tables.writes().collect()
         for_carol = pl.col("new_values").struct.with_fields(owner=pl.lit("u9"))
         others = {"host_id": pl.lit("h9"), "outcome": pl.lit("intended"), "new_values": for_carol}
         journal.intend(pl.concat([written, written.with_columns(**others)]))
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
-    with open_journal(tables) as journal:
-        row, other = journal.rows(RUN).to_dicts()
+    with tables.ledger() as journal:
+        row, other = journal.rows("owner_writes", RUN).to_dicts()
         assert journal.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources.writeback.journal import Journal
-from resources.writeback.postgres import PostgresJournal
+from resources.ledger.ledger import Ledger
+from resources.ledger.postgres import PostgresLedger
 from resources.writeback.writer import Writer
 from tests.resources.clock import Clock
 from tests.resources.writeback.world import FakeInventory
@@ -26,16 +26,16 @@ def writer(inventory, journal, clock):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "instance" / "writes.sqlite"
+    return tmp_path / "instance" / "ledger.sqlite"
 
 
 @pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
 def opened(request, path):
     """Opens the journal, each time the same one."""
     if request.param == "file":
-        return lambda: Journal(path)
+        return lambda: Ledger(path)
     url = request.getfixturevalue("postgres").new_database()
-    return lambda: PostgresJournal(url, lambda: "corp")
+    return lambda: PostgresLedger(url, lambda: "corp")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from ownership.declaration import validated
 from ownership.tables import OwnerWrites
 from resources.errors import AuthenticationError, TransientError
-from resources.writeback.journal import Journal, Result
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
 from resources.writeback.writer import Writer
 from tests.ownership.builders import hosts
@@ -44,7 +44,9 @@ def settled(journal, *listed, inventory: Any = None, others=()):
     """How many writes of run-1 are settled, given those of `others`, and its rows by host."""
     writes = pl.concat([plan(), *others]).lazy()
     number = settle_leftovers(journal, "run-1", hosts(*listed), inventory, writes)
-    return number, {row["host_id"]: row for row in journal.rows("run-1").iter_rows(named=True)}
+    return number, {
+        row["host_id"]: row for row in journal.rows("owner_writes", "run-1").iter_rows(named=True)
+    }
 
 
 def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock, tmp_path):
@@ -60,11 +62,11 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock,
             inventory.on_look = pytest.fail
 
     inventory.after_write = kill
-    with Journal(tmp_path / "journal") as journal:
+    with Ledger(tmp_path / "journal") as journal:
         writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
         with pytest.raises(pytest.fail.Exception):
             carry_out(plan(*numbered(10)), writer, journal)
-    with Journal(tmp_path / "left") as journal:
+    with Ledger(tmp_path / "left") as journal:
         assert set(list(outcomes(journal).values())[4:]) == {"intended"}
         number, rows = settled(journal, *inventory.rows.values())
         assert number >= 6
@@ -94,7 +96,7 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock,
     ],
 )
 def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(sent, held, outcome):
-    with Journal(IN_MEMORY) as journal:
+    with Ledger(IN_MEMORY) as journal:
         intend(journal, "h-0", **WRITTEN)
         kept = ["owner"] if sent is DEPARTMENT_UNDONE else None
         journal.mark_sent(Result("h-0", "intended", None, sent["old"], sent["new"], kept), run_id="run-1")

@@ -13,11 +13,11 @@ import pytest
 
 from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.ledger.ledger import Ledger
+from resources.ledger.postgres import PostgresLedger
 from resources.settings import journal_url
 from resources.store.tables import Tables
 from resources.writeback import target_lock as module
-from resources.writeback.journal import Journal
-from resources.writeback.postgres import PostgresJournal
 from resources.writeback.target_lock import locked_journal, target_lock
 from tests.resources.clock import Clock
 from tests.resources.samples import instance, instance_content
@@ -47,10 +47,10 @@ def writing(settings=None):
     url = journal_url()
     with ExitStack() as stack:
         if url:
-            journal = stack.enter_context(PostgresJournal(url, lambda: "corp"))
+            journal = stack.enter_context(PostgresLedger(url, lambda: "corp"))
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            journal = stack.enter_context(Journal(Path(folder) / "writes.sqlite"))
+            journal = stack.enter_context(Ledger(Path(folder) / "ledger.sqlite"))
         with mock.patch.object(module, "_is_bound", return_value=True) if url else nullcontext():
             stack.enter_context(target_lock(settings or platform(), journal))
         yield

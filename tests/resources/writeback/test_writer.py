@@ -20,9 +20,9 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
+from resources.ledger.ledger import Ledger
 from resources.writeback import workers
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.writer import MAX_READS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -49,7 +49,7 @@ NO = ServiceError("No.")
 
 @pytest.fixture
 def journal():
-    with Journal(IN_MEMORY) as journal:
+    with Ledger(IN_MEMORY) as journal:
         yield journal
 
 
@@ -343,7 +343,7 @@ def test_the_journal_knows_what_the_last_look_showed(inventory, writer, journal)
     stored = []
 
     def changed_back(host_id):
-        stored.append(journal.rows("run-1")["old_values"][0]["department"])
+        stored.append(journal.rows("owner_writes", "run-1")["old_values"][0]["department"])
         inventory.set(host_id, department="Old")
 
     inventory.on_write = raising(SLOW, meanwhile=changed_back)
@@ -465,7 +465,7 @@ def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(10), old=values(old), new=values(new))
     ended_by = carry_out(planned, writer, journal, decide=decide, concurrency=8) or ""
-    first, *others = journal.rows("run-1").select("outcome", "message").rows()
+    first, *others = journal.rows("owner_writes", "run-1").select("outcome", "message").rows()
     done = "intended" if fields == "hostnames" else "undone" if undo else "written"
     assert (first[0], {outcome for outcome, _ in others}) == (done, {"not_written"})
     assert all(f" gone or changed: {fields}" in str(text) for text in (first[1], ended_by))
@@ -541,7 +541,9 @@ def test_a_sent_field_that_keeps_its_old_value_is_said_and_three_of_the_first_en
         "the service accepted the write, and then fields that were sent still had their old value: department"
     )
     ignored = hosts if sent == "Sales" else []
-    found = dict(journal.rows("run-1").filter(outcome=done).select("host_id", "message").iter_rows())
+    found = dict(
+        journal.rows("owner_writes", "run-1").filter(outcome=done).select("host_id", "message").iter_rows()
+    )
     assert {host_id for host_id, message in found.items() if message == said} == {*ignored}
     assert caplog.messages == [f"Host {host_id}: {said}" for host_id in ignored]
     assert not ended_by or inventory.how_written in ended_by
@@ -723,7 +725,7 @@ def test_every_outcome_goes_into_the_journal(inventory, writer, journal):
     seen = []
     ended_by = carry_out(planned, writer, journal, concurrency=4, progress=lambda *done: seen.append(done))
     assert ended_by is None
-    rows = journal.rows("run-1")
+    rows = journal.rows("owner_writes", "run-1")
     assert Counter(rows["outcome"]) == {"written": 19, "owned_meanwhile": 1, "failed": 1, "not_written": 1}
     assert rows["completed_at"].min() == NOON
     assert rows["completed_at"].null_count() == 0
@@ -735,11 +737,11 @@ def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, clock, tm
     seen = []
 
     def look(_):
-        with Journal(tmp_path / "writes.sqlite") as other:
+        with Ledger(tmp_path / "ledger.sqlite") as other:
             seen.append(Counter(outcomes(other).values()))
 
     inventory.on_look = look
-    with Journal(tmp_path / "writes.sqlite") as journal:
+    with Ledger(tmp_path / "ledger.sqlite") as journal:
         carry_out(plan(*numbered(3)), Writer(inventory, journal, clock=clock, sleep=clock.sleep), journal)
     assert seen[0] == {"intended": 3}
 
@@ -757,7 +759,7 @@ def test_failures_in_a_row_end_the_writing_and_leave_the_rest(
     inventory.on_write = refuse
     planned = plan(*(f"h-{number}" for number in (10, 11, 12, 13, 14, 15, *range(16, 40), *range(10))))
     ended_by = carry_out(planned, writer, journal, max_failed_writes=limit)
-    left = journal.rows("run-1").filter(outcome="not_written")
+    left = journal.rows("owner_writes", "run-1").filter(outcome="not_written")
     assert bool(ended_by) == (tried == 6)
     assert (inventory.calls["write"], left.height) == (tried, 40 - tried)
     assert left["completed_at"].null_count() == 0
@@ -781,7 +783,7 @@ def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(
     assert ended_by == "The log-in was refused."
     assert list(outcomes(journal).values()) == ["written", "written", last, *["not_written"] * 2]
     assert inventory.calls["look"] == 3 + 2
-    messages = journal.rows("run-1")["message"].to_list()
+    messages = journal.rows("owner_writes", "run-1")["message"].to_list()
     assert messages[2] == ended_by
     assert ended_by in messages[4]
 
@@ -832,7 +834,9 @@ def test_a_run_that_ended_before_its_first_write_sends_nothing_and_accounts_for_
         carry_out(plan(*numbered(3)), writer, journal, require_running=ended)
     assert inventory.calls["write"] == 0
     assert outcomes(journal) == dict.fromkeys(numbered(3), "not_written")
-    assert all("This run has ended" in message for message in journal.rows("run-1")["message"])
+    assert all(
+        "This run has ended" in message for message in journal.rows("owner_writes", "run-1")["message"]
+    )
 
 
 def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):

@@ -175,4 +175,4 @@ def carry_out(
 
 
 def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:
-    return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
+    return dict(journal.rows("owner_writes", run_id).select("host_id", "outcome").iter_rows())

@@ -13,12 +13,12 @@ import dagster as dg
 import pytest
 
 from resources.errors import AssetOwnersError
+from resources.ledger.ledger import Result
+from resources.ledger.opening import ledger_findings
+from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal, Result
-from resources.writeback.open_journal import import_file_journal, journal_findings, open_journal
-from resources.writeback.postgres import PostgresJournal
-from tests.resources.writeback.test_journal import LATER, outcomes, writes
+from tests.resources.ledger.test_ledger import LATER, outcomes, writes
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def database(url):
 
 @pytest.fixture
 def open_one(url):
-    return lambda key="corp": PostgresJournal(url, lambda: key)
+    return lambda key="corp": PostgresLedger(url, lambda: key)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another
         berlin.complete(Result("b", "written"), run_id="run-1", completed_at=LATER)
         assert (outcomes(berlin), berlin.never_sent("run-1")) == ({"a": "intended", "b": "written"}, {"b"})
         assert (outcomes(paris), paris.never_sent("run-1")) == ({"a": "failed"}, {"a"})
-        paris.delete("run-1")
+        paris.clear()
         assert list(paris.targets()) == []
         assert list(berlin.targets()) == ["run-1"]
     assert postgres.ask("SELECT DISTINCT journal FROM asset_owners.all_writes", database=database(url)) == [
@@ -69,19 +69,6 @@ def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
         list(pool.map(intend, range(8)))
     with open_one() as journal:
         assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
-
-
-def test_tables_of_an_older_program_keep_from_now_on_what_an_undo_left_unchanged(open_one):
-    with open_one() as journal:
-        journal.intend(writes("a", "b"))
-        [(view,)] = journal._execute("SELECT pg_get_viewdef('asset_owners.writes'::regclass)")
-        journal._execute("DROP VIEW asset_owners.writes")
-        older = re.sub(r",\s+(\w+[.])?kept", "", view)
-        journal._execute(f"CREATE VIEW asset_owners.writes AS {older}")
-        journal._execute("ALTER TABLE asset_owners.all_writes DROP COLUMN kept")
-    with open_one() as journal:
-        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
-        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
 
 
 def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_there(open_one, postgres, url):
@@ -155,7 +142,7 @@ def test_a_server_that_never_answers_ends_the_run_also_one_that_is_told_to_end(
     open_one, postgres, url, monkeypatch
 ):
     for limit in ("ANSWER_SECONDS", "_LAST_ANSWER_SECONDS"):
-        monkeypatch.setattr(f"resources.writeback.postgres.{limit}", 0.5)
+        monkeypatch.setattr(f"resources.ledger.postgres.{limit}", 0.5)
     with open_one() as journal:
         journal.intend(writes("a"))
         with frozen(postgres, url):
@@ -176,7 +163,7 @@ def test_a_pooler_is_refused(url, monkeypatch):
     """It hands sessions on, and gives clients a process number of its own."""
     monkeypatch.setattr("psycopg.ConnectionInfo.backend_pid", 1)
     with pytest.raises(AssetOwnersError, match="pooler"):
-        PostgresJournal(url, lambda: "corp")
+        PostgresLedger(url, lambda: "corp")
 
 
 @pytest.fixture
@@ -203,9 +190,9 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(
     if not old:
         postgres.ask(f"ALTER DATABASE {database(guarded)} OWNER TO admin")
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", address)
-    with pytest.raises(AssetOwnersError, match=r"^ASSET_OWNERS_JOURNAL: ") as told, open_journal(tables):
+    with pytest.raises(AssetOwnersError, match=r"^ASSET_OWNERS_JOURNAL: ") as told, tables.ledger():
         pytest.fail("it was opened")
-    [finding] = journal_findings(address)
+    [finding] = ledger_findings(address)
     assert (finding.state, f"{finding.what}: {finding.text}") == ("wrong", str(told.value))
     for part in ("horse", "battery", "staple", "\n"):
         assert part not in str(told.value)
@@ -214,29 +201,10 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(
 def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, monkeypatch):
     address = guarded.replace(":" + quote(PASSWORD, safe=""), "")
     with pytest.raises(AssetOwnersError, match="no password supplied"):
-        PostgresJournal(address, lambda: "corp")
+        PostgresLedger(address, lambda: "corp")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    assert [finding.state for finding in journal_findings(address)] == ["ok"]
+    assert [finding.state for finding in ledger_findings(address)] == ["ok"]
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
-
-
-def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypatch):
-    with open_journal(tables) as file:
-        assert type(file) is Journal
-        file.intend(writes("a", "b"))
-        file.mark_attempted("run-1", "a")
-        file.complete(Result("b", "failed", "No."), run_id="run-1", completed_at=LATER)
-        before = file.rows("run-1")
-        import_file_journal(file, tables)
-        assert file.rows("run-1").equals(before), "it is the one in use"
-    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    with open_journal(tables) as journal:
-        import_file_journal(journal, tables)
-        import_file_journal(journal, tables)
-        assert journal.rows("run-1").equals(before)
-        assert journal.never_sent("run-1") == set(), "whether requests went out is not known there"
-    with Journal(tables.journal) as file:
-        assert list(file.targets()) == []
 
 
 def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
@@ -244,7 +212,7 @@ def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
 ):
     """`docs/operations.md` has them."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    with open_journal(tables) as journal:
+    with tables.ledger() as journal:
         journal.intend(writes("a"))
     other, dump = postgres.new_database_of(url), tmp_path / "journal.sql"
     for words in (
@@ -254,5 +222,5 @@ def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
     ):
         subprocess.run([postgres.programs / words[0], *words[1:]], check=True)  # noqa: S603 (our own command)
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", other)
-    with open_journal(tables) as journal:
-        assert journal.rows("run-1").equals(writes("a"))
+    with tables.ledger() as journal:
+        assert journal.rows("owner_writes", "run-1").equals(writes("a"))

@@ -2,16 +2,17 @@ import sqlite3
 import sys
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 import polars as pl
 import pytest
 
-from ownership.declaration import empty, validated
+from ownership.declaration import validated
 from ownership.tables import OwnerWrites
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.ledger.ledger import Ledger, Result
+from resources.ledger.opening import ledger_findings
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal, Result
-from resources.writeback.open_journal import has_journal, journal_findings, open_journal
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
 LATER = NOON + timedelta(seconds=1, microseconds=123456)
@@ -23,7 +24,7 @@ def writes(*host_ids, **changes):
 
 @pytest.fixture
 def file(path):
-    with Journal(path) as journal:
+    with Ledger(path) as journal:
         yield journal
 
 
@@ -37,7 +38,7 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(journal, open
     )
     journal.intend(intended)
     with opened() as reopened:
-        found = reopened.rows("run-1")
+        found = reopened.rows("owner_writes", "run-1")
     assert found.equals(intended)
     assert validated(OwnerWrites, found).height == 2
 
@@ -75,14 +76,18 @@ def test_an_outcome_is_stored_with_what_the_host_held_where_it_was_read(journal)
         Result("c", "failed", "no"),
     ):
         journal.complete(result, run_id="run-1", completed_at=LATER)
-    found = journal.rows("run-1").select("outcome", "message", "completed_at", "old_values").rows()
+    found = (
+        journal.rows("owner_writes", "run-1")
+        .select("outcome", "message", "completed_at", "old_values")
+        .rows()
+    )
     planned = values(department="Old")
     assert found == [
         ("owned_meanwhile", "owned by u-9", LATER, held),
         ("intended", "the answer was lost", None, planned),
         ("failed", "no", LATER, planned),
     ]
-    assert journal.rows("run-1")["new_values"].to_list() == [WRITTEN["new"]] * 3
+    assert journal.rows("owner_writes", "run-1")["new_values"].to_list() == [WRITTEN["new"]] * 3
 
 
 def test_hosts_without_a_request_are_known_until_one_may_follow_and_are_left(journal):
@@ -92,7 +97,7 @@ def test_hosts_without_a_request_are_known_until_one_may_follow_and_are_left(jou
     journal.complete(Result("b", "failed", "no"), run_id="run-1", completed_at=LATER)
     journal.abandon_rest("run-1", "it ended", completed_at=LATER)
     assert outcomes(journal) == {"a": "intended", "b": "failed", "c": "not_written"}
-    assert journal.rows("run-1")["completed_at"].to_list() == [None, LATER, LATER]
+    assert journal.rows("owner_writes", "run-1")["completed_at"].to_list() == [None, LATER, LATER]
     journal.intend(writes("d", run_id="run-2"), sent=True)
     assert journal.never_sent("run-2") == set()
 
@@ -103,10 +108,9 @@ def test_runs_are_kept_apart_and_the_one_that_began_to_write_last_comes_first(jo
     journal.complete(Result("a", "written"), run_id="a-second", completed_at=LATER)
     assert list(journal.targets()) == ["a-second", "z-first"]
     assert outcomes(journal, "z-first") == {"a": "intended"}
-    journal.delete("z-first")
+    journal.complete(Result("a", "written"), run_id="z-first", completed_at=LATER)
     assert list(journal.targets()) == ["a-second"]
     assert outcomes(journal, "a-second") == {"a": "written", "b": "intended"}
-    assert journal.rows("z-first").equals(empty(OwnerWrites))
 
 
 def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
@@ -116,19 +120,11 @@ def test_the_journal_of_a_newer_program_is_refused(opened, newer_program):
         opened()
 
 
-def test_a_journal_of_an_older_program_keeps_from_now_on_what_an_undo_left_unchanged(file, path):
-    file.intend(writes("a", "b"))
-    file._execute("ALTER TABLE writes DROP COLUMN kept")
-    with Journal(path) as journal:
-        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
-        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
-
-
 def test_a_journal_that_is_damaged_is_refused_by_its_place(file, path):
     file.intend(writes("a"))
     file._execute("UPDATE writes SET old_values = '{'")
     with pytest.raises(AssetOwnersError, match=str(path)):
-        file.rows("run-1")
+        file.rows("owner_writes", "run-1")
 
 
 def locked(path):
@@ -142,11 +138,11 @@ def locked(path):
 def test_a_journal_that_cannot_be_opened_is_named(tmp_path, monkeypatch, spoil):
     monkeypatch.setattr("sqlite3.connect", partial(sqlite3.connect, timeout=0.1))
     tables = Tables(tmp_path, "corp")
-    assert not has_journal(tables)
-    with open_journal(tables):
-        assert has_journal(tables)
-    spoilt = spoil(tables.journal)
-    with pytest.raises(AssetOwnersError, match=str(tables.journal)), open_journal(tables):
+    assert not tables.reads_ledger()
+    with tables.ledger() as ledger:
+        assert tables.reads_ledger()
+    spoilt = spoil(Path(ledger.place))
+    with pytest.raises(AssetOwnersError, match=ledger.place), tables.ledger():
         pytest.fail("it was opened")
     if isinstance(spoilt, sqlite3.Connection):
         spoilt.close()
@@ -154,10 +150,10 @@ def test_a_journal_that_cannot_be_opened_is_named(tmp_path, monkeypatch, spoil):
 
 def test_a_driver_that_is_missing_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", "postgresql://db/owners")
-    monkeypatch.delitem(sys.modules, "resources.writeback.postgres")
-    monkeypatch.delattr("resources.writeback.postgres")
+    monkeypatch.delitem(sys.modules, "resources.ledger.postgres")
+    monkeypatch.delattr("resources.ledger.postgres")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ConfigurationError, match=r"driver cannot be loaded .*'psycopg\[binary\]'"):
-        open_journal(Tables(tmp_path, "corp")).__enter__()
-    [finding] = journal_findings("postgresql://db/owners")
+        Tables(tmp_path, "corp").ledger().__enter__()
+    [finding] = ledger_findings("postgresql://db/owners")
     assert finding.state == "wrong"
