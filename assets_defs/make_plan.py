@@ -113,7 +113,7 @@ def plan_to_undo(
     run: InstanceRun,
     undone_id: str,
     allow_writes: int | None,
-    journal: Ledger,
+    ledger: Ledger,
     hosts: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
@@ -122,7 +122,7 @@ def plan_to_undo(
     """
     undone_id = _followed_run(run, "undo", undone_id)
     short, name = short_run_id(undone_id), run.instance.name
-    if not run.may_write and undone_id in journal.targets():
+    if not run.may_write and undone_id in ledger.targets():
         raise ConfigurationError(
             f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
             f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"

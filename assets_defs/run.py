@@ -34,7 +34,7 @@ from resources.search.source import Logs, extraction_fingerprints
 from resources.settings import Instance, command_line, journal_url
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
 
 MISSING_STEPS = "missing_steps"
@@ -45,7 +45,7 @@ MISSING_STEPS = "missing_steps"
 class InstanceRun:
     """A run of one instance; `writer` makes what writes its plan.
 
-    `journal` opens the journal of writes, while nobody else writes for the instance or to its inventory.
+    `ledger` opens the ledger, while nobody else writes for the instance or to its inventory.
     `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
     """
 
@@ -53,7 +53,7 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    journal: Callable[[], AbstractContextManager[Ledger]]
+    ledger: Callable[[], AbstractContextManager[Ledger]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
@@ -142,7 +142,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
-        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
+        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -237,7 +237,7 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
-        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
+        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,

@@ -63,8 +63,8 @@ def undo_run(
 ) -> pl.DataFrame:
     """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
-    def make_plan(journal: Ledger) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
+    def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
+        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts))
 
     return execute_plan(run, make_plan)
 
@@ -85,20 +85,20 @@ def execute_plan(
     The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
     called once the plan is about to be written.
     """
-    with run.journal() as journal:
+    with run.ledger() as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
-            _settle_earlier_runs(run, journal)
+            _settle_earlier_runs(run, ledger)
         if (written := _written_before(run)) is not None:
             return written
-        plan, hosts = make_plan(journal)
+        plan, hosts = make_plan(ledger)
         if not run.may_write:
             return plan.rows
-        writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
+        writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
         if plan.to_write and before_writing:
             before_writing(plan)
-        return _write(run, journal, plan, writer)
+        return _write(run, ledger, plan, writer)
 
 
 def _show_plan(run: InstanceRun, plan_id: str) -> None:
@@ -112,9 +112,9 @@ def _show_plan(run: InstanceRun, plan_id: str) -> None:
         )
 
 
-def _settle_earlier_runs(run: InstanceRun, journal: Ledger) -> None:
+def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
     """Settle what runs on the target left pending that were cut off, and count again what came of them."""
-    target, runs = run.instance.target, journal.targets()
+    target, runs = run.instance.target, ledger.targets()
     if elsewhere := [run_id for run_id, other in runs.items() if other != target]:
         run.log.warning(
             f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
@@ -126,7 +126,7 @@ def _settle_earlier_runs(run: InstanceRun, journal: Ledger) -> None:
     hosts, settled = inventory.hosts(), 0
     for run_id in cut_off:  # the last one first: it had read that no owner was there
         writes, began = run.tables.writes_to(target), run.tables.appended("runs", run_id)["started_at"]
-        settled += settle_leftovers(journal, run_id, hosts, inventory, writes, began=began)
+        settled += settle_leftovers(ledger, run_id, hosts, inventory, writes, began=began)
         run.tables.publish_writes(run_id)
         if run_id != run.run_id:
             run.record.recount(run_id)
@@ -198,7 +198,7 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
     return () if writer.shows_an_owner(listed) else tuple(listed)
 
 
-def _write(run: InstanceRun, journal: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
+def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
     try:
@@ -206,7 +206,7 @@ def _write(run: InstanceRun, journal: Ledger, plan: Plan, writer: Writer) -> pl.
             plan.rows.with_columns(by=pl.lit(run.record.row().get("by"))),
             writer,
             DECIDE[plan.command],
-            journal,
+            ledger,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,
             require_running=run.record.require_running,

@@ -19,7 +19,7 @@ from resources.store.files import delete_file
 from resources.store.forget import Forgetting
 from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -37,7 +37,7 @@ def forget(
 ) -> None:
     """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
 
-    It replaces their ids and names in tables, history and journal of writes, and empties notes, reasons and
+    It replaces their ids and names in tables, history and ledger, and empties notes, reasons and
     messages in these rows. Reports and exports in the home, and Dagster's records, are deleted. A name
     that fits several people lists them and changes nothing. After an interruption repeat it with the same
     words. `asset-owners docs data_protection` says what is left.
@@ -50,15 +50,15 @@ def forget(
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     with (
         dagster_instance(home()) as dagster,
-        locked_journal(tables, instance.platform) as journal,
+        locked_ledger(tables, instance.platform) as ledger,
         tables.changing(),
     ):
-        person = _forgetting(asked, instance, tables, journal, dagster)
-        counts = stored.forget(tables, journal, person, really=False)
+        person = _forgetting(asked, instance, tables, ledger, dagster)
+        counts = stored.forget(tables, ledger, person, really=False)
         if yes:
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
-            stored.forget(tables, journal, person, really=True)
+            stored.forget(tables, ledger, person, really=True)
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
@@ -78,7 +78,7 @@ def forget(
 
 
 def _forgetting(
-    asked: str, instance: Instance, tables: Tables, journal: Ledger, dagster: "dg.DagsterInstance"
+    asked: str, instance: Instance, tables: Tables, ledger: Ledger, dagster: "dg.DagsterInstance"
 ) -> Forgetting:
     """Find the one person whom words name; fails if there is none, or if there are several."""
     from assets_defs.dagster_records import names_in_records, runs_of
@@ -88,7 +88,7 @@ def _forgetting(
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
         raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
-    found = stored.known_persons(tables, journal, rules).find(asked)
+    found = stored.known_persons(tables, ledger, rules).find(asked)
     if before:
         found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):

@@ -18,7 +18,7 @@ from resources.store.catalogue import refresh_catalogue
 from resources.store.files import delete_file
 from resources.store.stored_files import What, stored_files, table_folders
 from resources.store.tables import CHANGING
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 
 
 def remove(
@@ -39,18 +39,18 @@ def remove(
         found = [file for file in stored_files(tables) if file.what is not What.EXPORT]
         if not (found or runs_of(dagster, instance.name, limit=1)):
             raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-        journal = None
+        ledger = None
         if yes or tables.reads_ledger():
-            journal = held.enter_context(locked_journal(tables, instance.platform))
+            ledger = held.enter_context(locked_ledger(tables, instance.platform))
         if yes:
             held.enter_context(tables.changing())
             require_changeable(instance, tables, dagster)
         pending = 0
-        if journal:
-            pending = journal.rows("owner_writes").filter(outcome="intended").height
+        if ledger:
+            pending = ledger.rows("owner_writes").filter(outcome="intended").height
             if yes:
-                journal.clear()
-                journal.overwrite_deleted()
+                ledger.clear()
+                ledger.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
         print(f"  {tables.folder}, and the ledger ({pending} writes pending)")
         delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)

@@ -161,17 +161,17 @@ def _without_reason(options: str) -> str:
 _COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}
 
 
-def known_persons(tables: Tables, journal: Ledger, rules: Rules) -> Persons:
+def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
     """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
     persons = Persons(rules)
     for table, path in _files(tables):
         persons.add(table, read_files(table, [path]).collect())
     for table in of_layout(Layout.LEDGER):
-        persons.add(table, journal.rows(table))
+        persons.add(table, ledger.rows(table))
     return persons
 
 
-def forget(tables: Tables, journal: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
+def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
     """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
     A file keeps its time, by which it is deleted when it is old. What killed writers left goes as well:
@@ -180,16 +180,16 @@ def forget(tables: Tables, journal: Ledger, forgetting: Forgetting, *, really: b
     Raises:
         AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
-    _require_none_pending(journal, forgetting)
+    _require_none_pending(ledger, forgetting)
     found = dict[str, int]()
     for table in of_layout(Layout.LEDGER):
-        rows = journal.rows(table)
+        rows = ledger.rows(table)
         changed = _changed(rows, forgetting.in_rows(table, rows)).height
         found |= {table: changed} if changed else {}
         if changed and really:
-            journal.replace(table, partial(forgetting.in_rows, table))
+            ledger.replace(table, partial(forgetting.in_rows, table))
     if really:
-        journal.overwrite_deleted()
+        ledger.overwrite_deleted()
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
         after = forgetting.in_rows(table, before)

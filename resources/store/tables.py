@@ -9,7 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, date, datetime
 from io import BytesIO
@@ -28,7 +28,7 @@ from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
 from resources.ledger.ledger import Ledger
-from resources.ledger.opening import has_ledger, open_ledger
+from resources.ledger.opening import FILE, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
@@ -126,19 +126,30 @@ class Tables:
         """Claim the tables; create folders and typed empty files, for there is no view over no file."""
         self.claim()
         with self.changing(), self.ledger() as ledger:
-            if (
-                ledger.setting(_BEGUN) is None
-            ):  # a new one, as where the home was lost: the tables have the rows
-                for table in of_layout(Layout.LEDGER):
-                    rows = read_files(table, _existing(self._snapshot(table))).collect()
-                    if not rows.is_empty():
-                        ledger.store(table, rows)
+            if ledger.setting(_BEGUN) is None:
+                self._fill(ledger)
                 ledger.store_setting(_BEGUN, datetime.now(UTC).isoformat())
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
             path = self.folder / table / EMPTY if by_day else self._snapshot(table)
             if not path.exists():
                 write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+
+    def _fill(self, ledger: Ledger) -> None:
+        """Begin a ledger with the rows of the file that it takes over from, or with those that analysts see.
+
+        A database takes over from the file of the home; the home may be lost where tables lie elsewhere.
+        """
+        file = self.disk / FILE
+        takes_over = file.exists() and ledger.place != str(file)
+        with Ledger(file) if takes_over else nullcontext() as before:
+            for table in of_layout(Layout.LEDGER):
+                copy = read_files(table, _existing(self._snapshot(table)))
+                rows = before.rows(table) if before else copy.collect()
+                if not rows.is_empty():
+                    ledger.store(table, rows)
+        if takes_over:
+            file.unlink()
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
@@ -353,6 +364,7 @@ class Tables:
         """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
         known = {run for table in ("runs", "owner_writes") for run in self._rows(table)["run_id"]}
+        known |= {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
         if given in known:
             return given
         found = [run for run in known if run.startswith(given) and len(given) >= SHORT_RUN_ID]

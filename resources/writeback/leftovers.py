@@ -24,7 +24,7 @@ CUT_OFF = "the run was cut off"
 
 
 def settle_leftovers(
-    journal: Ledger,
+    ledger: Ledger,
     run_id: str,
     hosts: pl.DataFrame,
     inventory: Inventory,
@@ -41,8 +41,8 @@ def settle_leftovers(
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     never_sent, pending = (
-        journal.never_sent(run_id),
-        journal.rows("owner_writes", run_id).filter(outcome="intended"),
+        ledger.never_sent(run_id),
+        ledger.rows("owner_writes", run_id).filter(outcome="intended"),
     )
     known = pending["intended_at"] if began is None or began.is_empty() else began
     others, settled = _written_since(known.min(), writes, pending), 0
@@ -57,7 +57,7 @@ def settle_leftovers(
         else:
             result = _missing(row, inventory)
         if result:
-            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+            ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
     return settled
 

@@ -317,16 +317,16 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(pla
     written = write_planned(planned)
     shelf.assets["h1"]["owner_ids"] = []
     dead = written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended"))
-    with planned.tables.ledger() as journal:
-        journal.intend(dead)
-        journal.intend(dead.with_columns(run_id=pl.lit("failed"), outcome=pl.lit("failed")))
-        journal.intend(dead.with_columns(run_id=pl.lit("elsewhere"), target=pl.lit("another")))
+    with planned.tables.ledger() as ledger:
+        ledger.intend(dead)
+        ledger.intend(dead.with_columns(run_id=pl.lit("failed"), outcome=pl.lit("failed")))
+        ledger.intend(dead.with_columns(run_id=pl.lit("elsewhere"), target=pl.lit("another")))
     follow(planned, "undo", RUN, run_id="tried", dry_run=True)
-    with planned.tables.ledger() as journal:
-        assert journal.rows("owner_writes", "dead")["outcome"].to_list() == ["intended"]
+    with planned.tables.ledger() as ledger:
+        assert ledger.rows("owner_writes", "dead")["outcome"].to_list() == ["intended"]
     write_planned(planned)
-    with planned.tables.ledger() as journal:
-        assert journal.targets() == {"elsewhere": "another"}
+    with planned.tables.ledger() as ledger:
+        assert ledger.targets() == {"elsewhere": "another"}
     for run_id, outcome in (("dead", "not_written"), ("failed", "failed")):
         assert planned.tables.appended("owner_writes", run_id)["outcome"].to_list() == [outcome]
 
@@ -337,9 +337,9 @@ def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_writte
     lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"))
     shelf.assets["h1"]["owner_ids"] = ["u1"]
     planned_at = pl.col("intended_at") + timedelta(hours=hours)
-    with planned.tables.ledger() as journal:
-        journal.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
-        journal.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
+    with planned.tables.ledger() as ledger:
+        ledger.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
+        ledger.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
     write_planned(planned)
     outcomes = [planned.tables.appended("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
     assert outcomes == ["not_written", "written"]
@@ -349,8 +349,8 @@ def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_
     follow(planned, "apply", RUN, run_id="first")
     RunRecord(planned.tables, "second", None, LOG).begin("apply", of_run=RUN)
     lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"), run_id=pl.lit("second"))
-    with planned.tables.ledger() as journal:
-        journal.intend(lost, sent=True)
+    with planned.tables.ledger() as ledger:
+        ledger.intend(lost, sent=True)
     write_planned(planned)
     assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
 
@@ -403,7 +403,7 @@ def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):
         follow(planned, "undo", RUN, run_id="further")
 
 
-def test_a_run_without_the_journal_that_others_share_says_what_that_means(planned, shelf, caplog):
+def test_a_run_without_the_ledger_that_others_share_says_what_that_means(planned, shelf, caplog):
     (planned.tables.folder / KEY).write_text("a key of the database", encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         write_planned(planned)

@@ -287,22 +287,22 @@ class Histories(RuleBasedStateMachine):
     def forget(self, user, home, cut_off):
         """Nobody else's row changes, and nothing of the person is found; also where it was cut off first."""
         home, asked = self.homes[home], str(user["id"])
-        with home.tables.ledger() as journal:
-            if not (found := known_persons(home.tables, journal, Rules()).find(asked)):
+        with home.tables.ledger() as ledger:
+            if not (found := known_persons(home.tables, ledger, Rules()).find(asked)):
                 return
             [person] = found
             begun = Forgetting.of_person(asked, person, rules=Rules())
             try:
-                forget(home.tables, journal, begun, really=False)
+                forget(home.tables, ledger, begun, really=False)
             except AssetOwnersError:  # a write for the person is still pending
                 self.figures["nobody forgotten: pending"] += 1
                 return
             if cut_off is not None:
                 with cut_off_at(cut_off), suppress(KilledError):
-                    forget(home.tables, journal, begun, really=True)
-                left = known_persons(home.tables, journal, Rules()).find(asked)
+                    forget(home.tables, ledger, begun, really=True)
+                left = known_persons(home.tables, ledger, Rules()).find(asked)
                 begun = Forgetting.of_person(asked, *left, rules=Rules(), before=begun)
-            forget(home.tables, journal, begun, really=True)
+            forget(home.tables, ledger, begun, really=True)
         home.books.forget(begun.ids)
         files = [file for file in home.folder.rglob("*") if file.is_file()]
         values = [f'"{value}"'.encode() for value in (*begun.ids, *begun.names)]
@@ -422,8 +422,8 @@ class Histories(RuleBasedStateMachine):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
         rows = {host_id: row for (run_id, host_id), row in home.books.rows().items() if run_id == run.run_id}
         assert set(rows) == set(planned["host_id"])
-        with home.tables.ledger() as journal:
-            left = {run_id for run_id, target in journal.targets().items() if target == run.target}
+        with home.tables.ledger() as ledger:
+            left = {run_id for run_id, target in ledger.targets().items() if target == run.target}
         assert left <= {run.run_id}
         if circumstances == CALM and run.kind == "write":
             assert {row["outcome"] for row in rows.values()} <= {"written"}

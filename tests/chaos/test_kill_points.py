@@ -130,8 +130,8 @@ def check(stand, run_id, twin):
     """The inventory and all tables are what the twin's are."""
     assert stand.inventory.state.assets("host") == twin.hosts
     assert len(stand.written()) == WRITTEN
-    with stand.tables.ledger() as journal:
-        assert list(journal.targets()) == [], "nothing is open"
+    with stand.tables.ledger() as ledger:
+        assert list(ledger.targets()) == [], "nothing is open"
     found = tables(stand)
     writes, undisturbed = (frames.pop("owner_writes") for frames in (found, {**twin.first}))
     written = writes.filter(outcome="written").sort("host_id")

@@ -45,9 +45,9 @@ def test_a_copy_of_a_home_answers_at_another_path_and_its_next_run_settles_what_
         {"run_id": first}
     ]
     tables = Tables(other, "small")
-    with tables.ledger() as journal:
-        [killed] = journal.targets()
-        assert set(journal.rows("owner_writes", killed)["outcome"]) == {"intended"}
+    with tables.ledger() as ledger:
+        [killed] = ledger.targets()
+        assert set(ledger.rows("owner_writes", killed)["outcome"]) == {"intended"}
     ran = call("run", "--instance", file, "--as-of", TODAY)
     assert "writes of an earlier run that had no known outcome are settled" in ran.stderr
     assert "intended" not in tables.writes().collect()["outcome"]

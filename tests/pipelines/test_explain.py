@@ -96,12 +96,12 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         return content["plan"], content["hosts"]["status"][host], content["hosts"]["why"][host], summary
 
     assert told()[:2] == (True, "planned")
-    with tables.ledger() as journal:
-        journal.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
+    with tables.ledger() as ledger:
+        ledger.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
         *shown, summary = told()
         assert shown == [False, "no owner", "write pending"]
         assert "what became of the write of ann@corp.example (u1) is unknown until the next run" in summary
-        journal.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
+        ledger.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
         *shown, summary = told()
         assert shown[:2] == [False, "written"]
         assert "asset-owners wrote it on" in summary

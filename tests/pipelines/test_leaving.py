@@ -30,7 +30,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import load_instance
 from resources.store.retention import delete_outdated
 from resources.store.tables import Tables, write_file
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
@@ -86,10 +86,10 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
         left = folder / ".writing-x" / "head_office.html"
         left.parent.mkdir()
         left.write_text("ann@corp.example")
-    with tables.ledger() as journal:  # several owners, and a name as JSON escapes it
+    with tables.ledger() as ledger:  # several owners, and a name as JSON escapes it
         row = tables.writes().collect().with_columns(run_id=pl.lit("other"), message=pl.lit("has u1,u2"))
         held = pl.col("old_values").struct.with_fields(owner=pl.lit("u2,u1"))
-        journal.intend(row.with_columns(held, outcome=pl.lit("failed")))
+        ledger.intend(row.with_columns(held, outcome=pl.lit("failed")))
     ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
     before = tables_of(home)
     assert naming_ann(before)
@@ -106,8 +106,8 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
     left = [*home.glob("[!.]*.*"), *report.parent.glob("*.*")]
     assert sorted(file.name for file in left) == ["branch.html", "notes.txt"]
-    with tables.ledger() as journal:
-        [left] = journal.rows("owner_writes", "other").to_dicts()
+    with tables.ledger() as ledger:
+        [left] = ledger.rows("owner_writes", "other").to_dicts()
     assert left["old_values"]["owner"].startswith("u2,forgotten-")
     assert left["message"] is None
     (write,) = tables.writes().collect().to_dicts()
@@ -351,30 +351,30 @@ def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, cal
 
 def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     tables = Tables(home, "head_office")
-    with tables.ledger() as journal:
-        journal.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
+    with tables.ledger() as ledger:
+        ledger.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
     status, _, said = call("forget", "ann", "--instance", stored, "--yes")
     assert (status, RUN in said) == (1, True)
     assert naming_ann(tables_of(home))
-    with tables.ledger() as journal:
-        journal.clear()
+    with tables.ledger() as ledger:
+        ledger.clear()
         written = tables.writes().collect()
         for_carol = pl.col("new_values").struct.with_fields(owner=pl.lit("u9"))
         others = {"host_id": pl.lit("h9"), "outcome": pl.lit("intended"), "new_values": for_carol}
-        journal.intend(pl.concat([written, written.with_columns(**others)]))
+        ledger.intend(pl.concat([written, written.with_columns(**others)]))
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
-    with tables.ledger() as journal:
-        row, other = journal.rows("owner_writes", RUN).to_dicts()
-        assert journal.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
+    with tables.ledger() as ledger:
+        row, other = ledger.rows("owner_writes", RUN).to_dicts()
+        assert ledger.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"
 
 
 @pytest.mark.parametrize("command", ["remove {} --yes", "forget ann --instance {} --yes"])
 def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, call, monkeypatch, command):
-    """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
+    """From another home, too, as on another machine: its ledger would go, and what it sends have no row."""
     before = tables_of(home)
-    with locked_journal(Tables(home / "other", "head_office"), load_instance(stored).platform):
+    with locked_ledger(Tables(home / "other", "head_office"), load_instance(stored).platform):
         monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)  # the other one may have to wait for another test
         status, _, said = call(*command.format(stored).split())
     assert (status, "The writing to https://inventory.invalid" in said, tables_of(home)) == (1, True, before)

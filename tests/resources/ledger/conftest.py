@@ -13,7 +13,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
 def opened(request, path):
-    """Opens the journal, each time the same one."""
+    """Opens the ledger, each time the same one."""
     if request.param == "file":
         return lambda: Ledger(path)
     url = request.getfixturevalue("postgres").new_database()
@@ -21,6 +21,6 @@ def opened(request, path):
 
 
 @pytest.fixture
-def journal(opened):
-    with opened() as journal:
-        yield journal
+def ledger(opened):
+    with opened() as ledger:
+        yield ledger

@@ -1,4 +1,4 @@
-"""The journal in PostgreSQL, as far as it differs from the one in a file."""
+"""The ledger in PostgreSQL, as far as it differs from the one in a file."""
 
 import os
 import re
@@ -44,7 +44,7 @@ def tables(tmp_path):
     return Tables(tmp_path / "home", "corp")
 
 
-def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another(open_one, postgres, url):
+def test_one_table_keeps_the_rows_of_all_ledgers_and_none_sees_those_of_another(open_one, postgres, url):
     with open_one("berlin") as berlin, open_one("paris") as paris:
         berlin.intend(writes("a", "b"))
         paris.intend(writes("a", outcome="failed"))
@@ -55,35 +55,35 @@ def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another
         paris.clear()
         assert list(paris.targets()) == []
         assert list(berlin.targets()) == ["run-1"]
-    assert postgres.ask("SELECT DISTINCT journal FROM asset_owners.all_writes", database=database(url)) == [
+    assert postgres.ask("SELECT DISTINCT ledger FROM asset_owners.all_writes", database=database(url)) == [
         ("berlin",)
     ]
 
 
 def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
     def intend(number):
-        with open_one() as journal:
-            journal.intend(writes("a", run_id=f"run-{number}"))
+        with open_one() as ledger:
+            ledger.intend(writes("a", run_id=f"run-{number}"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(intend, range(8)))
-    with open_one() as journal:
-        assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
+    with open_one() as ledger:
+        assert set(ledger.targets()) == {f"run-{number}" for number in range(8)}
 
 
 def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_there(open_one, postgres, url):
     postgres.ask(f"ALTER ROLE {database(url)} SET synchronous_commit = off")
-    with open_one() as journal:
-        assert journal._execute("SHOW synchronous_commit") == [("on",)]
+    with open_one() as ledger:
+        assert ledger._execute("SHOW synchronous_commit") == [("on",)]
 
 
 def test_where_another_server_took_over_the_inventory_alone_tells(open_one, postgres, url):
     """It may lack what was stored last, and counts its timeline on."""
-    with open_one() as journal:
-        journal.intend(writes("a"))
-        assert journal.never_sent("run-1") == {"a"}
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
+        assert ledger.never_sent("run-1") == {"a"}
         postgres.ask("UPDATE asset_owners.all_writes SET boot = '00000000'", database=database(url))
-        assert journal.never_sent("run-1") == set()
+        assert ledger.never_sent("run-1") == set()
 
 
 @contextmanager
@@ -102,29 +102,29 @@ def interrupted(*, after):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_who_is_interrupted_leaves_a_journal_that_goes_on(open_one):
-    with open_one() as journal:
-        journal.intend(writes("a"))
+def test_who_is_interrupted_leaves_a_ledger_that_goes_on(open_one):
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
         with interrupted(after=0.2):
-            journal._execute("SELECT pg_sleep(1)")
-        assert outcomes(journal) == {"a": "intended"}
+            ledger._execute("SELECT pg_sleep(1)")
+        assert outcomes(ledger) == {"a": "intended"}
 
 
 def test_a_lost_session_is_told_once_and_for_all(open_one, postgres, url):
-    """With the session of the journal the lock is lost, so whoever has lost it sends nothing more."""
-    with open_one() as journal:
-        journal.intend(writes("a"))
-        journal.lock("corp", "The lock")
+    """With the session of the ledger the lock is lost, so whoever has lost it sends nothing more."""
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
+        ledger.lock("corp", "The lock")
         assert postgres.cut_off(database(url)) == 1
-        for ask in (journal.require_lock, lambda: journal.mark_attempted("run-1", "a"), journal.targets):
+        for ask in (ledger.require_lock, lambda: ledger.mark_attempted("run-1", "a"), ledger.targets):
             with pytest.raises(
                 AssetOwnersError, match=r"terminating connection.*nothing more is sent"
             ) as told:
                 ask()
             assert without_password(url) in str(told.value)
-    with open_one() as journal:
-        journal.lock("corp", "The lock, which went with the session")
-        assert journal.never_sent("run-1") == {"a"}
+    with open_one() as ledger:
+        ledger.lock("corp", "The lock, which went with the session")
+        assert ledger.never_sent("run-1") == {"a"}
 
 
 @contextmanager
@@ -143,17 +143,17 @@ def test_a_server_that_never_answers_ends_the_run_also_one_that_is_told_to_end(
 ):
     for limit in ("ANSWER_SECONDS", "_LAST_ANSWER_SECONDS"):
         monkeypatch.setattr(f"resources.ledger.postgres.{limit}", 0.5)
-    with open_one() as journal:
-        journal.intend(writes("a"))
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
         with frozen(postgres, url):
             for _ in range(2):
                 with pytest.raises(AssetOwnersError, match="nothing more is sent"):
-                    journal.require_lock()
+                    ledger.require_lock()
     with ExitStack() as ends:
-        journal = ends.enter_context(open_one())
+        ledger = ends.enter_context(open_one())
         with frozen(postgres, url):
             with interrupted(after=0.2):
-                journal.require_lock()
+                ledger.require_lock()
             began = time.monotonic()
             ends.close()
             assert time.monotonic() - began < 10
@@ -207,14 +207,14 @@ def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, 
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
 
 
-def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
+def test_a_ledger_goes_into_another_database_by_the_commands_of_the_guide(
     tables, postgres, url, monkeypatch, tmp_path
 ):
     """`docs/operations.md` has them."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    with tables.ledger() as journal:
-        journal.intend(writes("a"))
-    other, dump = postgres.new_database_of(url), tmp_path / "journal.sql"
+    with tables.ledger() as ledger:
+        ledger.intend(writes("a"))
+    other, dump = postgres.new_database_of(url), tmp_path / "ledger.sql"
     for words in (
         ["pg_dump", "--schema=asset_owners", f"--file={dump}", url],
         ["psql", "--set", "ON_ERROR_STOP=1", f"--file={dump}", other],
@@ -222,5 +222,5 @@ def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
     ):
         subprocess.run([postgres.programs / words[0], *words[1:]], check=True)  # noqa: S603 (our own command)
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", other)
-    with tables.ledger() as journal:
-        assert journal.rows("owner_writes", "run-1").equals(writes("a"))
+    with tables.ledger() as ledger:
+        assert ledger.rows("owner_writes", "run-1").equals(writes("a"))

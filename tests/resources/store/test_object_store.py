@@ -59,26 +59,26 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
 
 
 @quickly
-def test_a_person_is_forgotten_in_the_store_and_in_a_shared_journal(tables, monkeypatch, postgres):
-    """Also in tables that lay in the home before; another instance's rows in the journal stay."""
+def test_a_person_is_forgotten_in_the_store_and_in_a_shared_ledger(tables, monkeypatch, postgres):
+    """Also in tables that lay in the home before; another instance's rows in the ledger stay."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", postgres.new_database())
     earlier, other = Tables(tables.home, "corp"), Tables(tables.home, "other")
     for each in (tables, earlier):
         each.write_days([logons(DAY)])
     for each in (tables, other):
-        with each.ledger() as journal:
-            journal.intend(writes("a", "failed", RUN))
-    with tables.ledger() as journal:
+        with each.ledger() as ledger:
+            ledger.intend(writes("a", "failed", RUN))
+    with tables.ledger() as ledger:
         for asked in ("ann", "u-1"):
-            [person] = known_persons(tables, journal, Rules()).find(asked)
-            forget(tables, journal, Forgetting.of_person(asked, person, rules=Rules()), really=True)
-        [left] = journal.rows("owner_writes", RUN).to_dicts()
+            [person] = known_persons(tables, ledger, Rules()).find(asked)
+            forget(tables, ledger, Forgetting.of_person(asked, person, rules=Rules()), really=True)
+        [left] = ledger.rows("owner_writes", RUN).to_dicts()
     for each in (tables, earlier):
         counts = each.logon_counts([DAY], run_id=None).collect()
         assert counts["document_username"].str.starts_with("forgotten-").all()
     assert left["new_values"]["owner"].startswith("forgotten-")
-    with other.ledger() as journal:
-        assert journal.rows("owner_writes", RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
+    with other.ledger() as ledger:
+        assert ledger.rows("owner_writes", RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
 
 
 def test_a_store_that_can_only_be_read_is_told_before_anything_is_changed(tables, monkeypatch):

@@ -1,4 +1,4 @@
-"""A writer in memory, and a journal in both of its places: the file of an instance, and a database."""
+"""A writer in memory, and a ledger in both of its places: the file of an instance, and a database."""
 
 import pytest
 
@@ -20,8 +20,8 @@ def clock():
 
 
 @pytest.fixture
-def writer(inventory, journal, clock):
-    return Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+def writer(inventory, ledger, clock):
+    return Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
 def opened(request, path):
-    """Opens the journal, each time the same one."""
+    """Opens the ledger, each time the same one."""
     if request.param == "file":
         return lambda: Ledger(path)
     url = request.getfixturevalue("postgres").new_database()
@@ -39,6 +39,6 @@ def opened(request, path):
 
 
 @pytest.fixture
-def journal(opened):
-    with opened() as journal:
-        yield journal
+def ledger(opened):
+    with opened() as ledger:
+        yield ledger
