@@ -288,8 +288,8 @@ class Histories(RuleBasedStateMachine):
         """Nobody else's row changes, and nothing of the person is found; also where it was cut off first."""
         home, asked = self.homes[home], str(user["id"])
         with home.tables.ledger() as ledger:
-            if not (found := known_persons(home.tables, ledger, Rules()).find(asked)):
-                return
+            if len(found := known_persons(home.tables, ledger, Rules()).find(asked)) != 1:
+                return  # nobody, or the id of one person is another one's account
             [person] = found
             begun = Forgetting.of_person(asked, person, rules=Rules())
             try:
@@ -305,7 +305,8 @@ class Histories(RuleBasedStateMachine):
             forget(home.tables, ledger, begun, really=True)
         home.books.forget(begun.ids)
         files = [file for file in home.folder.rglob("*") if file.is_file()]
-        values = [f'"{value}"'.encode() for value in (*begun.ids, *begun.names)]
+        of_others = {str(one["id"]) for one in USERS} - {asked}
+        values = [f'"{value}"'.encode() for value in {*begun.ids, *begun.names} - of_others]
         for file in files:
             is_table = file.suffix == ".parquet"
             content = pl.read_parquet(file).write_json().encode() if is_table else file.read_bytes()
