@@ -48,6 +48,11 @@ def forget(
     tables = own_tables(instance)
     if not any(stored_files(tables)):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+    if not tables.reads_ledger() and not tables.all_runs("runs").limit(1).collect().is_empty():
+        raise AssetOwnersError(
+            f"{tables.disk} lacks the ledger of {instance.name}, which would bring back who is forgotten here: "
+            "repeat this with the home that has it; if that is lost, run once first"
+        )
     with (
         dagster_instance(home()) as dagster,
         locked_ledger(tables, instance.platform) as ledger,

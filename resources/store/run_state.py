@@ -1,7 +1,6 @@
 """What the last runs of an instance came to: metrics show it, and an overdue run is told by it."""
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ OVERDUE_AFTER = timedelta(hours=2)
 """How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
 _MAX_AHEAD = timedelta(hours=1)
 """By how much the clocks of machines may differ; what is dated later was stored by a clock that was wrong."""
+_TIMES = ["started_at", "ended_at"]
 _COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "failed", "left_alone")
 """Columns of `runs` that the state has of the last run."""
 
@@ -24,10 +24,10 @@ def read_run_state(tables: Tables) -> dict[str, Any]:
         ConfigurationError: the tables are another instance's.
     """
     tables.require_own()
-    return run_state(tables.all_runs("runs").filter(pl.col("started_at") <= latest_time()).collect())
+    return run_state(tables.all_runs("runs").filter(pl.col("started_at") <= latest_time()))
 
 
-def run_state(runs: pl.DataFrame) -> dict[str, Any]:
+def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
     """Return what rows of `runs` come to; times are Unix seconds.
 
     - `succeeded`: when a run of each kind last succeeded
@@ -35,31 +35,33 @@ def run_state(runs: pl.DataFrame) -> dict[str, Any]:
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
     """
-    ended = runs.filter(pl.col("ended_at").is_not_null()).sort("started_at")
-    succeeded = ended.filter(status="succeeded").group_by("kind").agg(pl.col("ended_at").max().dt.epoch("us"))
-    scans = ended.filter(pl.col("kind").is_in(["run", "dry_run"]))
-    wrote_or_planned, failing, planning = scans.filter(status="succeeded"), scans, scans.clear()
-    if not wrote_or_planned.is_empty():
-        failing = scans.filter(pl.col("started_at") > wrote_or_planned["started_at"].max())
-        wrote = wrote_or_planned.filter(kind="run")["started_at"].max()
-        planning = wrote_or_planned.filter(pl.col("started_at") > wrote) if wrote else wrote_or_planned
-    return {
-        "succeeded": {kind: end / 1e6 for kind, end in succeeded.iter_rows()},
-        "last_run": next(map(_last_run, scans.tail(1).iter_rows(named=True)), None),
-        "failing_since": next((end.timestamp() for end in failing["ended_at"]), None),
-        "plans_only_since": next((began.timestamp() for began in planning["started_at"]), None),
+    state: dict[str, Any] = {
+        "succeeded": {},
+        "last_run": None,
+        "failing_since": None,
+        "plans_only_since": None,
     }
-
-
-def _last_run(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "kind": row["kind"],
-        "succeeded": row["status"] == "succeeded",
-        "started_at": row["started_at"].timestamp(),
-        "ended_at": row["ended_at"].timestamp(),
-        "seconds_by_step": json.loads(row["seconds_by_step"] or "{}"),
-        **{column: row[column] for column in _COUNTS},
-    }
+    ended = (
+        runs.select(*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS)
+        .drop_nulls("ended_at")
+        .sort("started_at")
+        .with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6)
+    )
+    for row in ended.collect().rows(named=True):
+        kind, end, succeeded = row["kind"], row["ended_at"], row["status"] == "succeeded"
+        if succeeded:
+            state["succeeded"][kind] = max(state["succeeded"].get(kind, end), end)
+        if kind not in {"run", "dry_run"}:
+            continue
+        state["last_run"] = row | {"succeeded": succeeded}
+        state["failing_since"] = None if succeeded else state["failing_since"] or end
+        if succeeded:
+            state["plans_only_since"] = state["plans_only_since"] or row["started_at"]
+        if succeeded and kind == "run":
+            state["plans_only_since"] = None
+    if last := state["last_run"]:
+        last["seconds_by_step"] = json.loads(last["seconds_by_step"] or "{}")
+    return state
 
 
 def latest_time() -> datetime:

@@ -319,7 +319,7 @@ class Tables:
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
-        return self._rows(table).filter(pl.col("run_id") != pl.lit(but or "")).lazy()
+        return self._rows(table).lazy().filter(pl.col("run_id") != pl.lit(but or ""))
 
     def _rows(self, table: str, run_id: str | None = None) -> pl.DataFrame:
         """Return rows of a table that the ledger keeps, or those of one run."""

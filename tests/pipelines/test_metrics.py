@@ -32,7 +32,7 @@ def at(hour):
 
 
 def state_of(*rows):
-    return run_state(pl.DataFrame(rows, schema=polars_schema(Runs)))
+    return run_state(pl.LazyFrame(rows, schema=polars_schema(Runs)))
 
 
 def store(tables, row):
