@@ -50,7 +50,7 @@ def forget(
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     if not tables.reads_ledger() and not tables.all_runs("runs").limit(1).collect().is_empty():
         raise AssetOwnersError(
-            f"{tables.disk} lacks the ledger of {instance.name}, which would bring back who is forgotten here: "
+            f"{tables.disk} lacks the ledger of {instance.name}, which would bring back who is forgotten: "
             "repeat this with the home that has it; if that is lost, run once first"
         )
     with (
