@@ -12,8 +12,7 @@ import polars as pl
 
 from assets_defs.launch import executed_steps, today_of, window_of
 from assets_defs.metadata import days_metadata, shares_metadata
-from assets_defs.progress import Progress
-from assets_defs.run import ScanRun, scan_run
+from assets_defs.run import Progress, ScanRun, scan_run
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure

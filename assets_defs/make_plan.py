@@ -25,7 +25,9 @@ from resources.writeback.leftovers import without_changed_hosts
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     """Return the plan of what a run decided, and the hosts; its rows are stored, and as old as the run."""
     row = run.record.row()
-    hosts = run.read("inventory_hosts").collect()
+    hosts, days = run.read("inventory_hosts").collect(), run.days(run.window)
+    scan = run.instance.scan
+    gaps = gap_days(days, timezone=scan.timezone) if scan.require_complete_window else ()
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not row["checked_at"]:
         missing.append("blocking_check")
@@ -46,14 +48,13 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
     more = f" and {left:,} more for later runs, because of {why}" if left else ""
     run.log.info(f"Plan: {rows.height:,} owner{'s' * (rows.height != 1)} to write{more}")
-    scan = run.instance.scan
     plan = Plan(
         rows=rows,
         command="run",
         of_run=run.run_id,
         settings=row["settings_fingerprint"],
         missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
-        gaps=gap_days(run.days(run.window), timezone=scan.timezone) if scan.require_complete_window else (),
+        gaps=gaps,
     )
     return plan, hosts
 

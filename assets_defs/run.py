@@ -10,6 +10,7 @@ error into its message and ends the row.
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -37,6 +38,8 @@ from resources.store.tables import Tables
 from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
 
+SECONDS_BETWEEN_LINES = 10
+"""How often a long step says how far it is."""
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
 
@@ -98,6 +101,33 @@ class ScanRun(InstanceRun):
     def counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
         """Return rows of logon_counts; those that the run keeps to itself come first."""
         return self.tables.logon_counts(days, run_id=self.run_id)
+
+
+class Progress:
+    """Log how far a long step is, how fast, and how long it still takes; a short one never.
+
+    Call it with how many are done and how many there are. `what` is counted, such as "Hosts written".
+    """
+
+    def __init__(
+        self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._what = what
+        self._clock = clock
+        self._started = self._logged_at = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Log the progress, when it is time to."""
+        now = self._clock()
+        if now - self._logged_at < SECONDS_BETWEEN_LINES or not done:
+            return
+        self._logged_at = now
+        rate = done / (now - self._started)
+        self._log(
+            f"{self._what}: {done:,} of {total:,} ({done / total:.0%}), {rate:,.1f} a second, "
+            f"about {timedelta(seconds=round((total - done) / rate))} left"
+        )
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 import polars as pl
 
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo, skip_changed_hosts
-from assets_defs.progress import Progress
-from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
+from assets_defs.run import InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Circumstances, Plan, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
@@ -88,7 +87,7 @@ def execute_plan(
     with run.ledger() as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, ledger)
-        if (written := _written_before(run)) is not None:
+        if (written := _written_before(run, ledger)) is not None:
             return written
         plan, hosts = make_plan(ledger)
         if not run.may_write:
@@ -134,18 +133,19 @@ def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
         run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
 
 
-def _written_before(run: InstanceRun) -> pl.DataFrame | None:
+def _written_before(run: InstanceRun, ledger: Ledger) -> pl.DataFrame | None:
     """Return what this very run wrote when it was started before; fail if it failed then.
 
     A run may be resumed under its own id, and a queue may deliver a step twice.
     """
-    if not run.tables.has_written(run.run_id):
+    written = ledger.rows("owner_writes", run.run_id)
+    if written.is_empty():
         return None
     row = run.record.row()
     if row["status"] == "failed":
         raise AssetOwnersError(row["message"])
     run.log.warning("This run was started before: its writes are stored, and the next run writes the rest")
-    return run.tables.appended("owner_writes", run.run_id)
+    return written
 
 
 def _require_safe(
@@ -215,7 +215,7 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
     finally:  # also where the run was interrupted
         run.tables.publish_writes(run.run_id)
         run.record.count_writes()
-        written = run.tables.appended("owner_writes", run.run_id)
+        written = ledger.rows("owner_writes", run.run_id)
         _log_writes(run, written, writer)
     if ended_by:
         raise ServiceError(
