@@ -327,6 +327,23 @@ def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, c
         assert any('"kim"' in text for text in tables_of(home).values()) == kims
 
 
+@pytest.mark.parametrize(
+    ("asked", "who"),
+    [
+        ("ann@corp.example (u1)", ["ann"]),
+        ("CORP\\carol", ["carol"]),
+        ("ann@other.example", []),
+        ("carol@x", []),
+    ],
+)
+def test_explain_and_forget_take_the_same_words_for_the_same_person(stored, call, asked, who):
+    status, explained, _ = call("explain", asked, "--json", "--instance", stored)
+    assert json.loads(explained).get("person", {"usernames": []})["usernames"] == who
+    forgetting, printed, _ = call("forget", asked, "--instance", stored)
+    names = printed.partition("\n")[0].partition(" is ")[2].split(", ")
+    assert (status, forgetting, {*who} <= {*names}) == (not who, not who, True)
+
+
 def test_who_is_in_neither_service_any_more_is_forgotten(home, stored, call):
     """The order that docs/data_protection.md gives: out of both services, a nightly run, then `forget`."""
     tables = Tables(home, "head_office")
