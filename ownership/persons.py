@@ -63,7 +63,7 @@ class Persons:
                     self._values[holds].update(_stored_values(table, rows, name))
             if table == "logon_counts":
                 self._pairs.append(rows.select(_PAIR).unique())
-            if len(self._pairs) > 30:  # for each day it would take longer than all else
+            if len(self._pairs) > 8:  # for each day it would take longer than all else
                 self._pairs = [pl.concat(self._pairs).unique()]
             for name, user_id in _LINKS.get(table, ()):
                 link = rows.select(name=name, user_id=user_id)

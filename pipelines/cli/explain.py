@@ -53,7 +53,8 @@ def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -
         users = tables.read("inventory_users").collect()
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
-        story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
+        known = pl.concat([*hosts, *people]).drop_nulls()
+        story["hostname"], story["near"] = asked, near_names(asked.partition("@")[0], known)
         print(_json(story) if as_json else in_words(story))
         return 1
     usernames = tables.read("username_matches").collect()["username"]
