@@ -27,6 +27,12 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
 
 
+def host_name(row: Mapping[str, Any]) -> str:
+    """A host as its name with its id in parentheses, as far as it has both."""
+    name, host_id = (printable(row.get(field) or "") for field in ("hostname", "host_id"))
+    return f"{name} ({host_id})" if name and host_id else name or host_id
+
+
 def either(names: Iterable[str]) -> str:
     """Several names, one of which applies."""
     return " or ".join(map(printable, names))

@@ -99,12 +99,10 @@ def _forgetting(
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
         found = [Person(asked.strip(), {})]
     elif len(found) > 1:
-        names = {one.user_id or "no user asset": sorted({*one.names, *one.shared}) for one in found}
-        people = (f"{printable(one)}: {', '.join(map(printable, names[one]))}" for one in names)
-        raise AssetOwnersError(
-            f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:\n  "
-            + "\n  ".join(people)
-        )
+        people = [(one.user_id or "no user asset", sorted({*one.names, *one.shared})) for one in found]
+        lines = (f"\n  {printable(who)}: {', '.join(map(printable, names))}" for who, names in people)
+        fit = f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:"
+        raise AssetOwnersError(fit + "".join(lines))
     elif not found:
         raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
     person = Forgetting.of_person(asked.strip(), *found, rules=rules, before=before)

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ownership.persons import Persons
+from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance, logs_as_json
@@ -87,6 +89,11 @@ def as_of_run(tables: Tables, run: str | None) -> Tables:
             f"them: {', '.join(lost)}."
         )
     return tables.view(run_id)
+
+
+def persons_of(tables: Tables, rules: Rules) -> Persons:
+    """Return the persons whom the tables of a run know."""
+    return Persons(rules, ((name, tables.read(name).collect()) for name in (*SNAPSHOTS, "current_owners")))
 
 
 def note(text: str) -> None:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -163,12 +164,8 @@ _COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING
 
 def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
     """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
-    persons = Persons(rules)
-    for table, path in _files(tables):
-        persons.add(table, read_files(table, [path]).collect())
-    for table in of_layout(Layout.LEDGER):
-        persons.add(table, ledger.rows(table))
-    return persons
+    stored = ((table, read_files(table, [path]).collect()) for table, path in _files(tables))
+    return Persons(rules, chain(stored, ((table, ledger.rows(table)) for table in of_layout(Layout.LEDGER))))
 
 
 def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:

@@ -326,6 +326,15 @@ def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, c
         assert any('"kim"' in text for text in tables_of(home).values()) == kims
 
 
+WHO = {"ann@corp.example (u1)": "u1", r"CORP\carol": "carol", "ann@other.example": "", "carol@x": ""}
+
+
+@pytest.mark.parametrize(("asked", "who"), WHO.items())
+def test_explain_and_forget_take_the_same_words_for_the_same_person(stored, call, asked, who):
+    answers = [call(command, asked, "--instance", stored) for command in ("explain", "forget")]
+    assert [(status, who in said.partition("\n")[0]) for status, said, _ in answers] == [(not who, True)] * 2
+
+
 def test_who_is_in_neither_service_any_more_is_forgotten(home, stored, call):
     """The order that docs/data_protection.md gives: out of both services, a nightly run, then `forget`."""
     tables = Tables(home, "head_office")
