@@ -127,8 +127,9 @@ class Ledger:
             rows = pl.DataFrame(self._execute(query, *values), schema=stored, orient="row")
             return rows.select(_from_text(name, kind) for name, kind in schema.items())
         except (pl.exceptions.PolarsError, TypeError) as error:
+            what = type(error).__name__  # the message may quote whom the rows name
             raise AssetOwnersError(
-                f"The ledger ({self.place}) is damaged: {error}; restore it from a backup"
+                f"The ledger ({self.place}) is damaged ({what} in {table}); restore it from a backup"
             ) from error
 
     def store(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:

@@ -139,21 +139,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     The last decision about each host stays: it held until the next one. So do writes of an owner that the
     inventory still shows, which would count as set by hand otherwise (rules 9.1).
     """
-    with tables.changing(), tables.ledger() as ledger:
-        deleted = ledger.merge(HISTORY, before=history_before, kept=latest)
-        writes = ledger.rows("owner_writes").filter(history_before > _AT, pl.col("outcome") != "intended")
-        held = last_writes(tables.read("inventory_hosts").collect(), writes.lazy())
-        still_held = held.filter("holds", outcome="written").collect()
-        old = {
-            "owner_writes": writes.join(still_held, on=("run_id", "host_id"), how="anti"),
-            "runs": ledger.rows("runs").filter(pl.coalesce("ended_at", "started_at") < history_before),
-        }
-        for table, rows in old.items():
-            if not rows.is_empty():
-                ledger.delete(table, rows)
-            deleted += rows.height
-        if deleted:
-            tables.publish(ledger)
+    deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
@@ -167,6 +153,26 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
         with suppress(FileNotFoundError):  # another run deletes as well
             path.fs.rm(path.path, recursive=True)
     return deleted + len(outdated)
+
+
+def _delete_rows(tables: Tables, before: datetime) -> int:
+    """Delete rows of the ledger that are older than an instant, but for those that still hold."""
+    with tables.changing(), tables.ledger() as ledger:
+        deleted = ledger.merge(HISTORY, before=before, kept=latest)
+        writes = ledger.rows("owner_writes").filter(before > _AT, pl.col("outcome") != "intended")
+        held = last_writes(tables.read("inventory_hosts").collect(), writes.lazy())
+        still_held = held.filter("holds", outcome="written").collect()
+        old = {
+            "owner_writes": writes.join(still_held, on=("run_id", "host_id"), how="anti"),
+            "runs": ledger.rows("runs").filter(pl.coalesce("ended_at", "started_at") < before),
+        }
+        for table, rows in old.items():
+            if not rows.is_empty():
+                ledger.delete(table, rows)
+            deleted += rows.height
+        if deleted:
+            tables.publish(ledger)
+    return deleted
 
 
 def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
