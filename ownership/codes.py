@@ -46,8 +46,8 @@ OUTCOME: Mapping[str, str] = {
     "intended": "Sent or about to be sent; what became of it is not known yet.",
     "written": "The service has the new values.",
     "owned_meanwhile": "Not sent: the host has an owner by now, from a person or another run.",
-    "failed": "The service refused the write.",
-    "not_written": "Not sent: the host was skipped, or the run ended before its turn.",
+    "failed": "The service refused the write, or the host could not be read before it.",
+    "not_written": "The host was not written.",
     "undone": "What the host still held of an earlier run's write was undone.",
 }
 

@@ -34,7 +34,7 @@ def decide_write(row: Row, host: Row) -> Values | Result:
     """Return what to send to give a host its owner, unless it has one."""
     held = values_of(host)
     if held["owner"] is not None:
-        return Result(row["host_id"], "owned_meanwhile", "has an owner now (column old_values)", held)
+        return Result(row["host_id"], "owned_meanwhile", None, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 
@@ -94,10 +94,7 @@ def has_name(host: Row, hostname: str) -> bool:
 
 def other_name_message(host_id: str) -> str:
     """Say that a host is not the one that was planned."""
-    return (
-        f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
-        "host; nothing was sent"
-    )
+    return f"Host {host_id} has another name now than planned: its id may belong to another host; nothing was sent"
 
 
 def values_of(host: Row) -> Values:

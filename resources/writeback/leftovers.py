@@ -148,6 +148,6 @@ def _changed_host(row: Row, host: Row | None) -> Result | None:
     if host.get("problem"):
         return None  # reading it right before the write decides
     if not has_name(host, row["hostname"]):
-        return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
+        return Result(row["host_id"], "not_written", other_name_message(row["host_id"]))
     decided = (decide_undo if is_undo(row) else decide_write)(row, host)
     return decided if isinstance(decided, Result) else None

@@ -210,6 +210,8 @@ CHANGES_OF_HOSTS = {
         r"\(its field x holds a dict",
     ),
     "gone": ([host("h2", "pc-2")], "the inventory no longer lists it"),
+    "of another id": ([host("H-1", "pc-1")], "the inventory no longer lists it"),
+    "renamed": ([host("h1", "pc-9")], "has another name now than planned: its id may belong to another host"),
 }
 
 
@@ -239,7 +241,11 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
         shelf.hosts = lambda: listed
     assert follow(planned, "apply", RUN, rules=rules) == {"h1": "not_written"}
     assert re.search(said, planned.tables.run_writes("next")["message"].item())
-    assert planned.tables.appended("runs", "next")["to_write"].item() == 0
+    assert planned.tables.appended("runs", "next").select("to_write", "failed", "left_alone").row(0) == (
+        0,
+        0,
+        1,
+    )
     assert not shelf.written
 
 
