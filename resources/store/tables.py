@@ -30,7 +30,7 @@ from resources.format_version import own_format, require_known_format
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import allow, create, remove_leftovers, replacing, require_target
+from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
@@ -178,7 +178,7 @@ class Tables:
 
     def publish_days(self, run_id: str) -> None:
         """Let analysts see the days that a dry run fetched, where none was fetched later."""
-        for file in sorted((self._folder(run_id) / "logon_days").glob("*.parquet")):
+        for file in files_in(self._folder(run_id) / "logon_days"):
             rows = read_files("logon_days", [file]).collect()
             days = rows["day"].unique().to_list()
             later = self.logon_days(days, run_id=None).filter(
@@ -192,7 +192,7 @@ class Tables:
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
         folders = dict.fromkeys([self.folder, self._folder(run_id or self.viewed)])
         # Listed, not asked for day by day: in an object store each question is a request.
-        files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
+        files = (file for folder in folders for file in files_in(folder / table))
         stored = {file.stem: file for file in files if file.stem in wanted}
         return read_files(table, [stored[day] for day in sorted(stored)])
 
@@ -282,8 +282,7 @@ class Tables:
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
         left_out = None if but is None else self._appended_file(table, but)
-        files = sorted((self.folder / table).glob("*.parquet"))
-        rows = read_files(table, [file for file in files if file != left_out])
+        rows = read_files(table, [file for file in files_in(self.folder / table) if file != left_out])
         return self._with_unsettled(table, rows, pl.col("run_id") != pl.lit(but or ""))
 
     def _with_unsettled(self, table: str, rows: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
@@ -329,7 +328,7 @@ class Tables:
     def run_id(self, given: str) -> str:
         """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
-        files = (file for table in ("runs", "owner_writes") for file in (self.folder / table).glob("*"))
+        files = (file for table in ("runs", "owner_writes") for file in files_in(self.folder / table, "*"))
         known = {file.stem for file in files if RUN_ID.fullmatch(file.stem)} - NO_RUNS
         if given in known:
             return given
@@ -351,7 +350,7 @@ class Tables:
 
     def last_run_that_decided(self, *, but: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""
-        decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
+        decided = files_in(self.folder / "runs", "*/owner_decisions.parquet")
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
@@ -364,7 +363,7 @@ class Tables:
     def visible(self) -> "Tables":
         """Return the tables as they are published; before any are, as the last dry run saw them."""
         # Each run that publishes leaves a file of what changed, also where it knew no host.
-        kept = (self.folder / "owner_decisions_history").glob("*.parquet")
+        kept = files_in(self.folder / "owner_decisions_history")
         published = any(file.name != EMPTY for file in kept) or self.published_run()
         planned = None if published else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
@@ -413,6 +412,7 @@ class Tables:
         """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
+            require_target(needed)
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(folder / CHANGING, f"The tables in {folder}")
 

@@ -94,7 +94,8 @@ def has_name(host: Row, hostname: str) -> bool:
 
 def other_name_message(host_id: str) -> str:
     """Say that a host is not the one that was planned."""
-    return f"Host {host_id} has another name now than planned: its id may belong to another host; nothing was sent"
+    why = "its id may belong to another host; nothing was sent"
+    return f"Host {host_id} has another name now than planned: {why}"
 
 
 def values_of(host: Row) -> Values:

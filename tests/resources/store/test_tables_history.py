@@ -115,7 +115,7 @@ def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tab
     assert told(tables) == end, "nothing has changed, so nothing is told anew"
 
 
-def cut_off(_):
+def cut_off(*_, **__):
     raise KeyboardInterrupt
 
 
