@@ -1,6 +1,7 @@
 """The codes in the tables and what each means; every place that shows a code takes its sentence from here."""
 
 from collections.abc import Mapping
+from typing import Any
 
 EVIDENCE: Mapping[str, str] = {
     "unreadable_asset": "A field of the host asset cannot be read.",
@@ -24,6 +25,25 @@ MATCH: Mapping[str, str] = {
     "no_user_asset": "No user asset has the user's name, or exclude_user_assets excludes it.",
     "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
 }
+
+
+def reason_of(decision: Mapping[str, Any]) -> str:
+    """Return why a decision names somebody or nobody; where a code has several reasons, the one that applies.
+
+    `excluded_by` says what excludes the host or the user asset.
+    """
+    is_excluded = decision["excluded_by"] is not None
+    match decision["match"]:
+        case "no_user_asset" if is_excluded:
+            return "The user asset that has the user's name is excluded."
+        case "no_user_asset":
+            return "No user asset has the user's name."
+        case "ambiguous_user" if len(decision["candidate_ids"]) > 1:
+            return "Several user assets may be the user."
+        case "ambiguous_user":
+            return "The user asset that may be the user cannot be read."
+    return "The host is excluded." if is_excluded else EVIDENCE[decision["evidence"]]
+
 
 ACTION: Mapping[str, str] = {
     "write": "The host has no owner and gets this one.",

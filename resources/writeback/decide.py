@@ -1,6 +1,6 @@
 """Decide about one host from what it holds: what to send, or why nothing, and whether a write was done."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -47,7 +47,7 @@ def decide_apply(row: Row, host: Row) -> Values | Result:
         if value is not None and held[field] != row["old_values"][field]
     ]
     if changed and held["owner"] is None:
-        message = f"changed since the plan was made: {', '.join(changed)}"
+        message = f"skipped: the host's {differences(held, row['old_values'], changed)}"
         return Result(row["host_id"], "not_written", message, held)
     return decide_write(row, host)
 
@@ -81,6 +81,13 @@ def changed_fields(row: Row) -> list[str]:
         for field, value in row["new_values"].items()
         if value is not None and (value or None) != row["old_values"][field]
     ]
+
+
+def differences(now: Mapping[str, Any], planned: Mapping[str, Any], fields: Iterable[str]) -> str:
+    """Say which values some fields have now, and which they had when a plan was made."""
+    return " and ".join(
+        f"{name} is {now[name] or 'none'} now, not {planned[name] or 'none'}" for name in fields
+    )
 
 
 def has_name(host: Row, hostname: str) -> bool:

@@ -6,13 +6,14 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import EVIDENCE, MATCH
+from ownership.codes import reason_of
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
 from resources.inventory.adapter import Inventory
 from resources.writeback.decide import (
     Row,
     decide_undo,
     decide_write,
+    differences,
     has_name,
     is_undo,
     other_name_message,
@@ -130,12 +131,13 @@ def _decided_otherwise(row: Row, decision: Row | None) -> Result | None:
         return None
     new, detail = row["new_values"], decision["excluded_by"] or decision["problem"]
     if decision["match"] != "matched":
-        why = MATCH.get(decision["match"]) or EVIDENCE[decision["evidence"]]
-        why += f" ({detail})" if detail else ""
+        why = reason_of(decision).removesuffix(".") + (f" ({detail})" if detail else "")
     elif new["owner"] != decision["resolved_owner"]:
-        why = "The user has another user asset."
-    elif any(new[field] not in (None, decision[field]) for field in ("department", "criticality")):
-        why = "The planned owner has other values."
+        why = "The user has another user asset"
+    elif changed := [
+        name for name in ("department", "criticality") if new[name] not in (None, decision[name])
+    ]:
+        why = f"The owner's {differences(decision, new, changed)}"
     else:
         return None
     return Result(row["host_id"], "not_written", f"skipped, as it is decided now: {why}")

@@ -195,7 +195,7 @@ CHANGES_OF_USERS = {
     ),
     "cannot be read": (
         pl.concat([users(user("u1", email="ann@corp.example", problem="odd")), PEOPLE[1:]]),
-        "the one that may be cannot be read",
+        "user asset that may be the user cannot be read",
     ),
     "left": (pl.concat([users(LEFT), PEOPLE[1:]]), r"\(exclude_user_assets: enabled: false\)"),
 }
@@ -285,6 +285,8 @@ def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, mo
     write_planned(replace(planned, why_no_writes="Dry run"))
     monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    [said] = planned.tables.run_writes("next")["message"]
+    assert said.endswith("now: The owner's department is Legal now, not Sales")
     monkeypatch.undo()
     assert follow(planned, "apply", RUN, run_id="later") == {"h1": "written"}
     assert shelf.written == {"h1": {"owner": "u1", "department": "Sales"}}

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
 from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.matching import FieldNames
@@ -139,8 +139,7 @@ CASES = {
         assets=[OWNED],
     ),
     "excluded": case(
-        "has no owner: the host is excluded by exclude_hosts, exclude_assets or skip_host_kinds "
-        "(exclude_hosts: W?1).",
+        "has no owner: the host is excluded (exclude_hosts: W?1).",
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),
@@ -156,7 +155,7 @@ CASES = {
         logons=[("ws1", "carol", 3)],
     ),
     "an excluded user asset": case(
-        "has no owner: no user asset has the user's name, or exclude_user_assets excludes it "
+        "has no owner: the user asset that has the user's name is excluded "
         "(exclude_user_assets: enabled: f*; bob, 3 of 3 logons on 1 day).",
         "Correct the user asset of bob in the inventory, or remove from the instance file what excludes it "
         "(rules.exclude_user_assets: enabled: f*).",
@@ -174,7 +173,7 @@ CASES = {
         assets=[UNREADABLE],
     ),
     "an unreadable user asset": case(
-        "has no owner: several user assets",
+        "has no owner: the user asset that may be the user cannot be read",
         "Correct user asset u5 in the inventory: its field user_department",
         logons=[("ws1", "odd", 3)],
     ),
@@ -201,13 +200,13 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     decision = found["decisions"][0]
     lines = in_words(found)
     assert first in lines.splitlines()[0]
-    for code, sentences in (("evidence", EVIDENCE), ("match", MATCH), ("action", ACTION)):
-        assert decision[code] is None or f"    {sentences[decision[code]]}" in lines
+    for sentence in (reason_of(decision), ACTION[decision["action"]]):
+        assert f"    {sentence}" in lines
     assert len(decision["what_would_change"]) == len(changes)
     for sentence, part in zip(decision["what_would_change"], changes, strict=True):
         assert part in sentence
         assert f"  - {sentence}" in lines
-    assert ("none (u2 is excluded)" in lines) == ("excludes it" in first)
+    assert ("none (u2 is excluded)" in lines) == ("user's name is excluded" in first)
 
 
 @pytest.mark.parametrize("outcome", OUTCOME)
