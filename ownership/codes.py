@@ -67,7 +67,7 @@ OUTCOME: Mapping[str, str] = {
     "written": "The service has the new values.",
     "owned_meanwhile": "Not sent: the host has an owner by now, from a person or another run.",
     "failed": "The service refused the write, or the host could not be read before it.",
-    "not_written": "The host was not written.",
+    "not_written": "The host was not changed.",
     "undone": "What the host still held of an earlier run's write was undone.",
 }
 

@@ -59,7 +59,7 @@ def decide_undo(row: Row, host: Row) -> Values | Result:
     if len(host["owner_ids"]) > 1:  # never what was written, even if one id reads like several
         unchanged -= {"owner"}
     if not unchanged:
-        message = "holds nothing any more of what was written"
+        message = "skipped: the host no longer holds anything that the run wrote"
         return Result(row["host_id"], "not_written", message, held, kept=changed)
     return {field: row["new_values"][field] for field in unchanged}
 

@@ -219,7 +219,7 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
 
 
 UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
-SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: undone since, by run run-3"}
+SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: already undone by run run-3"}
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_i
     writes = [{"outcome": "written"}, UNDONE, SKIPPED, SKIPPED]
     lines = [line for line in lines_of(ALICE, writes=writes) if "run run-" in line]
     assert [line.split("run run-")[1][0] for line in lines[1:]] == ["2", "3", "5"]
-    assert "undone since" in lines[-1]
+    assert "already undone" in lines[-1]
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
