@@ -238,15 +238,16 @@ def test_of_several_logs_each_is_counted_compared_and_judged_by_itself(fetch, ta
 
 
 @pytest.mark.parametrize(("lacking", "decides"), [(DAYS[:2], True), (DAYS[:3], False)])
-def test_one_of_several_logs_most_of_whose_events_lack_a_field_is_refused_by_its_name(
-    fetch, lacking, decides
-):
+def test_logs_most_of_whose_events_lack_a_field_are_refused_by_their_names(fetch, lacking, decides):
     few = Search({day: events(3) for day in DAYS}, lacking=lacking)
     result = fetch({"win-*": Search({day: events(90) for day in DAYS}), "linux-*": few}, lookback_days=5)
     assert result.success == decides
     if not decides:
-        said = "logs[1] (linux-*): column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
+        said = "logs.1 (linux-*): column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
         assert message(result).startswith(said)
+        said = message(fetch({"win-*": few, "bsd-*": few}, lookback_days=5))
+        assert said.startswith("logs.0 (win-*): column who")
+        assert "; logs.1 (bsd-*): column who" in said
 
 
 def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_happens(fetch, tables):
