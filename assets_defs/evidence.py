@@ -40,7 +40,7 @@ from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints, of_each
 from resources.settings import Instance, command_line, named
 from resources.store.retention import recent_answers
-from resources.store.tables import Tables
+from resources.store.tables import BEING_REPLACED, Tables
 from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
@@ -181,7 +181,10 @@ class StoredDays:
             for day, at in days.select("day", "fetched_at").iter_rows()
             if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
         }
-        torn = torn_days(days, _sum_events(run.counts(wanted)))
+        settings = pl.col("settings_fingerprint")
+        finished = days.filter(~settings.str.ends_with(BEING_REPLACED).fill_null(value=False))
+        torn = torn_days(finished, _sum_events(run.counts(wanted)))
+        days = days.with_columns(settings.str.strip_suffix(BEING_REPLACED))
         replaced = {*again, *unsettled, *torn["day"]}
         return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 

@@ -40,6 +40,8 @@ CARRIED_OVER = "carried-over.parquet"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
+BEING_REPLACED = " being replaced"
+"""Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
@@ -152,8 +154,9 @@ class Tables:
     ) -> None:
         """Store days, each as its rows of logon_days and of logon_counts; for `run_id` alone if given.
 
-        A day has no settings_fingerprint while its counts are replaced: if the run is killed in between, the
-        next one fetches it again. Nobody who holds `changing` sees a day that is being replaced.
+        While its counts are replaced a day's settings_fingerprint says so, or is null where the counts before
+        were of other settings: if the run is killed in between, the next one fetches it again, and keeps what
+        the index has lost. Nobody who holds `changing` sees a day that is being replaced.
         """
         validated(LogonDays, pl.concat(rows for rows, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
@@ -163,8 +166,11 @@ class Tables:
             marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
-                    unfinished = rows.with_columns(settings_fingerprint=pl.lit(None, pl.String))
-                    write_file(unfinished, marker, readers)
+                    before = read_files("logon_days", [marker]).collect()["settings_fingerprint"]
+                    settings = pl.col("settings_fingerprint")
+                    is_alike = settings.is_in(before.str.strip_suffix(BEING_REPLACED).implode())
+                    unfinished = pl.when(is_alike).then(settings + BEING_REPLACED)
+                    write_file(rows.with_columns(settings_fingerprint=unfinished), marker, readers)
                 write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(rows, marker, readers)
 

@@ -193,8 +193,15 @@ def by_pair(tables, day):
     return {(log, pc, who): events for log, pc, who, events in rows.collect().iter_rows()}
 
 
+def killed(frame, path, readers):
+    """As `write_file`, until the counts of a day are written."""
+    write_file(frame, path, readers)
+    if path.parent.name == "logon_counts":
+        raise ServiceError("killed")
+
+
 def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says_of_how_many(
-    fetch, tables, capfd
+    fetch, tables, capfd, monkeypatch
 ):
     """One of two data streams is deleted, and late events of the other arrive."""
     on_pc = {("pc", "ann"): 90, ("pc", "bob"): 3}
@@ -210,6 +217,11 @@ def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says
     warning = f"fewer events of 1 pairs of host and user on {DAYS[0]}: a part of it is gone"
     assert warning in capfd.readouterr().err
     search.asked, search.events = [], search.events | {DAYS[0]: grown(late, laptop_eve=1)}
+    with monkeypatch.context() as patch:  # killed between the counts of a day and its row
+        patch.setattr("resources.store.tables.write_file", killed)
+        assert not fetch(search).success
+    assert by_pair(tables, DAYS[0]) == pairs | {("logs-*", "laptop", "eve"): 96}
+    search.asked = []
     assert fetch(search).success, "what was kept does not hide what arrives later"
     assert search.asked == [DAYS[0]]
     assert by_pair(tables, DAYS[0]) == pairs | {("logs-*", "laptop", "eve"): 96}
