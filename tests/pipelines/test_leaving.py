@@ -356,11 +356,16 @@ def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(ho
     assert (status, str(table) in said, files(home / "tables")) == (1, True, before)
     table.write_bytes(content)
     before = tables_of(home)
-    ended(home, "at-work", dg.DagsterRunStatus.STARTED)
-    for command in (["forget", "ann", "--instance"], ["remove"]):
-        status, _, said = call(*command, stored, "--yes")
-        assert (status, tables_of(home)) == (1, before)
-        assert "Run at-work of Head office is under way" in said
+    for status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.NOT_STARTED):
+        ended(home, f"is-{status.value}", status)
+        for command in (["forget", "ann", "--instance"], ["remove"]):
+            exit_status, _, said = call(*command, stored, "--yes")
+            assert (exit_status, tables_of(home)) == (1, before)
+            assert re.search(
+                rf"Run (is.*, )*is-{status.value[:5]}.* of Head office is under way or queued", said
+            )
+        with dagster_instance(home) as recorded:
+            recorded.delete_run(f"is-{status.value}")
 
 
 def files(folder):
