@@ -28,20 +28,14 @@ MATCH: Mapping[str, str] = {
 
 
 def reason_of(decision: Mapping[str, Any]) -> str:
-    """Return why a decision names somebody or nobody; where a code has several reasons, the one that applies.
-
-    `excluded_by` says what excludes the host or the user asset.
-    """
-    is_excluded = decision["excluded_by"] is not None
-    match decision["match"]:
-        case "no_user_asset" if is_excluded:
-            return "The user asset that has the user's name is excluded."
-        case "no_user_asset":
-            return "No user asset has the user's name."
-        case "ambiguous_user" if len(decision["candidate_ids"]) > 1:
-            return "Several user assets may be the user."
-        case "ambiguous_user":
-            return "The user asset that may be the user cannot be read."
+    """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
+    match, is_excluded = decision["match"], decision["excluded_by"] is not None
+    if match == "no_user_asset":
+        asset = "The user asset that has the user's name is excluded."
+        return asset if is_excluded else "No user asset has the user's name."
+    if match == "ambiguous_user":
+        several = len(decision["candidate_ids"]) > 1
+        return f"{'Several user assets' if several else 'An unreadable user asset'} may be the user."
     return "The host is excluded." if is_excluded else EVIDENCE[decision["evidence"]]
 
 

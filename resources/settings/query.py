@@ -64,10 +64,7 @@ _Level = list[list[_Clause]]
 
 
 class _Reader:
-    """Reads Lucene syntax with the operators of KQL as well.
-
-    `faults` are why Lucene does not read it the same way.
-    """
+    """Reads Lucene syntax, with KQL's operators as well; `faults` say why Lucene reads it otherwise."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -118,11 +115,8 @@ class _Reader:
             raise ValueError(f"no clause at {self.at}")
         several = len(level) > 1
         signs = [clause.sign for each in level for clause in each if several or clause.sign != "NOT "]
-        self._require("mixes AND and OR without brackets", not several or len(signs) == len(level))
-        self._require(
-            "has OR beside NOT or + without brackets",
-            not several or not any(signs) or len(signs) > len(level),
-        )
+        mixed = "AND" if len(signs) > len(level) else "NOT or +" if any(signs) else ""
+        self._require(f"mixes OR and {mixed} without brackets", not (several and mixed))
         self._require(_NO_OPERATOR, several or len(signs) == 1 or all(signs))
         return level
 
@@ -131,10 +125,9 @@ class _Reader:
         signs = _LUCENE_SIGNS.match(self.text, start)
         written = self.text[start : found.end("prefix")].strip()
         small = [word for word in re.findall("(?i)and|or|not", written) if not word.isupper()]
-        for word in small:
-            self._require(f"writes {word} for {word.upper()}", holds=False)
+        self._require(f"writes {' and '.join(small)} in small letters", not small)
         is_read = small or (signs and signs.end() == found.end("prefix"))
-        self._require(f"has {written}, which Lucene does not take for an operator there", is_read)
+        self._require(f"has {written} where Lucene takes no operator", is_read)
         self._require("has a comparison without a colon", found["colon"] != "")
         operator = (found["operator"] or "").upper().replace("&&", "AND").replace("||", "OR")
         is_excluded = len(re.findall("[!-]|NOT", found["prefix"].upper())) % 2
@@ -143,10 +136,8 @@ class _Reader:
         clause = _Clause(sign, name, value)
         if found["bound"]:
             bound = found["bound"].rstrip()
-            self._require(
-                "has a comparison with a blank or a text in quotes",
-                bound == found["bound"] and clause.is_plain,
-            )
+            is_read = bound == found["bound"] and clause.is_plain
+            self._require("has a blank or quotes after < or >", is_read)
             clause.value = f"{bound}{value}"
             if value[0] == '"':
                 low, high = (value, "*") if bound[0] == ">" else ("*", value)

@@ -89,22 +89,16 @@ def files_below(folder: UPath) -> Iterator[UPath]:
             folder / str(PurePosixPath(path).relative_to(folder.path)) for path in folder.fs.find(folder.path)
         )
         return
-    for _, files in _walk(folder):
-        yield from map(UPath, files)
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield a folder and those below it, each once, with its files; links followed, as `files_below` does."""
     require_target(folder)
     walked = set[str]()  # a link may lead back
-    for place, folders, names in os.walk(folder, followlinks=True):  # goes on where one is removed meanwhile
+    for place, folders, files in os.walk(folder, followlinks=True):  # goes on where one is removed meanwhile
+        above = Path(place)
         is_new = os.path.realpath(place) not in walked
         walked.add(os.path.realpath(place))
         folders[:] = [name for name in folders if is_new and name != NOT_OURS and not _is_hidden(name)]
-        files = [Path(place) / name for name in names if is_new]
-        for file in files:
-            require_target(file)
-        yield Path(place), files
+        for name in files if is_new else ():
+            require_target(path := above / name)
+            yield UPath(path)
 
 
 def files_in(folder: UPath, pattern: str = "*.parquet") -> list[UPath]:
@@ -166,8 +160,8 @@ def delete(path: UPath) -> None:
 def remove_leftovers(*beside: Path, below: Path | None = None, seconds: float = LEFTOVER_SECONDS) -> None:
     """Delete what killed writers of this user left in some folders, and anywhere below one, after a day."""
     places = {*beside}
-    for folder, files in _walk(below) if below else ():
-        places |= {folder, *(file.resolve().parent for file in files if file.is_symlink())}
+    for file in files_below(UPath(below)) if below else ():
+        places |= {*Path(str(file)).resolve().parents[:2]}  # it may be in such a folder
     with suppress(FileNotFoundError):  # another run's writer may end meanwhile
         for path in [path for folder in places for path in folder.glob(f"{TEMPORARY}*")]:
             found = path.stat()

@@ -195,7 +195,7 @@ CHANGES_OF_USERS = {
     ),
     "cannot be read": (
         pl.concat([users(user("u1", email="ann@corp.example", problem="odd")), PEOPLE[1:]]),
-        "user asset that may be the user cannot be read",
+        "An unreadable user asset may be the user",
     ),
     "left": (pl.concat([users(LEFT), PEOPLE[1:]]), r"\(exclude_user_assets: enabled: false\)"),
 }

@@ -173,7 +173,7 @@ CASES = {
         assets=[UNREADABLE],
     ),
     "an unreadable user asset": case(
-        "has no owner: the user asset that may be the user cannot be read",
+        "has no owner: an unreadable user asset may be the user",
         "Correct user asset u5 in the inventory: its field user_department",
         logons=[("ws1", "odd", 3)],
     ),
