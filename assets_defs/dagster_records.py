@@ -30,8 +30,9 @@ def runs_of(
 
 
 def runs_in_progress(dagster: dg.DagsterInstance, name: str) -> list[str]:
-    """Return the ids of the runs of the instance with that name that may store something yet."""
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=IN_PROGRESS)
+    """Return the ids of the runs of the instance with that name that are not finished, queued ones too."""
+    statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses)
     return [run.run_id for run in dagster.get_runs(chosen)]
 
 

@@ -98,8 +98,7 @@ def plan_to_apply(
         of_run=plan_id,
         hosts=hosts,
         settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
-        # Before 1.1 the option had another name.
-        missing_steps=options.get(MISSING_STEPS) or options.get("left_out") or (),
+        missing_steps=options.get(MISSING_STEPS) or (),
         allowed=allow_writes,
     )
 

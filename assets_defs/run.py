@@ -22,7 +22,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.launch import days_named, executed_steps, is_of_backfill, scan_tags, today_of, window_of
-from assets_defs.mode import SINK, Mode, mode_of
+from assets_defs.mode import NOTHING_SENT, SINK, Mode, mode_of
 from assets_defs.notices import announce
 from assets_defs.record import RunRecord
 from assets_defs.scan_resources import ScanOptions, default_options, resource_keys
@@ -270,5 +270,5 @@ def follow_up_run(
         ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
-        why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,
+        why_no_writes=NOTHING_SENT if dry_run else None,
     )

@@ -348,7 +348,7 @@ class OwnerWrites(Table):
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
     new_values: NewValues = column("The same, as they are to be written; null: not sent.")
-    message: Words = column("What the service said.", nullable=True)
+    message: Words = column("Why nothing was written, or what the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned.")
     completed_at: Instant = column("When the outcome was known.", nullable=True)
     target: Text = column("URL, tenant and fingerprint of the inventory.", nullable=True)

@@ -18,7 +18,7 @@ SHOWN_ELSEWHERE = 20
 MAX_SUGGESTED = 5
 _FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 _CHANGED = {
-    ("write", True): "The host has got this owner since.",
+    ("write", True): "Somebody gave the host this owner in the meantime.",
     ("agree", False): "The host had this owner, and has not any more.",
 }
 """What follows where that changed since the decision: by action, and whether the person owns the host."""

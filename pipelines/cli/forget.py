@@ -121,8 +121,8 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
     fail_dead_runs(dagster, instance.name)
     if runs := runs_in_progress(dagster, instance.name):
         raise AssetOwnersError(
-            f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way and would store again "
-            "what is deleted; wait until it has ended, or terminate it in Dagster, and repeat this"
+            f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way or queued. It would "
+            "store again what is deleted; wait until it ended, or terminate it in Dagster, and repeat this"
         )
     root = [Path(dagster.root_directory)] if dagster.is_persistent else []
     stored.require_writable(tables, home(), home() / "reports", *root)

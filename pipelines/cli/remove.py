@@ -1,6 +1,5 @@
 """`asset-owners remove`: delete all that is stored of an instance."""
 
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
-from resources.store.files import delete_file
+from resources.store.files import delete, delete_file
 from resources.store.stored_files import What, stored_files, table_folders
 from resources.store.tables import CHANGING
 from resources.writeback.target_lock import locked_ledger
@@ -59,10 +58,9 @@ def remove(
                 # The lock goes last: what waits for it then finds nothing to look at.
                 if file.what is not What.EXPORT and file.path.name != CHANGING:
                     delete_file(file.path)
-            for folder in table_folders(tables):  # empty, or a volume that stays
+            for folder in table_folders(tables):
                 if isinstance(folder, Path):
-                    shutil.rmtree(folder.resolve(), ignore_errors=True)
-                    folder.unlink(missing_ok=True) if folder.is_symlink() else None
+                    delete(folder)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)

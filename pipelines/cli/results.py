@@ -1,7 +1,7 @@
 """What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -96,12 +96,13 @@ def print_result(
     return report
 
 
-def _next_steps(instance: Instance, run_id: str, outcomes: Iterable[str]) -> Iterator[str]:
+def _next_steps(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
     """Yield how to undo what a run wrote, and what the next run does about what it undid."""
     if "written" in outcomes:
         yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
-    if "undone" in outcomes:
-        yield "The next run writes these owners again, unless rules.exclude_hosts names the hosts"
+    if undone := outcomes.get("undone"):
+        them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
+        yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

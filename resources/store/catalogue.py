@@ -21,7 +21,7 @@ from ownership.declaration import (
 )
 from ownership.tables import TABLES
 from resources.locks import locked
-from resources.store.files import replacing
+from resources.store.files import files_in, replacing
 from resources.store.views import VIEWS
 
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
@@ -146,7 +146,7 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
 def _files(folder: UPath, table: str) -> str | None:
     """Return a pattern for the files of a table; None if there are none."""
     for pattern in (f"{table}/*.parquet", f"{table}.parquet"):
-        if any(folder.glob(pattern)):
+        if files_in(folder, pattern):
             return f"{escape(str(folder))}/{pattern}"
     return None
 

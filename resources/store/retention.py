@@ -18,7 +18,7 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
-from resources.store.files import NOT_OURS, TEMPORARY, parquet_files
+from resources.store.files import NOT_OURS, TEMPORARY, delete, delete_file, files_in, parquet_files
 from resources.store.run_state import latest_time
 from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout, read_files
 
@@ -143,15 +143,15 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
-        for path in (tables.folder / table).glob("????-??-??.parquet")
+        for path in files_in(tables.folder / table, "????-??-??.parquet")
         if path.stem < evidence_before.isoformat()
     ]
     runs = tables.folder / "runs"
-    lasting = (path for path in runs.glob("*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
+    lasting = (path for path in files_in(runs, "*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
     outdated += [path for path in lasting if _is_older(path, history_before)]
     for path in outdated:
         with suppress(FileNotFoundError):  # another run deletes as well
-            path.fs.rm(path.path, recursive=True)
+            delete(path)
     return deleted + len(outdated)
 
 
@@ -205,8 +205,7 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
         if not below or Path(below[0]).stem not in inputs:
             continue
         if run == of_run or (before and _is_older(file, before)):
-            with suppress(FileNotFoundError):  # another run deletes as well
-                file.unlink()
+            delete_file(file)
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:

@@ -32,7 +32,7 @@ from resources.ledger.opening import FILE, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import allow, create, remove_leftovers, replacing, require_target
+from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
@@ -42,6 +42,8 @@ _BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
+BEING_REPLACED = " being replaced"
+"""Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
 log = logging.getLogger(__name__)
@@ -173,8 +175,9 @@ class Tables:
     ) -> None:
         """Store days, each as its rows of logon_days and of logon_counts; for `run_id` alone if given.
 
-        A day has no settings_fingerprint while its counts are replaced: if the run is killed in between, the
-        next one fetches it again. Nobody who holds `changing` sees a day that is being replaced.
+        While its counts are replaced a day's settings_fingerprint says so, or is null where the counts before
+        were of other settings: if the run is killed in between, the next one fetches it again, and keeps what
+        the index has lost. Nobody who holds `changing` sees a day that is being replaced.
         """
         validated(LogonDays, pl.concat(rows for rows, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
@@ -184,8 +187,11 @@ class Tables:
             marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
-                    unfinished = rows.with_columns(settings_fingerprint=pl.lit(None, pl.String))
-                    write_file(unfinished, marker, readers)
+                    before = read_files("logon_days", [marker]).collect()["settings_fingerprint"]
+                    settings = pl.col("settings_fingerprint")
+                    is_alike = settings.is_in(before.str.strip_suffix(BEING_REPLACED).implode())
+                    unfinished = pl.when(is_alike).then(settings + BEING_REPLACED)
+                    write_file(rows.with_columns(settings_fingerprint=unfinished), marker, readers)
                 write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(rows, marker, readers)
 
@@ -199,7 +205,7 @@ class Tables:
 
     def publish_days(self, run_id: str) -> None:
         """Let analysts see the days that a dry run fetched, where none was fetched later."""
-        for file in sorted((self._folder(run_id) / "logon_days").glob("*.parquet")):
+        for file in files_in(self._folder(run_id) / "logon_days"):
             rows = read_files("logon_days", [file]).collect()
             days = rows["day"].unique().to_list()
             later = self.logon_days(days, run_id=None).filter(
@@ -213,7 +219,7 @@ class Tables:
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
         folders = dict.fromkeys([self.folder, self._folder(run_id or self.viewed)])
         # Listed, not asked for day by day: in an object store each question is a request.
-        files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
+        files = (file for folder in folders for file in files_in(folder / table))
         stored = {file.stem: file for file in files if file.stem in wanted}
         return read_files(table, [stored[day] for day in sorted(stored)])
 
@@ -364,7 +370,7 @@ class Tables:
         """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
         known = {run for table in ("runs", "owner_writes") for run in self._rows(table)["run_id"]}
-        known |= {path.name for path in (self.folder / "runs").glob("*") if RUN_ID.fullmatch(path.name)}
+        known |= {path.name for path in files_in(self.folder / "runs", "*") if RUN_ID.fullmatch(path.name)}
         if given in known:
             return given
         found = [run for run in known if run.startswith(given) and len(given) >= SHORT_RUN_ID]
@@ -385,7 +391,7 @@ class Tables:
 
     def last_run_that_decided(self, *, but: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""
-        decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
+        decided = files_in(self.folder / "runs", "*/owner_decisions.parquet")
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
@@ -446,6 +452,7 @@ class Tables:
         """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
+            require_target(needed)
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(folder / CHANGING, f"The tables in {folder}")
 

@@ -196,7 +196,7 @@ CHANGES_OF_USERS = {
     ),
     "cannot be read": (
         pl.concat([users(user("u1", email="ann@corp.example", problem="odd")), PEOPLE[1:]]),
-        "the one that may be cannot be read",
+        "An unreadable user asset may be the user",
     ),
     "left": (pl.concat([users(LEFT), PEOPLE[1:]]), r"\(exclude_user_assets: enabled: false\)"),
 }
@@ -211,6 +211,8 @@ CHANGES_OF_HOSTS = {
         r"\(its field x holds a dict",
     ),
     "gone": ([host("h2", "pc-2")], "the inventory no longer lists it"),
+    "of another id": ([host("H-1", "pc-1")], "the inventory no longer lists it"),
+    "renamed": ([host("h1", "pc-9")], "has another name now than planned: its id may belong to another host"),
 }
 
 
@@ -240,7 +242,11 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
         shelf.hosts = lambda: listed
     assert follow(planned, "apply", RUN, rules=rules) == {"h1": "not_written"}
     assert re.search(said, planned.tables.run_writes("next")["message"].item())
-    assert planned.tables.appended("runs", "next")["to_write"].item() == 0
+    assert planned.tables.appended("runs", "next").select("to_write", "failed", "left_alone").row(0) == (
+        0,
+        0,
+        1,
+    )
     assert not shelf.written
 
 
@@ -280,6 +286,8 @@ def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, mo
     write_planned(replace(planned, why_no_writes="Dry run"))
     monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    [said] = planned.tables.run_writes("next")["message"]
+    assert said.endswith("now: The owner's department is Legal now, not Sales")
     monkeypatch.undo()
     assert follow(planned, "apply", RUN, run_id="later") == {"h1": "written"}
     assert shelf.written == {"h1": {"owner": "u1", "department": "Sales"}}

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 import socket
 import sqlite3
@@ -28,12 +29,14 @@ from pipelines.dagster_home import dagster_instance
 from resources import locks
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
-from resources.store.retention import delete_outdated
+from resources.store.files import remove_leftovers
+from resources.store.retention import delete_inputs, delete_outdated
+from resources.store.stored_files import stored_files
 from resources.store.tables import Tables, write_file
 from resources.writeback.target_lock import locked_ledger
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
-from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
+from tests.pipelines.conftest import ASSETS, DAY, LOGONS, WINDOW
 
 pytestmark = pytest.mark.jobs  # as long as jobs take
 
@@ -71,6 +74,19 @@ def ended(home, run_id, status=dg.DagsterRunStatus.SUCCESS, **tags):
 @pytest.fixture
 def home(stored, tmp_path):  # noqa: ARG001  (the tables of a run)
     return tmp_path / "home"
+
+
+def test_the_guide_lists_every_kind_of_file_of_an_instance(home, stored, call):
+    assert call("report", "--instance", stored)[0] == 0
+    tables = Tables(home, "head_office")
+    day = tables.logon_days([DAY]), tables.logon_counts([DAY]).collect()
+    tables.write_days([day], run_id=RUN)
+    with tables.ledger(), tables.writing():
+        found = {file.path.relative_to(home).as_posix() for file in stored_files(tables)}
+    guide = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"(?:\S+/)+[^\s,]+", guide.split("## Files")[1].split("`ASSET_OWNERS_TABLES`")[0])
+    known = [re.sub("<[a-z]+>", "*", name) for name in listed]
+    assert {name for name in found if not any(Path(name).match(pattern) for pattern in known)} == set()
 
 
 def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, call):
@@ -290,6 +306,44 @@ def test_a_link_that_leads_nowhere_is_named_and_nothing_is_changed(home, stored,
         assert (status, f"{link} is a link that leads nowhere" in said, files(home)) == (1, True, before), (
             said
         )
+    tables = Tables(home, "head_office")
+    for use in (
+        tables.prepare,
+        lambda: [delete_old(tables), tables.logon_counts(WINDOW).collect(), *stored_files(tables)],
+    ):
+        with pytest.raises(AssetOwnersError, match=f"{link} is a link that leads nowhere"):
+            use()
+
+
+def delete_old(tables):
+    """As the clean-up does, if all is old."""
+    later = datetime.now(UTC) + timedelta(days=1)
+    delete_inputs(tables, before=later)
+    delete_outdated(tables, evidence_before=date.max, history_before=later)
+    remove_leftovers(below=tables.disk, seconds=0)
+
+
+@pytest.mark.parametrize(
+    "linked",
+    [
+        *(f"{of}.parquet" for of in (f"logon_counts/{DAY}", f"owner_writes/{RUN}", f"runs/{RUN}")),
+        f"runs/{RUN}",
+        "logon_days/.writing-x",
+    ],
+)
+def test_what_is_old_is_deleted_with_what_its_links_lead_to(home, linked):
+    place, disk = home / "tables/head_office" / linked, home.parent / "disk"
+    disk.mkdir()
+    if place.exists():
+        place.rename(disk / "x.parquet")
+        place.symlink_to(disk / "x.parquet")
+    else:  # left by a writer into a folder that is a link
+        place.parent.rename(disk)
+        place.parent.symlink_to(disk)
+        place.mkdir()
+    delete_old(Tables(home, "head_office"))
+    assert not place.is_symlink()
+    assert [file.name for file in disk.rglob("*[!y].parquet")] + [*disk.rglob(".writing-*")] == []
 
 
 def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(home, stored, call):
@@ -301,11 +355,16 @@ def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(ho
     assert (status, str(table) in said, files(home / "tables")) == (1, True, before)
     table.write_bytes(content)
     before = tables_of(home)
-    ended(home, "at-work", dg.DagsterRunStatus.STARTED)
-    for command in (["forget", "ann", "--instance"], ["remove"]):
-        status, _, said = call(*command, stored, "--yes")
-        assert (status, tables_of(home)) == (1, before)
-        assert "Run at-work of Head office is under way" in said
+    for status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.NOT_STARTED):
+        ended(home, f"is-{status.value}", status)
+        for command in (["forget", "ann", "--instance"], ["remove"]):
+            exit_status, _, said = call(*command, stored, "--yes")
+            assert (exit_status, tables_of(home)) == (1, before)
+            assert re.search(
+                rf"Run (is.*, )*is-{status.value[:5]}.* of Head office is under way or queued", said
+            )
+        with dagster_instance(home) as recorded:
+            recorded.delete_run(f"is-{status.value}")
 
 
 def files(folder):

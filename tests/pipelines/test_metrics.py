@@ -109,6 +109,23 @@ def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):
     assert registry.get_sample_value("asset_owners_instances") == 0
 
 
+def test_a_file_as_kubernetes_mounts_it_is_found_once_and_its_changes_are_seen(folder):
+    """The file is a link through a folder that is a link; an update replaces that one."""
+    texts = [(folder / "head-office.yaml").read_text(), "name: ["]
+    for number, text in enumerate(texts):
+        (folder / f"..2026_{number}").mkdir()
+        (folder / f"..2026_{number}" / "head-office.yaml").write_text(text)
+    (folder / "head-office.yaml").unlink()
+    (folder / "head-office.yaml").symlink_to("..data/head-office.yaml")
+    registry = registered()
+    for number in (0, 1):
+        (folder / "..new").symlink_to(f"..2026_{number}")
+        (folder / "..new").rename(folder / "..data")
+        assert registry.get_sample_value("asset_owners_instances") == 1
+        found = registry.get_sample_value("asset_owners_instance_readable", {"slug": "head_office"})
+        assert found == (number == 0)
+
+
 def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_shown(folder, monkeypatch):
     text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
     (folder / "branch.yaml").write_text(text)

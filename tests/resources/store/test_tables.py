@@ -137,9 +137,11 @@ def test_what_is_not_valid_changes_nothing(tables, store, says):
 
 
 @pytest.mark.parametrize("stops_at", ["logon_counts", "logon_days"])
-def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch, stops_at):
+@pytest.mark.parametrize("settings", ["before", "now"])
+def test_a_day_whose_replacing_was_cut_off_is_fetched_again(tables, monkeypatch, settings, stops_at):
     """Its counts may be new and its row old: only then must they not be taken for settled."""
-    tables.write_days([logons(events=1)])
+    rows, counted = logons(events=1)
+    tables.write_days([(rows.with_columns(settings_fingerprint=pl.lit(settings)), counted)])
     write, written = module.write_file, []
 
     def cut_off(frame, path, readers=None):
