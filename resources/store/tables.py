@@ -23,7 +23,7 @@ from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.matching import unmatched_users
-from ownership.tables import TABLES, LogonCounts, LogonDays
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
@@ -300,6 +300,7 @@ class Tables:
         Also this run sees that, and the dry run that stands for what is published until a run has published.
         """
         with self.changing(), self.ledger() as ledger:
+            validated(OwnerWrites, ledger.rows("owner_writes", run_id))
             self._publish("owner_writes", ledger)
         if not self.appended("owner_writes", run_id).is_empty():
             self.store_current_owners()
@@ -317,7 +318,7 @@ class Tables:
             self._publish(table, ledger)
 
     def _publish(self, table: str, ledger: Ledger) -> None:
-        write_file(validated(TABLES[table], ledger.rows(table)), self._snapshot(table), self.analysts)
+        write_file(ledger.rows(table), self._snapshot(table), self.analysts)
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """Return the rows that one run appended to a table."""

@@ -363,9 +363,8 @@ def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_
     assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
 
 
-@pytest.mark.parametrize("option", [MISSING_STEPS, "left_out"], ids=["now", "of an older program"])
-def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf, option):
-    run = decided(tmp_path, instance(), shelf, options={option: ["logons", "inventory_users"]})
+def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, options={MISSING_STEPS: ["logons", "inventory_users"]})
     write_planned(replace(run, why_no_writes="It lacks steps"))
     with refused(shelf, "did not make logons, inventory_users"):
         follow(run, "apply", RUN)
