@@ -10,14 +10,18 @@ from contextlib import ExitStack, contextmanager
 from urllib.parse import quote, urlsplit
 
 import dagster as dg
+import polars as pl
 import pytest
 
+from ownership.declaration import Layout, polars_schema
+from ownership.tables import Runs
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Result
 from resources.ledger.opening import ledger_findings
 from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
-from resources.store.tables import Tables
+from resources.store.tables import Tables, of_layout
+from tests.pipelines.test_metrics import row
 from tests.resources.ledger.test_ledger import LATER, outcomes, writes
 
 pytestmark = pytest.mark.slow
@@ -205,6 +209,21 @@ def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, 
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert [finding.state for finding in ledger_findings(address)] == ["ok"]
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
+
+
+def test_a_database_takes_over_the_ledger_of_the_home_once(tables, url, monkeypatch):
+    tables.append("runs", pl.DataFrame([row(1)], schema=polars_schema(Runs)))
+    with tables.ledger() as file:
+        file.intend(writes("a", "b"))
+        file.complete(Result("b", "failed", "No."), run_id="run-1", completed_at=LATER)
+        before = {table: file.rows(table) for table in of_layout(Layout.LEDGER)}
+    monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
+    for _ in ("moved", "again"):
+        tables.create_files()
+        with tables.ledger() as ledger:
+            assert all(ledger.rows(table).equals(rows) for table, rows in before.items())
+            assert ledger.never_sent("run-1") == set(), "whether requests went out is not known there"
+    assert not [*tables.disk.glob("ledger.sqlite*")]
 
 
 def test_a_ledger_goes_into_another_database_by_the_commands_of_the_guide(
