@@ -15,6 +15,7 @@ _MAX_AHEAD = timedelta(hours=1)
 _TIMES = ["started_at", "ended_at"]
 _COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "failed", "left_alone")
 """Columns of `runs` that the state has of the last run."""
+_COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
 
 
 def read_run_state(tables: Tables) -> dict[str, Any]:
@@ -24,7 +25,8 @@ def read_run_state(tables: Tables) -> dict[str, Any]:
         ConfigurationError: the tables are another instance's.
     """
     tables.require_own()
-    return run_state(tables.all_runs("runs").filter(pl.col("started_at") <= latest_time()))
+    runs = tables.rows("runs", columns=_COLUMNS).lazy()
+    return run_state(runs.filter(pl.col("started_at") <= latest_time()))
 
 
 def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
         "plans_only_since": None,
     }
     ended = (
-        runs.select(*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS)
+        runs.select(_COLUMNS)
         .drop_nulls("ended_at")
         .sort("started_at")
         .with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6)

@@ -322,18 +322,20 @@ class Tables:
 
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """Return the rows that one run appended to a table."""
-        return self._rows(table, run_id)
+        return self.rows(table, run_id)
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
-        return self._rows(table).lazy().filter(pl.col("run_id") != pl.lit(but or ""))
+        return self.rows(table).lazy().filter(pl.col("run_id") != pl.lit(but or ""))
 
-    def _rows(self, table: str, run_id: str | None = None) -> pl.DataFrame:
-        """Return rows of a table that the ledger keeps, or those of one run."""
+    def rows(
+        self, table: str, run_id: str | None = None, *, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """Return rows of a table that the ledger keeps, or those of one run; of all columns, or some."""
         if self.reads_ledger():
             with self.ledger() as ledger:
-                return ledger.rows(table, run_id)
-        rows = read_files(table, _existing(self._snapshot(table)))
+                return ledger.rows(table, run_id, columns=columns)
+        rows = read_files(table, _existing(self._snapshot(table))).select(columns or pl.all())
         return (rows if run_id is None else rows.filter(run_id=run_id)).collect()
 
     def reads_ledger(self) -> bool:
@@ -370,7 +372,7 @@ class Tables:
     def run_id(self, given: str) -> str:
         """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
-        known = {run for table in ("runs", "owner_writes") for run in self._rows(table)["run_id"]}
+        known = {run for table in ("runs", "owner_writes") for run in self.rows(table)["run_id"]}
         known |= {path.name for path in files_in(self.folder / "runs", "*") if RUN_ID.fullmatch(path.name)}
         if given in known:
             return given
