@@ -24,12 +24,12 @@ from resources.failures import operator_message
 from resources.settings import Instance, analysts_group, home, is_slug, tables_location
 from resources.store.files import delete_file, remove_leftovers
 from resources.store.retention import (
+    KEEP,
     Retention,
     delete_inputs,
     delete_outdated,
     empty_outdated_snapshots,
 )
-from resources.store.run_state import read_run_state
 from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables
 
@@ -59,7 +59,7 @@ def delete_old(run: ScanRun) -> None:
             history_before=now - timedelta(days=retention.history_days),
         )
         if deleted:
-            run.log.info(f"Deleted {deleted} files and folders that are older than keep allows")
+            run.log.info(f"Deleted {deleted} files and rows that are older than keep allows")
     if dagster := run.record.recorded:
         _delete_records(dagster, instance.name, retention.runs_days, run.log)
 
@@ -123,7 +123,10 @@ def delete_old_of_all(
 
 def _stored(tables: Tables) -> Retention:
     """Return what the settings said that the last run stored; the defaults where that is unknown."""
-    return Retention(**((read_run_state(tables) or {}).get("settings") or {}))
+    if not tables.reads_ledger():
+        return Retention()
+    with tables.ledger() as ledger:
+        return Retention(**(ledger.setting(KEEP) or {}))
 
 
 def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) -> None:
@@ -139,7 +142,7 @@ def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) ->
             deleted += 1
     remove_leftovers(tables.home, tables.home / "reports", below=tables.disk)
     if deleted:
-        log.info(f"{tables.slug}: deleted {deleted} files and folders that are older than keep allows")
+        log.info(f"{tables.slug}: deleted {deleted} files and rows that are older than keep allows")
 
 
 def _delete_records(dagster: dg.DagsterInstance, name: str, days: int, log: logging.Logger) -> None:

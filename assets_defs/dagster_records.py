@@ -30,25 +30,19 @@ def runs_of(
 
 
 def runs_in_progress(dagster: dg.DagsterInstance, name: str) -> list[str]:
-    """Return the ids of the runs of the instance with that name that may store something yet."""
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=IN_PROGRESS)
+    """Return the ids of the runs of the instance with that name that are not finished, queued ones too."""
+    statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses)
     return [run.run_id for run in dagster.get_runs(chosen)]
 
 
 def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: str) -> bool:
-    """Return whether the records of any of these runs hold a name with its domain, as a whole word.
-
-    A plain word may mean anything there.
-    """
-    if not re.search(r"\w@\w|\w\\\w", name):
-        return False
-    word = re.compile(rf"(?<![\w.@-]){re.escape(name)}(?![\w@-])", re.IGNORECASE)
-    for run_id in run_ids:
-        run = dagster.get_run_by_id(run_id)
-        texts = [*run.tags.values(), *map(repr, dagster.all_logs(run_id))] if run else []
-        if any(word.search(text) for text in texts):
-            return True
-    return False
+    """Return whether records of these runs hold a name with its domain, as a whole word."""
+    escaped = re.escape(name).replace(r"\\", r"\\+")  # they are doubled in what is printed of an event
+    word = re.compile(rf"(?<![\w.@-]){escaped}(?![\w@-])", re.IGNORECASE)
+    runs = filter(None, map(dagster.get_run_by_id, run_ids))
+    texts = ("\n".join([*run.tags.values(), *map(repr, dagster.all_logs(run.run_id))]) for run in runs)
+    return bool(re.search(r"\w@\w|\w\\\w", name)) and any(map(word.search, texts))
 
 
 def overwrite_deleted(dagster: dg.DagsterInstance) -> None:

@@ -12,8 +12,7 @@ import polars as pl
 
 from assets_defs.launch import executed_steps, today_of, window_of
 from assets_defs.metadata import days_metadata, shares_metadata
-from assets_defs.progress import Progress
-from assets_defs.run import ScanRun, scan_run
+from assets_defs.run import Progress, ScanRun, scan_run
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
@@ -37,10 +36,10 @@ from ownership.windows import (
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
-from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints
+from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints, of_each
 from resources.settings import Instance, command_line, named
 from resources.store.retention import recent_answers
-from resources.store.tables import Tables
+from resources.store.tables import BEING_REPLACED, Tables
 from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
@@ -138,10 +137,8 @@ def _fetch(
             progress(done, len(wanted))
             made_progress()
         if not may_store:
-            for name, totals in seen.items():
-                _require_fields(
-                    run, name, pl.DataFrame({"day": wanted[-1:], **totals}), wanted[0], wanted[-1]
-                )
+            totals = {name: pl.DataFrame({"day": wanted[-1:], **of_log}) for name, of_log in seen.items()}
+            of_each(seen, lambda name: _require_fields(run, name, totals[name], wanted[0], wanted[-1]))
             may_store = True
     finally:  # also days that came before a failure
         if may_store:
@@ -183,7 +180,10 @@ class StoredDays:
             for day, at in days.select("day", "fetched_at").iter_rows()
             if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
         }
-        torn = torn_days(days, _sum_events(run.counts(wanted)))
+        settings = pl.col("settings_fingerprint")
+        finished = days.filter(~settings.str.ends_with(BEING_REPLACED).fill_null(value=False))
+        torn = torn_days(finished, _sum_events(run.counts(wanted)))
+        days = days.with_columns(settings.str.strip_suffix(BEING_REPLACED))
         replaced = {*again, *unsettled, *torn["day"]}
         return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 
@@ -369,16 +369,16 @@ def require_evidence(run: ScanRun) -> None:
             "or choose a smaller lookback_days"
         )
     days, fingerprints = run.days(window), extraction_fingerprints(instance)
-    for name, one in instance.sources.items():
-        days_of_log = days.filter(settings_fingerprint=fingerprints[name])
-        counts = run.counts(window)
+
+    def require(name: str) -> None:
+        days_of_log, counts = days.filter(settings_fingerprint=fingerprints[name]), run.counts(window)
         if len(fingerprints) > 1:
             counts = counts.filter(log=name)
         _require_fields(run, name, days_of_log, window.first, window.last)
         masked = masked_days(counts)
         if not masked.is_empty():
-            _require(run, name, lambda log, masked=masked: check_names(log, masked, window.days))
-        kind, counted = one.logon_type_field, days_of_log["counted"].sum()
+            _require(run, name, lambda log: check_names(log, masked, window.days))
+        kind, counted = instance.sources[name].logon_type_field, days_of_log["counted"].sum()
         of_kinds = counts.drop_nulls("document_logon_type").head(1)
         if kind and counted and of_kinds.collect(engine="streaming").is_empty():
             raise ConfigurationError(
@@ -386,6 +386,8 @@ def require_evidence(run: ScanRun) -> None:
                 f"{window.last} carries the field {kind!r}; name the field that does, or remove "
                 "logon_type_field and rules.logon_type_weights"
             )
+
+    of_each(fingerprints, require)
 
 
 def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:
@@ -404,11 +406,10 @@ def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, la
 
 
 def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
-    """Fail with the first thing that is wrong with a log."""
+    """Fail with what is wrong with a log."""
 
-    def raise_first(log: EvidenceSource) -> None:
-        for finding in look(log):
-            if finding.state == "wrong":
-                raise ConfigurationError(str(finding))
+    def require(log: EvidenceSource) -> None:
+        if wrong := [str(finding) for finding in look(log) if finding.state == "wrong"]:
+            raise ConfigurationError("; ".join(wrong))
 
-    run.search().ask(name, raise_first)
+    run.search().ask(name, require)

@@ -14,18 +14,20 @@ from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
 from resources.errors import ConfigurationError, PlanRefusedError
+from resources.ledger.ledger import Ledger
 from resources.settings import command_line, load_instance
 from resources.store.retention import CHANGES, decided_with
 from resources.store.tables import SNAPSHOTS, short_run_id
 from resources.writeback.decide import is_undo
-from resources.writeback.journal import Journal
 from resources.writeback.leftovers import without_changed_hosts
 
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     """Return the plan of what a run decided, and the hosts; its rows are stored, and as old as the run."""
     row = run.record.row()
-    hosts = run.read("inventory_hosts").collect()
+    hosts, days = run.read("inventory_hosts").collect(), run.days(run.window)
+    scan = run.instance.scan
+    gaps = gap_days(days, timezone=scan.timezone) if scan.require_complete_window else ()
     missing = [table for table in SNAPSHOTS if not run.tables.holds(table, run.run_id)]
     if not row["checked_at"]:
         missing.append("blocking_check")
@@ -46,14 +48,13 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
     more = f" and {left:,} more for later runs, because of {why}" if left else ""
     run.log.info(f"Plan: {rows.height:,} owner{'s' * (rows.height != 1)} to write{more}")
-    scan = run.instance.scan
     plan = Plan(
         rows=rows,
         command="run",
         of_run=run.run_id,
         settings=row["settings_fingerprint"],
         missing_steps=tuple(dict.fromkeys((*run.mode.missing_steps, *missing))),
-        gaps=gap_days(run.days(run.window), timezone=scan.timezone) if scan.require_complete_window else (),
+        gaps=gaps,
     )
     return plan, hosts
 
@@ -97,8 +98,7 @@ def plan_to_apply(
         of_run=plan_id,
         hosts=hosts,
         settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
-        # Before 1.1 the option had another name.
-        missing_steps=options.get(MISSING_STEPS) or options.get("left_out") or (),
+        missing_steps=options.get(MISSING_STEPS) or (),
         allowed=allow_writes,
     )
 
@@ -113,7 +113,7 @@ def plan_to_undo(
     run: InstanceRun,
     undone_id: str,
     allow_writes: int | None,
-    journal: Journal,
+    ledger: Ledger,
     hosts: Sequence[str] = (),
 ) -> Plan:
     """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
@@ -122,7 +122,7 @@ def plan_to_undo(
     """
     undone_id = _followed_run(run, "undo", undone_id)
     short, name = short_run_id(undone_id), run.instance.name
-    if not run.may_write and undone_id in journal.targets():
+    if not run.may_write and undone_id in ledger.targets():
         raise ConfigurationError(
             f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
             f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"

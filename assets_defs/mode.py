@@ -10,6 +10,7 @@ from resources.store.tables import SNAPSHOTS
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes executes all of them."""
 SINK = "owner_writes"
+NOTHING_SENT = "Nothing is sent to the inventory"
 
 Kind = Literal["run", "dry_run", "backfill"]
 """What a scan is, as in the table `runs`."""
@@ -54,7 +55,7 @@ def mode_of(
     kind: Kind = "dry_run"
     why: str | None
     if dry_run:
-        why = "Dry run: nothing is sent to the inventory"
+        why = NOTHING_SENT
         why += ", because writes.dry_run is on" if is_always_dry else ""
     elif missing:
         why = (

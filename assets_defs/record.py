@@ -25,7 +25,7 @@ from ownership.windows import Window
 from reports.run_results import counts_in_words, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError
 from resources.settings.environment import system_user
-from resources.store.run_state import store_run_state
+from resources.store.retention import KEEP
 from resources.store.tables import Tables
 
 MAX_RETRIES = 2
@@ -132,6 +132,11 @@ class RunRecord:
             if row := self.row():
                 _store(self.tables, row | found)
 
+    def count_writes(self) -> None:
+        """Store what became of this run's writes: from then on it is none that was cut off while it wrote."""
+        if row := self.row():
+            self.add(**_counts(row, self.tables.run_writes(self.run_id)))
+
     def require_none_failed(self) -> None:
         """Fail a step that needs no other one with the message of one that failed: all would be in vain."""
         if "FAILURE" in _states(self._steps()):
@@ -174,7 +179,9 @@ class RunRecord:
                 **_counts(row, self.tables.run_writes(self.run_id)),
             }
             _store(self.tables, row)
-            store_run_state(self.tables, row, self.settings)
+            if self.settings:
+                with self.tables.ledger() as ledger:
+                    ledger.store_setting(KEEP, dict(self.settings))
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
@@ -202,7 +209,6 @@ class RunRecord:
                 row |= {"status": "failed", "ended_at": datetime.now(UTC), "message": message}
             row |= _counts(row, self.tables.run_writes(run_id))
             _store(self.tables, row)
-            store_run_state(self.tables, row)
 
     def _steps(self) -> Sequence[Any]:
         """Return what Dagster has recorded of the steps of the run."""

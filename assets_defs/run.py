@@ -10,6 +10,7 @@ error into its message and ends the row.
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +22,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.launch import days_named, executed_steps, is_of_backfill, scan_tags, today_of, window_of
-from assets_defs.mode import SINK, Mode, mode_of
+from assets_defs.mode import NOTHING_SENT, SINK, Mode, mode_of
 from assets_defs.notices import announce
 from assets_defs.record import RunRecord
 from assets_defs.scan_resources import ScanOptions, default_options, resource_keys
@@ -29,15 +30,16 @@ from assets_defs.step_failures import as_dagster_failure
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.inventory.adapter import Inventory
+from resources.ledger.ledger import Ledger
 from resources.search.source import Logs, extraction_fingerprints
 from resources.settings import Instance, command_line, journal_url
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
-from resources.writeback.open_journal import try_journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
 
+SECONDS_BETWEEN_LINES = 10
+"""How often a long step says how far it is."""
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
 
@@ -46,7 +48,7 @@ MISSING_STEPS = "missing_steps"
 class InstanceRun:
     """A run of one instance; `writer` makes what writes its plan.
 
-    `journal` opens the journal of writes, while nobody else writes for the instance or to its inventory.
+    `ledger` opens the ledger, while nobody else writes for the instance or to its inventory.
     `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
     """
 
@@ -54,11 +56,11 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    journal: Callable[[], AbstractContextManager[Journal]]
+    ledger: Callable[[], AbstractContextManager[Ledger]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
-    writer: Callable[[Inventory, Journal, float], Writer] = Writer
+    writer: Callable[[Inventory, Ledger, float], Writer] = Writer
 
     @property
     def may_write(self) -> bool:
@@ -99,6 +101,33 @@ class ScanRun(InstanceRun):
     def counts(self, days: Window | Sequence[date]) -> pl.LazyFrame:
         """Return rows of logon_counts; those that the run keeps to itself come first."""
         return self.tables.logon_counts(days, run_id=self.run_id)
+
+
+class Progress:
+    """Log how far a long step is, how fast, and how long it still takes; a short one never.
+
+    Call it with how many are done and how many there are. `what` is counted, such as "Hosts written".
+    """
+
+    def __init__(
+        self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._what = what
+        self._clock = clock
+        self._started = self._logged_at = clock()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Log the progress, when it is time to."""
+        now = self._clock()
+        if now - self._logged_at < SECONDS_BETWEEN_LINES or not done:
+            return
+        self._logged_at = now
+        rate = done / (now - self._started)
+        self._log(
+            f"{self._what}: {done:,} of {total:,} ({done / total:.0%}), {rate:,.1f} a second, "
+            f"about {timedelta(seconds=round((total - done) / rate))} left"
+        )
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
@@ -143,7 +172,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
-        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
+        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -203,8 +232,6 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
         message += f"; tried: {', '.join(settings)}"
     if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
-    if mode.plans:
-        try_journal(run.tables)
     if "logons" in steps:
         run.search()
     if not steps.isdisjoint({"inventory_hosts", "inventory_users", SINK}):
@@ -240,8 +267,8 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
-        journal=partial(locked_journal, tables, instance.platform, context.run.run_id),
+        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
-        why_no_writes="Dry run: nothing is sent to the inventory" if dry_run else None,
+        why_no_writes=NOTHING_SENT if dry_run else None,
     )

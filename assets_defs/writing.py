@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 import polars as pl
 
 from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo, skip_changed_hosts
-from assets_defs.progress import Progress
-from assets_defs.run import InstanceRun, ScanRun, settings_fingerprint
+from assets_defs.run import InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Circumstances, Plan, refusals
 from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
+from resources.ledger.ledger import Ledger
 from resources.settings import command_line, load_instance
 from resources.store.retention import publish_plan
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.leftovers import settle_leftovers
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
@@ -52,7 +51,7 @@ def apply_plan(
     Of some `hosts` alone: the rest of the plan stays as it is.
     """
 
-    def make_plan(_: Journal) -> tuple[Plan, pl.DataFrame]:
+    def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
     return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan.of_run))
@@ -63,8 +62,8 @@ def undo_run(
 ) -> pl.DataFrame:
     """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
 
-    def make_plan(journal: Journal) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, journal, hosts))
+    def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
+        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts))
 
     return execute_plan(run, make_plan)
 
@@ -77,7 +76,7 @@ def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFra
 
 def execute_plan(
     run: InstanceRun,
-    make_plan: Callable[[Journal], tuple[Plan, pl.DataFrame]],
+    make_plan: Callable[[Ledger], tuple[Plan, pl.DataFrame]],
     before_writing: Callable[[Plan], None] | None = None,
 ) -> pl.DataFrame:
     """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
@@ -85,20 +84,20 @@ def execute_plan(
     The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
     called once the plan is about to be written.
     """
-    with run.journal() as journal:
+    with run.ledger() as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
-            _settle_earlier_runs(run, journal)
-        if (written := _written_before(run)) is not None:
+            _settle_earlier_runs(run, ledger)
+        if (written := _written_before(run, ledger)) is not None:
             return written
-        plan, hosts = make_plan(journal)
+        plan, hosts = make_plan(ledger)
         if not run.may_write:
             return plan.rows
-        writer = run.writer(run.inventory(), journal, run.instance.writes.read_back_seconds)
+        writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
         if plan.to_write and before_writing:
             before_writing(plan)
-        return _write(run, journal, plan, writer)
+        return _write(run, ledger, plan, writer)
 
 
 def _show_plan(run: InstanceRun, plan_id: str) -> None:
@@ -112,9 +111,9 @@ def _show_plan(run: InstanceRun, plan_id: str) -> None:
         )
 
 
-def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
+def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
     """Settle what runs on the target left pending that were cut off, and count again what came of them."""
-    target, runs = run.instance.target, journal.targets()
+    target, runs = run.instance.target, ledger.targets()
     if elsewhere := [run_id for run_id, other in runs.items() if other != target]:
         run.log.warning(
             f"Writes of the runs {', '.join(sorted(elsewhere))} to another target have no known outcome, and "
@@ -126,35 +125,27 @@ def _settle_earlier_runs(run: InstanceRun, journal: Journal) -> None:
     hosts, settled = inventory.hosts(), 0
     for run_id in cut_off:  # the last one first: it had read that no owner was there
         writes, began = run.tables.writes_to(target), run.tables.appended("runs", run_id)["started_at"]
-        settled += settle_leftovers(journal, run_id, hosts, inventory, writes, began=began)
-        _store_writes(run.tables, journal, run_id)
+        settled += settle_leftovers(ledger, run_id, hosts, inventory, writes, began=began)
+        run.tables.publish_writes(run_id)
         if run_id != run.run_id:
             run.record.recount(run_id)
     if settled:
         run.log.warning(f"{settled} writes of an earlier run that had no known outcome are settled")
 
 
-def _store_writes(tables: Tables, journal: Journal, run_id: str) -> pl.DataFrame:
-    """Store the rows of a run that are in the journal, and delete them there once none is pending."""
-    rows = journal.rows(run_id)
-    tables.append_writes(rows, run_id=run_id)
-    if "intended" not in rows["outcome"]:
-        journal.delete(run_id)
-    return rows
-
-
-def _written_before(run: InstanceRun) -> pl.DataFrame | None:
+def _written_before(run: InstanceRun, ledger: Ledger) -> pl.DataFrame | None:
     """Return what this very run wrote when it was started before; fail if it failed then.
 
     A run may be resumed under its own id, and a queue may deliver a step twice.
     """
-    if not run.tables.has_written(run.run_id):
+    written = ledger.rows("owner_writes", run.run_id)
+    if written.is_empty():
         return None
     row = run.record.row()
     if row["status"] == "failed":
         raise AssetOwnersError(row["message"])
     run.log.warning("This run was started before: its writes are stored, and the next run writes the rest")
-    return run.tables.appended("owner_writes", run.run_id)
+    return written
 
 
 def _require_safe(
@@ -207,22 +198,24 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
     return () if writer.shows_an_owner(listed) else tuple(listed)
 
 
-def _write(run: InstanceRun, journal: Journal, plan: Plan, writer: Writer) -> pl.DataFrame:
+def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
     """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
     try:
         ended_by = write_all(
-            plan.rows,
+            plan.rows.with_columns(by=pl.lit(run.record.row().get("by"))),
             writer,
             DECIDE[plan.command],
-            journal,
+            ledger,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,
             require_running=run.record.require_running,
             on_progress=Progress(run.log.info, "Hosts written"),
         )
     finally:  # also where the run was interrupted
-        written = _store_writes(run.tables, journal, run.run_id)
+        run.tables.publish_writes(run.run_id)
+        run.record.count_writes()
+        written = ledger.rows("owner_writes", run.run_id)
         _log_writes(run, written, writer)
     if ended_by:
         raise ServiceError(

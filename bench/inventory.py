@@ -22,9 +22,9 @@ from bench.timing import Contender, alternate, function, instance_content
 from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.inventory.client import AssetInventory
+from resources.ledger.ledger import Ledger
 from resources.settings import Instance
 from resources.writeback.decide import decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -87,7 +87,7 @@ def measure_writing(writes: int, repetitions: int) -> Experiment:
         f"Inventory: {name}",
         [ours, bare],
         [throughput],
-        ["The writer journals each write, before and after; the bare client remembers nothing."],
+        ["The writer ledgers each write, before and after; the bare client remembers nothing."],
     )
 
 
@@ -154,7 +154,7 @@ def bare_listing(url: str, page: int) -> Callable[[], dict[str, Any]]:
 
 
 def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
-    """What the sink does, without Dagster: journal, read, write."""
+    """What the sink does, without Dagster: ledger, read, write."""
     instance = _instance(url)
     nothing = {"owner": None, "department": None, "criticality": None}
     rows = [
@@ -178,20 +178,20 @@ def writing(url: str, writes: int) -> Callable[[], dict[str, Any]]:
         with (
             client,
             TemporaryDirectory() as folder,
-            Journal(Path(folder, "writes.sqlite")) as journal,
+            Ledger(Path(folder, "ledger.sqlite")) as ledger,
         ):
-            writer = Writer(client, journal)
+            writer = Writer(client, ledger)
             write_all(
                 plan,
                 writer,
                 decide_write,
-                journal,
+                ledger,
                 concurrency=CONNECTIONS,
                 max_failed_writes=1,
                 require_running=lambda: None,
                 on_progress=lambda _done, _total: None,
             )
-            return {"written": journal.rows("bench").filter(outcome="written").height}
+            return {"written": ledger.rows("owner_writes", "bench").filter(outcome="written").height}
 
     return timed
 

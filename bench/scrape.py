@@ -15,7 +15,6 @@ from bench.timing import alternate, function, instance_content
 from ownership.declaration import polars_schema
 from ownership.tables import Runs
 from pipelines.cli.metrics import Metrics
-from resources.store.run_state import store_run_state
 from resources.store.tables import Tables
 
 MAX_SECONDS = 1.0
@@ -56,13 +55,10 @@ def _store(folder: Path, *, customers: int, runs: int) -> None:
         file = folder / "instances" / f"customer-{number}.yaml"
         file.write_text(yaml.safe_dump(content), encoding="utf-8")
         tables = Tables(folder, f"customer_{number}", name=f"customer {number}")
-        (tables.folder / "runs").mkdir(parents=True)
-        for day in range(runs):
-            at = began + timedelta(days=day)
-            row |= {"started_at": at, "ended_at": at + timedelta(minutes=5)}
-            place = Path("runs", f"run-{day}.parquet")
-            if number:
-                (tables.folder / place).hardlink_to(folder / "tables" / "customer_0" / place)
-            else:
-                pl.DataFrame([row], schema=polars_schema(Runs)).write_parquet(str(tables.folder / place))
-        store_run_state(tables, row)
+        days = [began + timedelta(days=day) for day in range(runs)]
+        rows = [
+            row | {"run_id": f"run-{at:%F}", "started_at": at, "ended_at": at + timedelta(minutes=5)}
+            for at in days
+        ]
+        with tables.ledger() as ledger:
+            ledger.store("runs", pl.DataFrame(rows, schema=polars_schema(Runs)))

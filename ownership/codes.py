@@ -1,6 +1,7 @@
 """The codes in the tables and what each means; every place that shows a code takes its sentence from here."""
 
 from collections.abc import Mapping
+from typing import Any
 
 EVIDENCE: Mapping[str, str] = {
     "unreadable_asset": "A field of the host asset cannot be read.",
@@ -25,6 +26,19 @@ MATCH: Mapping[str, str] = {
     "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
 }
 
+
+def reason_of(decision: Mapping[str, Any]) -> str:
+    """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
+    match, is_excluded = decision["match"], decision["excluded_by"] is not None
+    if match == "no_user_asset":
+        asset = "The user asset that has the user's name is excluded."
+        return asset if is_excluded else "No user asset has the user's name."
+    if match == "ambiguous_user":
+        several = len(decision["candidate_ids"]) > 1
+        return f"{'Several user assets' if several else 'An unreadable user asset'} may be the user."
+    return "The host is excluded." if is_excluded else EVIDENCE[decision["evidence"]]
+
+
 ACTION: Mapping[str, str] = {
     "write": "The host has no owner and gets this one.",
     "agree": "The host has this owner already.",
@@ -46,8 +60,8 @@ OUTCOME: Mapping[str, str] = {
     "intended": "Sent or about to be sent; what became of it is not known yet.",
     "written": "The service has the new values.",
     "owned_meanwhile": "Not sent: the host has an owner by now, from a person or another run.",
-    "failed": "The service refused the write.",
-    "not_written": "Not sent: the host was skipped, or the run ended before its turn.",
+    "failed": "The service refused the write, or the host could not be read before it.",
+    "not_written": "The host was not changed.",
     "undone": "What the host still held of an earlier run's write was undone.",
 }
 

@@ -31,7 +31,7 @@ class Layout(Enum):
 
     SNAPSHOT = auto()  # one file, which a run replaces
     BY_DAY = auto()  # a file for each day
-    BY_RUN = auto()  # a file for each run; runs only ever add
+    LEDGER = auto()  # one file, a copy of what the ledger has
 
 
 class Holds(Enum):

@@ -115,10 +115,9 @@ def excluded_users(matches: pl.DataFrame) -> pl.LazyFrame:
 
 def people_by_account(users: pl.DataFrame, *, user_value_field: str | None, rules: Rules) -> pl.DataFrame:
     """Return the names that stand for one user asset, but for surnames: username, user_id (rules 1.3)."""
-    columns = ("user_value", *ACCOUNT_FIELDS) if user_value_field else ACCOUNT_FIELDS
-    names = pl.concat(users.select(username=pl.col(name).explode()) for name in columns)
-    usernames = names.select(normalise_username(pl.col("username"))).drop_nulls()
-    matches = username_matches(usernames, users, user_value_field=user_value_field, rules=rules)
+    columns = ("user_value", *ACCOUNT_FIELDS)
+    names = pl.concat(users.select(username=normalise_username(pl.col(name).explode())) for name in columns)
+    matches = username_matches(names, users, user_value_field=user_value_field, rules=rules)
     found = candidates(matches.lazy()).filter(pl.col("matched_by") != SURNAME)
     return found.select("username", user_id="resolved_owner").drop_nulls().collect()
 

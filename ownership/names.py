@@ -86,6 +86,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def as_shown(text: str | None) -> str:
+    """Return a text as people can copy it from what is shown: printable, with single blanks, in one line."""
+    return " ".join(printable(text or "").split())
+
+
 def printable_lines(text: str) -> str:
     """Return a text with each line `printable`; names in it must be so already, for their line breaks."""
     return "\n".join(map(printable, text.split("\n")))

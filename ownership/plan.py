@@ -70,7 +70,8 @@ class Plan:
     @property
     def what(self) -> str:
         """What it writes, for messages."""
-        return "hosts to undo" if self.command == "undo" else "owners"
+        many = "s" * (self.to_write != 1)
+        return f"host{many} to undo" if self.command == "undo" else f"owner{many}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +156,10 @@ def exceeded_limit(
 
     `allowed` is the number that somebody allowed, in place of the limits.
     """
-    planned, percent = f"{to_write} {what} are planned", limits.max_write_percent
+    planned, percent = (
+        f"{to_write} {what} {'is' if to_write == 1 else 'are'} planned",
+        limits.max_write_percent,
+    )
     if allowed is not None:
         return f"{planned}, more than were allowed ({allowed})" if to_write > allowed else None
     if to_write > limits.max_writes:
@@ -337,7 +341,9 @@ def plan_undo(
         .join(undone, on=["host_id", "undoes"], how="left", maintain_order="left")
         .with_columns(
             overtaken_by=pl.when(changed_since).then("last_run").otherwise("undone_by"),
-            what=pl.when(written_again).then(pl.lit("written again")).otherwise(pl.lit("undone")),
+            what=pl.when(written_again)
+            .then(pl.lit("written again since"))
+            .otherwise(pl.lit("already undone")),
         )
         .select(
             "host_id",
@@ -346,7 +352,7 @@ def plan_undo(
             outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
             old_values=pl.col("new_values").struct.with_fields(owner=escape_id(pl.field("owner"))),
             new_values=pl.struct(undone_value(field) for field in ("owner", "department", "criticality")),
-            message=pl.format("skipped: {} since, by run {}", "what", "overtaken_by"),
+            message=pl.format("skipped: {} by run {}", "what", "overtaken_by"),
             completed_at=pl.when(overtaken).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),
         )
     )

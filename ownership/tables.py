@@ -307,7 +307,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
     """
 
     __key__ = ("hostname", "host_id", "decided_at")
-    __layout__ = Layout.BY_RUN
+    __layout__ = Layout.LEDGER
 
     action: pl.String = column("What followed for the host.", codes=codes.PAST_ACTION)
 
@@ -319,6 +319,7 @@ class AcknowledgedConflicts(Table):
     """
 
     __key__ = ("host_id",)
+    __layout__ = Layout.LEDGER
     __reads__ = ("owner_decisions",)
 
     host_id: Text = _text(_HOST_ID, unique=True)
@@ -338,7 +339,7 @@ class OwnerWrites(Table):
     """
 
     __key__ = ("run_id", "host_id")
-    __layout__ = Layout.BY_RUN
+    __layout__ = Layout.LEDGER
     __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
 
     run_id: Text = _text("Id of the run that planned the write.")
@@ -347,7 +348,7 @@ class OwnerWrites(Table):
     outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
     new_values: NewValues = column("The same, as they are to be written; null: not sent.")
-    message: Words = column("What the service said.", nullable=True)
+    message: Words = column("Why nothing was written, or what the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned.")
     completed_at: Instant = column("When the outcome was known.", nullable=True)
     target: Text = column("URL, tenant and fingerprint of the inventory.", nullable=True)
@@ -377,7 +378,7 @@ class Runs(Table):
     """A run, or dry run, and its result; the row is written when the run begins and when it ends."""
 
     __key__ = ("run_id",)
-    __layout__ = Layout.BY_RUN
+    __layout__ = Layout.LEDGER
 
     run_id: Text = _text("Id of the run.")
     kind: pl.String = column("What the run does.", codes=codes.KIND)

@@ -26,7 +26,7 @@ from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, named
-from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
+from resources.store.run_state import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}
@@ -235,7 +235,7 @@ def _last_run_failed(instance: Instance) -> bool:
         if operator_message(error) is None:
             raise
         return False
-    return bool(state and state["failing_since"])
+    return bool(state["failing_since"])
 
 
 def sensors(instance: Instance) -> list[dg.SensorDefinition]:
@@ -256,7 +256,7 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         if context.cursor == tick.isoformat():
             return dg.SkipReason(f"Nobody is told a second time of the tick at {tick}.")
         tables = tables_of(instance)
-        state = read_run_state(tables) or computed_run_state(tables)
+        state = read_run_state(tables)
         context.update_cursor(tick.isoformat())
         if max(state["succeeded"].get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")

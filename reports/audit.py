@@ -7,18 +7,18 @@ from typing import Any
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.names import printable
+from ownership.names import as_shown, printable
+from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import wrong_by_audit
 from ownership.tuning.confidence import FEATURES
 from ownership.windows import Window
-from reports.sentences import in_columns, logons, names_of, person
+from reports.sentences import host_name, in_columns, logons, names_of, person
 from reports.sheets import (
     HOSTS,
     SheetError,
-    as_handed_out,
     host_finder,
     host_of,
     read_rows,
@@ -26,7 +26,6 @@ from reports.sheets import (
 )
 
 _READ = (*HOSTS, "person", "seed", "right")
-_NAMED_BY = ("user_email", "directory_user_sam_account_name")
 _INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
 
@@ -78,11 +77,13 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:
+def answered(
+    content: bytes, sample: pl.DataFrame, users: pl.DataFrame, persons: Persons
+) -> tuple[pl.DataFrame, list[str]]:
     """Return rows of `audit_sample` with the answers of a sheet, and what somebody should know of them.
 
     `content` is a workbook or CSV; what it leaves empty stays as it was. `users` are rows of
-    `inventory_users`, which the column instead may name by id, e-mail address or account.
+    `inventory_users`; the column instead may name any of them, as `persons` finds them.
 
     Raises:
         SheetError: the sheet is of another draw, has a host that is not in the sample, no answer to read, or
@@ -90,9 +91,9 @@ def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
     find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, int]()
-    ids = [(as_handed_out(user_id), as_handed_out(f"({user_id})")) for user_id in sample["user_id"]]
+    ids = [(as_shown(user_id), as_shown(f"({user_id})")) for user_id in sample["user_id"]]
     right, instead = sample["right"].to_list(), sample["instead_id"].to_list()
-    notes, user_of = list[str](), _user_by_name(users)
+    notes = list[str]()
     for line, values in read_rows(content, _READ):
         host, number = host_of(values), find_host(values)
         if values["seed"] != (drawn := seeds[-1 if number is None else number]):
@@ -104,7 +105,8 @@ def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple
         if (first := seen.setdefault(number, line)) != line:
             raise SheetError(f"line {line}: {host} is in line {first}, too; delete one of the two")
         answer, called = yes_or_no(values["right"], line), values.get("instead", "")
-        named = user_of.get(called.lower()) if called else None
+        found = [one.user_id for one in persons.find(called) if called]
+        named = found[0] if len(found) == 1 and found[0] in users["user_id"] else None
         if called and not named:
             who = f"no user asset, or several, are called {printable(called)!r}"
             notes.append(f"line {line}: {who}; write an e-mail address or an id")
@@ -123,22 +125,6 @@ def answered(content: bytes, sample: pl.DataFrame, users: pl.DataFrame) -> tuple
     return sample.with_columns(**answers), notes
 
 
-def _user_by_name(users: pl.DataFrame) -> dict[str, str]:
-    """Return the ids of user assets by what a person may call them; names that fit several are not in it."""
-    names = names_of(users.iter_rows(named=True))
-    found: dict[str, set[str]] = {}
-    for row in users.iter_rows(named=True):
-        user_id = row["user_id"]
-        called = (
-            user_id,
-            person(user_id, names),
-            *(name for field in _NAMED_BY for name in row[field] or ()),
-        )
-        for name in called:
-            found.setdefault(as_handed_out(name).lower(), set()).add(user_id)
-    return {name: user_ids.pop() for name, user_ids in found.items() if len(user_ids) == 1}
-
-
 def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 
@@ -155,13 +141,7 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
             words.append(f"What follows does without these answers: it asks for {MIN_COMPARED} at least.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
-    instead = [
-        (
-            f"{printable(row['hostname'] or '')} ({printable(row['host_id'])})",
-            person(row["instead_id"], names),
-        )
-        for row in named
-    ]
+    instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
     return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
 
 

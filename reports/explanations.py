@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
 from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
@@ -215,7 +215,8 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     """What a run decided, and on what."""
     window = f"{decision['window_from']} to {decision['window_to']}"
     yield f"run {_shown(decision['run_id'])} decided by the logons of {window}:"
-    yield f"{EVIDENCE[decision['evidence']]}{_detail(decision)}"
+    why = reason_of(decision)
+    yield f"{EVIDENCE[decision['evidence']] if decision['match'] else why}{_detail(decision)}"
     if decision["confidence"] is not None:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
     if answer := decision["answer"]:
@@ -227,7 +228,7 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
         by = f" ({_shown(decision['excluded_by'])})" if decision["excluded_by"] else by
-        yield f"{MATCH[decision['match']]}{by}"
+        yield f"{MATCH['matched'] if decision['match'] == 'matched' else why}{by}"
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or "no such user asset"

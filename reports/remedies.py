@@ -37,7 +37,8 @@ _ADVICE: Mapping[str, str] = {
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 _AFTER: Mapping[str, str] = {
     "intended": "The next run finds out whether {owner} was written.",
-    "failed": "Correct what the service complained about; the next run tries again.",
+    "failed": "Correct what the message of the write says; the next run tries again.",
+    "not_written": "The next run decides about {owner} again.",
     "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
     "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host.",
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ownership.codes import EVIDENCE, MATCH
+from ownership.codes import reason_of
 from ownership.names import printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
@@ -25,6 +25,12 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     """A user asset as its name with its id in parentheses."""
     name = name_of.get(user_id)
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
+
+
+def host_name(row: Mapping[str, Any]) -> str:
+    """A host as its name with its id in parentheses, as far as it has both."""
+    name, host_id = (printable(row.get(field) or "") for field in ("hostname", "host_id"))
+    return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
 def either(names: Iterable[str]) -> str:
@@ -104,8 +110,7 @@ def reason(decision: Mapping[str, Any]) -> str:
     """Why the logons name somebody, or nobody, as a part of a sentence."""
     if decision["problem"]:
         return printable(decision["problem"])
-    unmatched = decision["match"] in {"no_user_asset", "ambiguous_user"}
-    sentence = MATCH[decision["match"]] if unmatched else EVIDENCE[decision["evidence"]]
+    sentence = reason_of(decision)
     words = sentence[0].lower() + sentence[1:].rstrip(".")
     details = [printable(decision["excluded_by"])] if decision["excluded_by"] else []
     if decision["username"] and decision["total_events"] and decision["evidence"] != "excluded_host":

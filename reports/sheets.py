@@ -11,7 +11,7 @@ from functools import reduce
 import polars as pl
 from fastexcel import FastExcelError
 
-from ownership.names import printable
+from ownership.names import as_shown, printable
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
@@ -58,11 +58,6 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
             yield line, values
 
 
-def as_handed_out(text: str | None) -> str:
-    """Return a text as `read_rows` gives it where nobody has changed it in a sheet."""
-    return _in_one_line(printable(text or ""))
-
-
 def _in_one_line(text: str | None) -> str:
     """Return a text without blanks at its ends; editors of sheets change blanks and line breaks."""
     return " ".join((text or "").split())
@@ -75,7 +70,7 @@ def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None
     """
 
     def numbers(column: str) -> dict[str, int]:
-        texts = [as_handed_out(text) for text in table[column]]
+        texts = [as_shown(text) for text in table[column]]
         often = Counter(texts)
         return {text: number for number, text in enumerate(texts) if often[text] == 1}
 

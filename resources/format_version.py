@@ -4,8 +4,8 @@ from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 2
-"""The format of tables and journal; raised with each change that older or newer ones cannot read."""
+FORMAT = 3
+"""The format of tables and ledger; raised with each change that older or newer ones cannot read."""
 
 
 def program_version() -> str:

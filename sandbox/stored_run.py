@@ -66,9 +66,17 @@ def store_run(
     tables.append("runs", _run(resolution, run_id, decided_at, writes), run_id=run_id)
     store_decisions(tables, resolution.decisions, decided_at=decided_at, run_id=run_id, publish=publish)
     if writes is not None and publish:
-        tables.append_writes(writes, run_id=run_id)
+        store_writes(tables, writes, run_id=run_id)
     elif writes is not None:
         tables.write("owner_writes", writes, run_id=run_id, publish=False)
+
+
+def store_writes(tables: Tables, writes: pl.DataFrame, *, run_id: str) -> None:
+    """Store rows of owner_writes of a run as it would have written them."""
+    by = pl.lit(next(iter(tables.appended("runs", run_id)["by"]), None), pl.String)
+    with tables.ledger() as ledger:
+        ledger.store("owner_writes", writes.with_columns(by=by))
+    tables.publish_writes(run_id)
 
 
 def _run(

@@ -11,7 +11,7 @@ import polars as pl
 
 from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
-from pipelines.cli.stored import holding, note, own_tables
+from pipelines.cli.stored import holding, note, own_tables, persons_of
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -70,9 +70,10 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
         run_id, lines = sample["run_id"].item(-1), []
         users = tables.read("inventory_users", run_id=run_id).collect()
+        persons = persons_of(tables.view(run_id), instance.rules.as_rules())
         for file in files:
             with reading_sheet("--audit-answers", file) as content:
-                sample, notes = answered(content, sample, users)
+                sample, notes = answered(content, sample, users, persons)
             lines += [f"{file}: {note}" for note in notes]
         is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id"))
         answered_now = pl.when(pl.any_horizontal(is_new))

@@ -20,6 +20,7 @@ from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import inventory_findings
+from resources.ledger.opening import ledger_findings
 from resources.notify import notify_findings
 from resources.search import open_source
 from resources.search.properties import check_logs
@@ -38,7 +39,6 @@ from resources.settings import (
     without_password,
 )
 from resources.try_names import name_findings
-from resources.writeback.open_journal import journal_findings
 
 
 def check(
@@ -71,7 +71,7 @@ def check(
         if instance.notify:
             sections["Notices"] = notify_findings(instance, send=notify)
         if url := journal_url():
-            sections[f"Journal of writes {without_password(url)}"] = journal_findings(url)
+            sections[f"Ledger {without_password(url)}"] = ledger_findings(url)
         if not isinstance(location, Path):
             sections[f"Tables {location}"] = store_findings(location)
         found: list[dict[str, Any]] = []

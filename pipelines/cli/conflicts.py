@@ -77,7 +77,7 @@ def conflicts(
                 acknowledged_at=pl.lit(datetime.now(UTC)),
             )
             stored.append(known.select(polars_schema(AcknowledgedConflicts).names()))
-        tables.write("acknowledged_conflicts", pl.concat(stored))
+        tables.append("acknowledged_conflicts", pl.concat(stored))
     now = "acknowledged until its evidence or an owner changes" if acknowledge else "no longer acknowledged"
     print(f"{chosen.height:,} conflict{'s' * (chosen.height != 1)} {now}")
     print(f"The report shows it after the next run, or now:\n    {command_line(instance, 'report')}")

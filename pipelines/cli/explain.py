@@ -8,9 +8,9 @@ import typer
 
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId
-from pipelines.cli.stored import held_tables
+from pipelines.cli.stored import held_tables, persons_of
 from reports.explanations import host_explanation, in_words
-from reports.people import each_person, find_person, near_names, person_explanation, person_in_words
+from reports.people import each_person, near_names, person_explanation, person_in_words
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.retention import decided_with
@@ -48,21 +48,19 @@ def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -
     if story["decisions"]:
         print(_json(story) if as_json else in_words(story))
         return 0
-    users, matches = tables.read("inventory_users").collect(), tables.read("username_matches").collect()
-    decisions, owners = tables.read("owner_decisions").collect(), tables.read("current_owners").collect()
-    found = find_person(asked, users, matches)
-    if found is None and owners["owner_ids"].explode().eq(asked).any():
-        found = {"user_ids": [asked], "usernames": []}
-    if found is None:
-        hosts = decisions.select("hostname", "host_id").iter_columns()
+    found = persons_of(tables, instance.rules.as_rules()).find(asked)
+    if not found:
+        users = tables.read("inventory_users").collect()
+        hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
-        story["hostname"], story["near"] = asked, near_names(asked, pl.concat([*hosts, *people]).drop_nulls())
+        known = pl.concat([*hosts, *people]).drop_nulls()
+        story["hostname"], story["near"] = asked, near_names(asked.partition("@")[0], known)
         print(_json(story) if as_json else in_words(story))
         return 1
-    each = [found] if as_json else each_person(found, matches)
+    usernames = tables.read("username_matches").collect()["username"]
+    each = [found] if as_json or len(found) == 1 else each_person(found, usernames)
     persons = [person_explanation(asked, one, tables.read) for one in each]
-    number = len(found["user_ids"])
-    heads = [f"{number} people fit '{printable(asked)}':"] if number > 1 else []
+    heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
     words = "\n\n".join([*heads, *map(person_in_words, persons)])
     print(_json({"person": persons[0]}) if as_json else words)
     return 0

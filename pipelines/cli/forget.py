@@ -12,14 +12,14 @@ from pipelines.cli.options import InstanceFile, Yes
 from pipelines.cli.stored import own_tables
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
+from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
 from resources.store.files import delete_file
 from resources.store.forget import Forgetting
 from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.journal import Journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -37,7 +37,7 @@ def forget(
 ) -> None:
     """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
 
-    It replaces their ids and names in tables, history and journal of writes, and empties notes, reasons and
+    It replaces their ids and names in tables, history and ledger, and empties notes, reasons and
     messages in these rows. Reports and exports in the home, and Dagster's records, are deleted. A name
     that fits several people lists them and changes nothing. After an interruption repeat it with the same
     words. `asset-owners docs data_protection` says what is left.
@@ -48,17 +48,22 @@ def forget(
     tables = own_tables(instance)
     if not any(stored_files(tables)):
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+    if not tables.reads_ledger() and not tables.all_runs("runs").limit(1).collect().is_empty():
+        raise AssetOwnersError(
+            f"{tables.disk} lacks the ledger of {instance.name}, which would bring back who is forgotten: "
+            "repeat this with the home that has it; if that is lost, run once first"
+        )
     with (
         dagster_instance(home()) as dagster,
-        locked_journal(tables, instance.platform) as journal,
+        locked_ledger(tables, instance.platform) as ledger,
         tables.changing(),
     ):
-        person = _forgetting(asked, instance, tables, journal, dagster)
-        counts = stored.forget(tables, journal, person, really=False)
+        person = _forgetting(asked, instance, tables, ledger, dagster)
+        counts = stored.forget(tables, ledger, person, really=False)
         if yes:
             require_changeable(instance, tables, dagster)
             stored.store_unfinished(tables, person)
-            stored.forget(tables, journal, person, really=True)
+            stored.forget(tables, ledger, person, really=True)
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():
             print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
@@ -78,7 +83,7 @@ def forget(
 
 
 def _forgetting(
-    asked: str, instance: Instance, tables: Tables, journal: Journal, dagster: "dg.DagsterInstance"
+    asked: str, instance: Instance, tables: Tables, ledger: Ledger, dagster: "dg.DagsterInstance"
 ) -> Forgetting:
     """Find the one person whom words name; fails if there is none, or if there are several."""
     from assets_defs.dagster_records import names_in_records, runs_of
@@ -88,18 +93,16 @@ def _forgetting(
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
         raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
-    found = stored.known_persons(tables, journal, rules).find(asked)
+    found = stored.known_persons(tables, ledger, rules).find(asked)
     if before:
         found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
         found = [Person(asked.strip(), {})]
     elif len(found) > 1:
-        names = {one.user_id or "no user asset": sorted({*one.names, *one.shared}) for one in found}
-        people = (f"{printable(one)}: {', '.join(map(printable, names[one]))}" for one in names)
-        raise AssetOwnersError(
-            f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:\n  "
-            + "\n  ".join(people)
-        )
+        people = [(one.user_id or "no user asset", sorted({*one.names, *one.shared})) for one in found]
+        lines = (f"\n  {printable(who)}: {', '.join(map(printable, names))}" for who, names in people)
+        fit = f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:"
+        raise AssetOwnersError(fit + "".join(lines))
     elif not found:
         raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
     person = Forgetting.of_person(asked.strip(), *found, rules=rules, before=before)
@@ -118,8 +121,8 @@ def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterI
     fail_dead_runs(dagster, instance.name)
     if runs := runs_in_progress(dagster, instance.name):
         raise AssetOwnersError(
-            f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way and would store again "
-            "what is deleted; wait until it has ended, or terminate it in Dagster, and repeat this"
+            f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way or queued. It would "
+            "store again what is deleted; wait until it ended, or terminate it in Dagster, and repeat this"
         )
     root = [Path(dagster.root_directory)] if dagster.is_persistent else []
     stored.require_writable(tables, home(), home() / "reports", *root)

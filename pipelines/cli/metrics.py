@@ -21,7 +21,7 @@ from pipelines.dagster_gaps.service_manager import notify
 from resources.errors import ConfigurationError
 from resources.settings import Instance, instances_folder, load_instance, load_instances
 from resources.settings.files import instance_or_complaint
-from resources.store.run_state import OVERDUE_AFTER, computed_run_state, read_run_state
+from resources.store.run_state import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0
@@ -64,14 +64,12 @@ Values = Sequence[tuple[str, Sequence[str], float]]
 class Metrics(Collector):
     """What the last runs of one instance, or of all in the instances folder, came to; read at each request.
 
-    What takes long is kept from one request to the next: instance files that have not changed, and what had
-    to be computed from the tables of an earlier version.
+    Instance files that have not changed are kept from one request to the next.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._files: dict[Path, tuple[tuple[int, int], Instance | str]] = {}
-        self._computed: dict[str, dict[str, Any]] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="metrics")
         self._reading: dict[str, Future[Values | None]] = {}
 
@@ -114,10 +112,8 @@ class Metrics(Collector):
     def _read(self, instance: Instance) -> Values | None:
         try:
             tables = tables_of(instance)
-            if (state := read_run_state(tables) or self._computed.get(instance.slug)) is None:
-                tables.require_own()
-                state = self._computed[instance.slug] = computed_run_state(tables)
-            return [(name, labels, float(value)) for name, labels, value in _measured(instance, state)]
+            measured = _measured(instance, read_run_state(tables))
+            return [(name, labels, float(value)) for name, labels, value in measured]
         except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None
@@ -126,13 +122,13 @@ class Metrics(Collector):
 def _measured(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:
     """Yield each metric of an instance that is known, its labels and its value."""
     yield "writes_enabled", (), not instance.writes.dry_run
-    succeeded, row = state.get("succeeded", {}), state.get("last_run")
+    succeeded, row = state["succeeded"], state["last_run"]
     if last_due := due_at(instance, datetime.now(UTC), has_run=bool(succeeded)):
         yield "schedule_due_timestamp_seconds", (), last_due
     for kind, end in sorted(succeeded.items()):
         yield "last_success_timestamp_seconds", (kind,), end
     for name in ("failing_since", "plans_only_since"):
-        if state.get(name):
+        if state[name]:
             yield f"{name}_timestamp_seconds", (), state[name]
     if not row:
         return

@@ -1,6 +1,5 @@
 """`asset-owners remove`: delete all that is stored of an instance."""
 
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +14,10 @@ from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.settings import home, load_instance
 from resources.store.catalogue import refresh_catalogue
-from resources.store.files import delete_file
+from resources.store.files import delete, delete_file
 from resources.store.stored_files import What, stored_files, table_folders
 from resources.store.tables import CHANGING
-from resources.writeback.open_journal import has_journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 
 
 def remove(
@@ -40,32 +38,29 @@ def remove(
         found = [file for file in stored_files(tables) if file.what is not What.EXPORT]
         if not (found or runs_of(dagster, instance.name, limit=1)):
             raise AssetOwnersError(f"Nothing is stored of {instance.name}")
-        journal = None
-        if yes or has_journal(tables):
-            journal = held.enter_context(locked_journal(tables, instance.platform))
+        ledger = None
+        if yes or tables.reads_ledger():
+            ledger = held.enter_context(locked_ledger(tables, instance.platform))
         if yes:
             held.enter_context(tables.changing())
             require_changeable(instance, tables, dagster)
         pending = 0
-        if journal:
-            runs = list(journal.targets())
-            pending = sum(journal.rows(run)["outcome"].eq("intended").sum() for run in runs)
-            for run in runs if yes else ():
-                journal.delete(run)
+        if ledger:
+            pending = ledger.rows("owner_writes").filter(outcome="intended").height
             if yes:
-                journal.overwrite_deleted()
+                ledger.clear()
+                ledger.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
-        print(f"  {tables.folder}, and the journal of writes ({pending} pending)")
+        print(f"  {tables.folder}, and the ledger ({pending} writes pending)")
         delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
         if yes:
             for file in stored_files(tables):
                 # The lock goes last: what waits for it then finds nothing to look at.
                 if file.what is not What.EXPORT and file.path.name != CHANGING:
                     delete_file(file.path)
-            for folder in table_folders(tables):  # empty, or a volume that stays
+            for folder in table_folders(tables):
                 if isinstance(folder, Path):
-                    shutil.rmtree(folder.resolve(), ignore_errors=True)
-                    folder.unlink(missing_ok=True) if folder.is_symlink() else None
+                    delete(folder)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
     print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
     print("Done." if yes else NOTHING_CHANGED)

@@ -1,7 +1,7 @@
 """What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -19,7 +19,6 @@ from reports.run_results import count_conflicts, decisions_in_words, writes_in_w
 from resources.settings import Instance, command_line
 from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id
-from resources.writeback.open_journal import has_journal, open_journal
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
@@ -97,12 +96,13 @@ def print_result(
     return report
 
 
-def _next_steps(instance: Instance, run_id: str, outcomes: Iterable[str]) -> Iterator[str]:
+def _next_steps(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
     """Yield how to undo what a run wrote, and what the next run does about what it undid."""
     if "written" in outcomes:
         yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
-    if "undone" in outcomes:
-        yield "The next run writes these owners again, unless rules.exclude_hosts names the hosts"
+    if undone := outcomes.get("undone"):
+        them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
+        yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:
@@ -167,7 +167,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
     """Return what a failed run wrote, and which command to use next, unless its `message` names one."""
     failed = f"Run {short_run_id(run_id)} failed."
     try:
-        outcomes = _writes(tables, run_id)["outcome"].to_list()
+        outcomes = tables.run_writes(run_id)["outcome"].to_list()
     except Exception as error:  # noqa: BLE001  (the reason why the run failed must be printed all the same)
         reason, _ = message_and_status(error)
         return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
@@ -182,12 +182,3 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         f"not written: {len(outcomes) - done - unknown:,}. "
         f"Next: {command_line(instance, *again)} (settles the rest)"
     )
-
-
-def _writes(tables: Tables, run_id: str) -> pl.DataFrame:
-    """Return the writes of a run, from the journal where it still has them: their table may be missing."""
-    if has_journal(tables):
-        with open_journal(tables) as journal:
-            if not (rows := journal.rows(run_id)).is_empty():
-                return rows
-    return tables.run_writes(run_id)

@@ -4,13 +4,15 @@ import logging
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
+from ownership.persons import Persons
+from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.settings import Instance, command_line, load_instance, logs_as_json
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
-from resources.writeback.open_journal import with_unsettled_writes
 
 
 def own_tables(instance: Instance) -> Tables:
@@ -55,15 +57,17 @@ def _stored(instance: Instance, tables: Tables, run: str | None) -> Tables:
             "What it wrote: "
             + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
         )
-    return as_of_run(_with_unsettled_writes(tables), run)
+    return as_of_run(_readable(tables), run)
 
 
-def _with_unsettled_writes(tables: Tables) -> Tables:
+def _readable(tables: Tables) -> Tables:
+    """Return the tables, with the copies in place of the ledger where that cannot be read."""
     try:
-        return with_unsettled_writes(tables)
+        tables.has_written("")
     except AssetOwnersError as error:
-        note(f"What a run that was cut off has written is not shown: {error}")
-        return tables
+        note(f"Runs and writes are shown as they were published last: {error}")
+        return replace(tables, published=True)
+    return tables
 
 
 def as_of_run(tables: Tables, run: str | None) -> Tables:
@@ -85,6 +89,11 @@ def as_of_run(tables: Tables, run: str | None) -> Tables:
             f"them: {', '.join(lost)}."
         )
     return tables.view(run_id)
+
+
+def persons_of(tables: Tables, rules: Rules) -> Persons:
+    """Return the persons whom the tables of a run know."""
+    return Persons(rules, ((name, tables.read(name).collect()) for name in (*SNAPSHOTS, "current_owners")))
 
 
 def note(text: str) -> None:

@@ -36,9 +36,11 @@ class SearchClient(LogonCounter, EvidenceSource):
         if totals is None:
             return
         yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
-        yield from attempt_all("index", lambda: [check_parts(self)])
+        nothing = None if totals[0] else (yield from attempt("query", lambda: self.why_nothing(*days)))
+        if not nothing or nothing.what != "index":  # which says it of all parts
+            yield from attempt_all("index", lambda: [check_parts(self)])
         if not totals[0]:
-            yield from attempt_all("query", lambda: [self.why_nothing(*days)])
+            yield from [nothing] if nothing else []
             return
         events = f"{totals[0]:,} logon events from {window.first} to {window.last}"
         yield Finding("ok", "query", f"matches {events}")

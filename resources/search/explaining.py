@@ -243,7 +243,7 @@ def find_times(log: Asker) -> Finding:
         return Finding("ok", "time_field", f"{field} is in all documents that match the query")
     none = not any(index.dated and index.dated.doc_count for index in indexes)
     some = "; ".join(faults[:MAX_INDEXES_NAMED])
-    text = f"{field} {some}, so no day finds these documents; name a field with dates or milliseconds"
+    text = f"{field} {some}, so runs do not count these documents; name a field with dates or milliseconds"
     return Finding("wrong" if none else "warning", "time_field", text)
 
 
@@ -252,10 +252,10 @@ def _fault_of_times(index: Bucket) -> str:
     start, end = (datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000 for day in _SOME_TIME)
     times = [time.value for time in (index.earliest, index.latest) if time and time.value is not None]
     if not times:
-        return "is missing"
+        return "is in none of the documents"
     strange = [time for time in times if not start <= time < end]
     if not strange:
-        return "is missing" if index.absent and index.absent.doc_count else "is not indexed"
+        return "is not in all" if index.absent and index.absent.doc_count else "is not indexed"
     units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
     return f"holds {next(units, 'other numbers')} and not milliseconds"
 

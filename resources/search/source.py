@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import polars as pl
 
 from ownership.windows import Window
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding, tried
 from resources.settings import Instance
 
@@ -131,6 +131,19 @@ OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
 """Opens the source of one log: of an instance with one query."""
 
 
+def of_each(names: Iterable[str], call: Callable[[str], T]) -> dict[str, T]:
+    """Call for each log's name; an error is about all of them that are configured wrongly."""
+    results, wrong = dict[str, T](), []
+    for name in names:
+        try:
+            results[name] = call(name)
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigurationError("; ".join(wrong))
+    return results
+
+
 class Logs:
     """The open logs of an instance, by name: one log is a list of one. Each is asked and judged by itself."""
 
@@ -156,7 +169,7 @@ class Logs:
         """Count the logon events of each day, in the order given, in each of the logs, by name."""
         each = {name: self._logons(name, days) for name in self.by_name}
         for _ in days:
-            yield {name: next(logons) for name, logons in each.items()}
+            yield of_each(each, lambda name: next(each[name]))
         for logons in each.values():
             next(logons, None)  # what a source finds out at the end
 
@@ -173,7 +186,7 @@ class Logs:
 
     def ask_each(self, ask: Callable[[EvidenceSource], T]) -> dict[str, T]:
         """Return what each of the logs answers, by name; an error names the log that it is about."""
-        return {name: self.ask(name, ask) for name in self.by_name}
+        return of_each(self.by_name, lambda name: self.ask(name, ask))
 
     def ask(self, name: str, ask: Callable[[EvidenceSource], T]) -> T:
         """Return what one of the logs answers; an error names it."""
@@ -182,7 +195,7 @@ class Logs:
 
     def prefix(self, name: str) -> str:
         """Return what a message about one of the logs begins with: nothing where there is only one."""
-        return f"logs[{[*self.by_name].index(name)}] ({name}): " if len(self.by_name) > 1 else ""
+        return f"logs.{[*self.by_name].index(name)} ({name}): " if len(self.by_name) > 1 else ""
 
     @contextmanager
     def _naming(self, name: str) -> Generator[None]:

@@ -1,4 +1,4 @@
-"""The settings of the environment: where home, tables, journal and instance files lie, and who may read."""
+"""The settings of the environment: where home, tables, ledger and instance files lie, and who may read."""
 
 import atexit
 import getpass
@@ -21,7 +21,7 @@ _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
 
 
 def home() -> Path:
-    """Return the folder of catalogue, journals and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
+    """Return the folder of catalogue, ledgers and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
     return plain_folder("ASSET_OWNERS_HOME", Path(os.environ.get("ASSET_OWNERS_HOME") or "var"))
 
 
@@ -67,7 +67,7 @@ def _end_store_thread() -> None:
 
 
 def journal_url() -> str | None:
-    """Return the database of the journal of writes: ASSET_OWNERS_JOURNAL; default none: files in the home."""
+    """Return the database of the ledger: ASSET_OWNERS_JOURNAL; default none: files in the home."""
     url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(

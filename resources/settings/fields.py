@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from resources.errors import ConfigurationError
-from resources.settings.query import corrected, other_language
+from resources.settings.query import corrected, faults, other_language
 
 MAX_TEXT = 1000
 MAX_FILE_BYTES = 256 * 1024
@@ -102,8 +102,8 @@ def _query_text(value: object) -> object:
         )
     elif isinstance(value, str) and (lucene := corrected(value)):
         raise ValueError(
-            "is KQL, or has clauses without an operator, or AND, OR and NOT without brackets, and means "
-            f"something else in Lucene syntax; write: {lucene} (texts to search for in quotes)"
+            f"{faults(value)}, and means something else in Lucene syntax; write: {lucene} "
+            "(texts to search for in quotes)"
         )
     return value
 

@@ -58,17 +58,22 @@ class _Clause:
         return not self.group and self.value[0] not in '"[{'
 
 
+_NO_OPERATOR = "has clauses or values without an operator between them"
 _Level = list[list[_Clause]]
 """Clauses beside each other as a person reads them: alternatives, each of clauses that must all match."""
 
 
 class _Reader:
-    """Reads Lucene syntax with the operators of KQL as well; `is_clear`: Lucene reads it the same way."""
+    """Reads Lucene syntax, with KQL's operators as well; `faults` say why Lucene reads it otherwise."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.is_clear = _LUCENE_BLANKS.fullmatch(text) is not None
+        self.faults = dict[str, bool]()
+        self._require("has a blank of another kind than Lucene's", _LUCENE_BLANKS.fullmatch(text))
+
+    def _require(self, fault: str, holds: object) -> None:
+        self.faults |= {} if holds else {fault: True}
 
     def read(self) -> _Level | None:
         """Return the clauses; None where the text is neither: the search service will say what is wrong."""
@@ -94,10 +99,11 @@ class _Reader:
                 level.append([clause])
             elif not operator and _continues(before, clause, is_glued=start == end):
                 before.value += self.text[end : self.at]
-                before.is_joined, self.is_clear = True, False
+                before.is_joined = True
+                self._require("has several words or a path without quotes", holds=False)
             elif operator == "OR" or (in_field and not (operator or before.sign or clause.sign)):
                 # Lucene takes words with blanks between them for one value: `a:(1 2)` finds nothing.
-                self.is_clear &= bool(operator) or not (before.is_plain and clause.is_plain)
+                self._require(_NO_OPERATOR, operator or not (before.is_plain and clause.is_plain))
                 level.append([clause])
             else:
                 if operator:
@@ -107,13 +113,22 @@ class _Reader:
             self._take(_BLANKS)
         if not level:
             raise ValueError(f"no clause at {self.at}")
-        self.is_clear &= _is_clear(level)
+        several = len(level) > 1
+        signs = [clause.sign for each in level for clause in each if several or clause.sign != "NOT "]
+        mixed = "AND" if len(signs) > len(level) else "NOT or +" if any(signs) else ""
+        self._require(f"mixes OR and {mixed} without brackets", not (several and mixed))
+        self._require(_NO_OPERATOR, several or len(signs) == 1 or all(signs))
         return level
 
     def _clause(self, *, in_field: bool) -> tuple[str, _Clause]:
         start, found = self.at, self._take(_CLAUSE)
         signs = _LUCENE_SIGNS.match(self.text, start)
-        self.is_clear &= signs is not None and signs.end() == found.end("prefix") and found["colon"] != ""
+        written = self.text[start : found.end("prefix")].strip()
+        small = [word for word in re.findall("(?i)and|or|not", written) if not word.isupper()]
+        self._require(f"writes {' and '.join(small)} in small letters", not small)
+        is_read = small or (signs and signs.end() == found.end("prefix"))
+        self._require(f"has {written} where Lucene takes no operator", is_read)
+        self._require("has a comparison without a colon", found["colon"] != "")
         operator = (found["operator"] or "").upper().replace("&&", "AND").replace("||", "OR")
         is_excluded = len(re.findall("[!-]|NOT", found["prefix"].upper())) % 2
         sign = "NOT " if is_excluded else "+" if "+" in found["prefix"] else ""
@@ -121,7 +136,8 @@ class _Reader:
         clause = _Clause(sign, name, value)
         if found["bound"]:
             bound = found["bound"].rstrip()
-            self.is_clear &= bound == found["bound"] and clause.is_plain
+            is_read = bound == found["bound"] and clause.is_plain
+            self._require("has a blank or quotes after < or >", is_read)
             clause.value = f"{bound}{value}"
             if value[0] == '"':
                 low, high = (value, "*") if bound[0] == ">" else ("*", value)
@@ -138,14 +154,6 @@ def _continues(before: _Clause, clause: _Clause, *, is_glued: bool) -> bool:
     return are_words and (is_glued or bool(before.field and not clause.sign))
 
 
-def _is_clear(level: _Level) -> bool:
-    """Whether Lucene reads these clauses the same way."""
-    if len(level) > 1:
-        return all(len(each) == 1 and not each[0].sign for each in level)
-    signs = [clause.sign for clause in level[0] if clause.sign != "NOT "]
-    return len(signs) == 1 or all(signs)
-
-
 def other_language(query: str) -> str | None:
     """Return the name of the language of a query that is neither Lucene syntax nor KQL."""
     bare = re.sub(rf"{_PHRASE}|{_REGEX}|:\s*(?:\([^()]*\)|[^\s()\"]+)", '""', query)
@@ -155,10 +163,15 @@ def other_language(query: str) -> str | None:
 
 def corrected(query: str) -> str | None:
     """Return in Lucene syntax what a person means by a query; None where Lucene reads it the same way."""
-    reader = _Reader(query)
-    level = reader.read()
-    lucene = query if reader.is_clear or not level else _text(level)
+    level = (reader := _Reader(query)).read()
+    lucene = _text(level) if reader.faults and level else query
     return None if lucene == query else lucene
+
+
+def faults(query: str) -> str:
+    """Return why Lucene does not read a query as a person does."""
+    (reader := _Reader(query)).read()
+    return " and ".join(reader.faults)
 
 
 def _text(level: _Level) -> str:

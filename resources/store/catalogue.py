@@ -21,7 +21,7 @@ from ownership.declaration import (
 )
 from ownership.tables import TABLES
 from resources.locks import locked
-from resources.store.files import replacing
+from resources.store.files import files_in, replacing
 from resources.store.views import VIEWS
 
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
@@ -102,7 +102,7 @@ def _statements(home: Path, folder: UPath) -> Iterator[str]:
     """Yield the statements that make the schema of an instance."""
     rows = {}
     for table, model in TABLES.items():
-        files = f"{table}.parquet" if model.__layout__ is Layout.SNAPSHOT else f"{table}/*.parquet"
+        files = f"{table}/*.parquet" if model.__layout__ is Layout.BY_DAY else f"{table}.parquet"
         rows[table] = _rows(model, f"{escape(str(folder))}/{files}")
     return _schema(catalogue_path(home).stem, folder.name, rows)
 
@@ -124,20 +124,21 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
     What the run did not make itself comes from the published tables, attached as `warehouse`.
     """
     run, published = folder / "runs" / run_id, f"warehouse.{identifier(folder.name)}"
-    appended = folder / "owner_writes" / f"{run_id}.parquet"
     rows = {table: f"FROM {published}.{table}" for table in TABLES}
     for table, model in TABLES.items():
-        own = escape(str(appended)) if table == "owner_writes" and appended.exists() else _files(run, table)
+        own = _files(run, table)
         if model.__layout__ is Layout.BY_DAY and own:
             fetched = _files(run, "logon_days") or own
             rows[table] = (
                 f"{_rows(model, own)} UNION ALL BY NAME ({rows[table]} WHERE day NOT IN "  # noqa: S608  (our own names)
                 f"(SELECT day FROM read_parquet({quoted(fetched)}, hive_partitioning = false)))"
             )
+        elif table == "owner_writes":  # what became of the plan, or else the plan
+            rows[table] += f" WHERE run_id = {quoted(run_id)}"
+            if own:
+                rows[table] += f" UNION ALL BY NAME ({_rows(model, own)} WHERE NOT EXISTS ({rows[table]}))"
         elif own:
             rows[table] = _rows(model, own)
-        elif table == "owner_writes":
-            rows[table] += f" WHERE run_id = {quoted(run_id)}"
     yield f"ATTACH ':memory:' AS {identifier(database)}"
     yield from _schema(database, folder.name, rows)
 
@@ -145,7 +146,7 @@ def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
 def _files(folder: UPath, table: str) -> str | None:
     """Return a pattern for the files of a table; None if there are none."""
     for pattern in (f"{table}/*.parquet", f"{table}.parquet"):
-        if any(folder.glob(pattern)):
+        if files_in(folder, pattern):
             return f"{escape(str(folder))}/{pattern}"
     return None
 

@@ -101,16 +101,29 @@ def files_below(folder: UPath) -> Iterator[UPath]:
             yield UPath(path)
 
 
+def files_in(folder: UPath, pattern: str = "*.parquet") -> list[UPath]:
+    """Return the files in a folder that fit a pattern, sorted; links followed, as `files_below` does."""
+    require_target(folder)
+    found = sorted(folder.glob(pattern))
+    for file in found:
+        require_target(file)
+    return found
+
+
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") and not name.startswith(TEMPORARY)
 
 
 def require_target(path: UPath | Path) -> None:
-    """Fail for a link that leads nowhere, as to a disk that is not mounted: it would look like no file."""
-    if isinstance(path, Path) and path.is_symlink() and not path.exists():
-        raise AssetOwnersError(
-            f"{path} is a link that leads nowhere; mount what it leads to, or delete it, and repeat this"
-        )
+    """Fail for a link that leads nowhere, as to a disk that is not mounted: it would look like no file.
+
+    Also for a folder above that is one.
+    """
+    for part in (path, *path.parents) if isinstance(path, Path) and not path.exists() else ():
+        if part.is_symlink() and not part.exists():
+            raise AssetOwnersError(
+                f"{part} is a link that leads nowhere; mount what it leads to, or delete it, and repeat this"
+            )
 
 
 def parquet_files(below: UPath) -> list[UPath]:
@@ -132,11 +145,25 @@ def delete_file(path: UPath) -> None:
             path.parent.rmdir()
 
 
+def delete(path: UPath) -> None:
+    """Delete a file or a whole folder, also what links lead to."""
+    if not isinstance(path, Path):
+        path.fs.rm(path.path, recursive=True)
+        return
+    for file in files_below(path) if path.is_dir() else (path,):
+        delete_file(file)
+    shutil.rmtree(path.resolve(), ignore_errors=True)  # empty, or a volume that stays
+    if path.is_symlink():
+        path.unlink()
+
+
 def remove_leftovers(*beside: Path, below: Path | None = None, seconds: float = LEFTOVER_SECONDS) -> None:
     """Delete what killed writers of this user left in some folders, and anywhere below one, after a day."""
-    left = [path for folder in beside for path in folder.glob(f"{TEMPORARY}*")]
+    places = {*beside}
+    for file in files_below(UPath(below)) if below else ():
+        places |= {*Path(str(file)).resolve().parents[:2]}  # it may be in such a folder
     with suppress(FileNotFoundError):  # another run's writer may end meanwhile
-        for path in [*left, *(below.rglob(f"{TEMPORARY}*") if below else ())]:
+        for path in [path for folder in places for path in folder.glob(f"{TEMPORARY}*")]:
             found = path.stat()
             if found.st_uid == os.geteuid() and found.st_mtime < time.time() - seconds:
                 shutil.rmtree(path)

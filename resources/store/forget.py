@@ -5,8 +5,9 @@ import os
 import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,17 +15,17 @@ import polars as pl
 import yaml
 from upath import UPath
 
-from ownership.declaration import Holds, held_of_persons
+from ownership.declaration import Holds, Layout, held_of_persons
 from ownership.joined_ids import joined_ids
 from ownership.names import fits_any, normalise_name, normalise_pattern, normalise_username
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
+from resources.ledger.ledger import Ledger
 from resources.store.files import delete_file, remove_leftovers, replacing, try_to_store
 from resources.store.stored_files import What, stored_files
-from resources.store.tables import Tables, read_files, write_file
-from resources.writeback.journal import Journal, Result
+from resources.store.tables import Tables, of_layout, read_files, write_file
 
 DELETED = "inventory_users"
 """The table whose rows are deleted: a user asset has no stand-in."""
@@ -161,17 +162,13 @@ def _without_reason(options: str) -> str:
 _COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}
 
 
-def known_persons(tables: Tables, journal: Journal, rules: Rules) -> Persons:
+def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
     """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
-    persons = Persons(rules)
-    for table, path in _files(tables):
-        persons.add(table, read_files(table, [path]).collect())
-    for run_id in journal.targets():
-        persons.add("owner_writes", journal.rows(run_id))
-    return persons
+    stored = ((table, read_files(table, [path]).collect()) for table, path in _files(tables))
+    return Persons(rules, chain(stored, ((table, ledger.rows(table)) for table in of_layout(Layout.LEDGER))))
 
 
-def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
+def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
     """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
     A file keeps its time, by which it is deleted when it is old. What killed writers left goes as well:
@@ -180,18 +177,21 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
     Raises:
         AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
-    writes = list(_journal_rows(journal, forgetting))
-    found = {"the journal of writes": len(writes)} if writes else {}
-    for write in writes if really else ():
-        result = Result(*(write[field.name] for field in fields(Result)))
-        journal.complete(result, run_id=write["run_id"], completed_at=write["completed_at"])
+    _require_none_pending(ledger, forgetting)
+    found = dict[str, int]()
+    for table in of_layout(Layout.LEDGER):
+        rows = ledger.rows(table)
+        changed = _changed(rows, forgetting.in_rows(table, rows)).height
+        found |= {table: changed} if changed else {}
+        if changed and really:
+            ledger.replace(table, partial(forgetting.in_rows, table))
     if really:
-        journal.overwrite_deleted()
+        ledger.overwrite_deleted()
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
         after = forgetting.in_rows(table, before)
-        rows = before.filter(~before.hash_rows().is_in(after.hash_rows().implode())).height
-        if rows:
+        rows = _changed(before, after).height
+        if rows and path != tables.copy(table):
             found[table] = found.get(table, 0) + rows
         if rows and really:
             changed = path.stat()
@@ -208,17 +208,17 @@ def forget(tables: Tables, journal: Journal, forgetting: Forgetting, *, really: 
     return found
 
 
-def _journal_rows(journal: Journal, forgetting: Forgetting) -> Iterator[dict[str, Any]]:
-    """Yield the journal's rows that name a person, as they are once this person is forgotten."""
-    for run in journal.targets():
-        rows = journal.rows(run)
-        after = forgetting.in_rows("owner_writes", rows)
-        changed = rows.hash_rows() != after.hash_rows()
-        if rows.filter(changed, outcome="intended").height:
-            raise AssetOwnersError(
-                f"A write of run {run} for this person is still pending; run once, then retry"
-            )
-        yield from after.filter(changed).to_dicts()
+def _changed(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that are not among those after."""
+    return before.filter(~before.hash_rows().is_in(after.hash_rows().implode()))
+
+
+def _require_none_pending(ledger: Ledger, forgetting: Forgetting) -> None:
+    rows = ledger.rows("owner_writes").filter(outcome="intended")
+    for run_id in _changed(rows, forgetting.in_rows("owner_writes", rows))["run_id"].head(1):
+        raise AssetOwnersError(
+            f"A write of run {run_id} for this person is still pending; run once, then retry"
+        )
 
 
 def require_writable(tables: Tables, *beside: Path) -> None:

@@ -1,7 +1,7 @@
 """What is kept of earlier runs, and how long: decisions that changed, writes, days, plans."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 from upath import UPath
 
-from ownership.declaration import Layout, empty, validated
+from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.rules import Rules
 from ownership.tables import TABLES
@@ -18,17 +18,20 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
-from resources.store.files import NOT_OURS, TEMPORARY, parquet_files
+from resources.store.files import NOT_OURS, TEMPORARY, delete, delete_file, files_in, parquet_files
 from resources.store.run_state import latest_time
-from resources.store.tables import CARRIED_OVER, EMPTY, SNAPSHOTS, Tables, of_layout, read_files, write_file
+from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout, read_files
 
 HISTORY = "owner_decisions_history"
+KEEP = "keep"
+"""In the ledger: the settings of `Retention` of the last run, should the instance file be gone one day."""
 REPORT = "report.html"
 """The report beside the tables of an instance in an object store."""
 CHANGES = "set"
 """In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
-SET_BY_HAND = {"acknowledged_conflicts"}
-"""Snapshots that no run makes."""
+
+
+_AT = pl.coalesce("completed_at", "intended_at")
 
 
 @dataclass(frozen=True)
@@ -136,56 +139,52 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     The last decision about each host stays: it held until the next one. So do writes of an owner that the
     inventory still shows, which would count as set by hand otherwise (rules 9.1).
     """
-
-    def still_held(writes: pl.LazyFrame) -> pl.DataFrame:
-        hosts = tables.read("inventory_hosts").collect()
-        held = last_writes(hosts, writes).filter("holds", outcome="written")
-        return held.drop("holds", "owner_ids").collect()
-
-    with tables.changing():
-        deleted = _carry_over(tables, HISTORY, history_before, latest)
-        deleted += _carry_over(tables, "owner_writes", history_before, still_held)
+    deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
-        for path in (tables.folder / table).glob("????-??-??.parquet")
+        for path in files_in(tables.folder / table, "????-??-??.parquet")
         if path.stem < evidence_before.isoformat()
     ]
-    runs = tables.folder / "runs"  # rows of runs, and beside them their folders
-    lasting = (path for path in runs.glob("*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
+    runs = tables.folder / "runs"
+    lasting = (path for path in files_in(runs, "*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
     outdated += [path for path in lasting if _is_older(path, history_before)]
     for path in outdated:
         with suppress(FileNotFoundError):  # another run deletes as well
-            path.fs.rm(path.path, recursive=True)
+            delete(path)
     return deleted + len(outdated)
+
+
+def _delete_rows(tables: Tables, before: datetime) -> int:
+    """Delete rows of the ledger that are older than an instant, but for those that still hold."""
+    with tables.changing(), tables.ledger() as ledger:
+        deleted = ledger.merge(HISTORY, before=before, kept=latest)
+        writes = ledger.rows("owner_writes").filter(before > _AT, pl.col("outcome") != "intended")
+        held = last_writes(tables.read("inventory_hosts").collect(), writes.lazy())
+        still_held = held.filter("holds", outcome="written").collect()
+        old = {
+            "owner_writes": writes.join(still_held, on=("run_id", "host_id"), how="anti"),
+            "runs": ledger.rows("runs").filter(pl.coalesce("ended_at", "started_at") < before),
+        }
+        for table, rows in old.items():
+            if not rows.is_empty():
+                ledger.delete(table, rows)
+            deleted += rows.height
+        if deleted:
+            tables.publish(ledger)
+    return deleted
 
 
 def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
     """Empty the tables that the last run left, if that was before an instant; return their number."""
     emptied = 0
     with tables.changing():
-        for table in set(of_layout(Layout.SNAPSHOT)) - SET_BY_HAND:
+        for table in set(of_layout(Layout.SNAPSHOT)):
             path = tables.folder / f"{table}.parquet"
             if _is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
                 tables.write(table, empty(TABLES[table]))
                 emptied += 1
     return emptied
-
-
-def _carry_over(
-    tables: Tables, table: str, instant: datetime, kept: Callable[[pl.LazyFrame], pl.DataFrame]
-) -> int:
-    """Delete files of runs that are older than an instant; the rows that `kept` returns go into one file."""
-    folder = tables.folder / table
-    carried_over = folder / CARRIED_OVER
-    files = {*folder.glob("*.parquet")} - {folder / EMPTY}
-    outdated = sorted(file for file in files - {carried_over} if _is_older(file, instant))
-    if outdated:
-        rows = kept(read_files(table, [*(files & {carried_over}), *outdated]))
-        write_file(validated(TABLES[table], rows), carried_over, tables.analysts)
-        for file in outdated:
-            file.unlink()
-    return len(outdated)
 
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
@@ -206,8 +205,7 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
         if not below or Path(below[0]).stem not in inputs:
             continue
         if run == of_run or (before and _is_older(file, before)):
-            with suppress(FileNotFoundError):  # another run deletes as well
-                file.unlink()
+            delete_file(file)
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:

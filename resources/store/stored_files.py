@@ -23,7 +23,7 @@ class What(Enum):
     REPORT = auto()  # also one that a killed run was writing
     EXPORT = auto()  # of whatever instance: its name need not say that
     LEFTOVER = auto()  # of a killed writer
-    OTHER = auto()  # journal, locks, and what says whose the tables are
+    OTHER = auto()  # ledger, locks, and what says whose the tables are
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""The stored tables of one instance: Parquet by day and by run (docs/architecture.md shows the files).
+"""The stored tables of one instance: Parquet (docs/architecture.md shows the files).
 
-ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; the journal of writes and the
-locks need a disk and stay in the home. A reader sees the old or the new file, never a part.
+ASSET_OWNERS_TABLES moves the tables elsewhere, such as to an object store; ledger and locks need a disk and
+stay in the home. A reader sees the old or the new file, never a part.
 """
 
 import json
@@ -9,9 +9,9 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -23,26 +23,29 @@ from ownership.codes import SUCCESSES
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.matching import unmatched_users
-from ownership.tables import TABLES, LogonCounts, LogonDays
+from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
+from resources.ledger.ledger import Ledger
+from resources.ledger.opening import FILE, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import catalogue_path, refresh_catalogue
-from resources.store.files import allow, create, remove_leftovers, replacing, require_target
+from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
 CLAIM = ".instance"
 """File beside the tables with the instance whose they are, and their format."""
 CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
-CARRIED_OVER = "carried-over.parquet"
+_BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
+BEING_REPLACED = " being replaced"
+"""Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
 SHORT_RUN_ID = 8
 """Characters at the beginning of a run id that are enough to name the run."""
-NO_RUNS = {Path(EMPTY).stem, Path(CARRIED_OVER).stem}  # files beside those that runs name
 log = logging.getLogger(__name__)
 
 ROW_GROUP = 128 * 1024
@@ -57,8 +60,8 @@ class Tables:
 
     Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
     and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run whose own
-    snapshots and writes are read, where they are still kept. `unsettled` are rows of owner_writes that are
-    read beside those that are stored: what the journal alone knows.
+    snapshots and writes are read, where they are still kept. `published`: the copies of the ledger's rows are
+    read, in place of the ledger.
     """
 
     home: Path
@@ -69,7 +72,7 @@ class Tables:
     location: UPath | None = None
     analysts: int | None = None
     viewed: str | None = None
-    unsettled: pl.DataFrame | None = None
+    published: bool = False
 
     def __post_init__(self) -> None:
         self.folder = (self.location or UPath(self.home / "tables")) / self.slug
@@ -124,18 +127,38 @@ class Tables:
     def create_files(self) -> None:
         """Claim the tables; create folders and typed empty files, for there is no view over no file."""
         self.claim()
+        with self.changing(), self.ledger() as ledger:
+            if ledger.setting(_BEGUN) is None:
+                self._fill(ledger)
+                ledger.store_setting(_BEGUN, datetime.now(UTC).isoformat())
         for table, model in TABLES.items():
-            several = model.__layout__ is not Layout.SNAPSHOT
-            path = self.folder / table / EMPTY if several else self._snapshot(table)
+            by_day = model.__layout__ is Layout.BY_DAY
+            path = self.folder / table / EMPTY if by_day else self._snapshot(table)
             if not path.exists():
-                write_file(empty(model) if several else self.read(table).collect(), path, self.analysts)
+                write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+
+    def _fill(self, ledger: Ledger) -> None:
+        """Begin a ledger with the rows of the file that it takes over from, or with those that analysts see.
+
+        A database takes over from the file of the home; the home may be lost where tables lie elsewhere.
+        """
+        file = self.disk / FILE
+        takes_over = file.exists() and ledger.place != str(file)
+        with Ledger(file) if takes_over else nullcontext() as before:
+            for table in of_layout(Layout.LEDGER):
+                copy = read_files(table, _existing(self._snapshot(table)))
+                rows = before.rows(table) if before else copy.collect()
+                if not rows.is_empty():
+                    ledger.store(table, rows)
+        if takes_over:
+            file.unlink()
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
         paths = [catalogue_path(self.home)]
         if isinstance(self.folder, Path):  # who may read an object, its store says
             folder = Path(self.folder)
-            folders = [folder, *(folder / table for table in of_layout(Layout.BY_DAY, Layout.BY_RUN))]
+            folders = [folder, *(folder / table for table in of_layout(Layout.BY_DAY))]
             paths += [folder.parent, *folders, folder / CLAIM]
             paths += [file for each in folders for file in each.glob("*.parquet")]
         for path in paths:
@@ -152,8 +175,9 @@ class Tables:
     ) -> None:
         """Store days, each as its rows of logon_days and of logon_counts; for `run_id` alone if given.
 
-        A day has no settings_fingerprint while its counts are replaced: if the run is killed in between, the
-        next one fetches it again. Nobody who holds `changing` sees a day that is being replaced.
+        While its counts are replaced a day's settings_fingerprint says so, or is null where the counts before
+        were of other settings: if the run is killed in between, the next one fetches it again, and keeps what
+        the index has lost. Nobody who holds `changing` sees a day that is being replaced.
         """
         validated(LogonDays, pl.concat(rows for rows, _ in days))
         validated(LogonCounts, pl.concat(counts for _, counts in days))
@@ -163,8 +187,11 @@ class Tables:
             marker = folder / "logon_days" / file
             with self.changing():
                 if marker.exists():
-                    unfinished = rows.with_columns(settings_fingerprint=pl.lit(None, pl.String))
-                    write_file(unfinished, marker, readers)
+                    before = read_files("logon_days", [marker]).collect()["settings_fingerprint"]
+                    settings = pl.col("settings_fingerprint")
+                    is_alike = settings.is_in(before.str.strip_suffix(BEING_REPLACED).implode())
+                    unfinished = pl.when(is_alike).then(settings + BEING_REPLACED)
+                    write_file(rows.with_columns(settings_fingerprint=unfinished), marker, readers)
                 write_file(counts, folder / "logon_counts" / file, readers)
                 write_file(rows, marker, readers)
 
@@ -178,7 +205,7 @@ class Tables:
 
     def publish_days(self, run_id: str) -> None:
         """Let analysts see the days that a dry run fetched, where none was fetched later."""
-        for file in sorted((self._folder(run_id) / "logon_days").glob("*.parquet")):
+        for file in files_in(self._folder(run_id) / "logon_days"):
             rows = read_files("logon_days", [file]).collect()
             days = rows["day"].unique().to_list()
             later = self.logon_days(days, run_id=None).filter(
@@ -192,7 +219,7 @@ class Tables:
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
         folders = dict.fromkeys([self.folder, self._folder(run_id or self.viewed)])
         # Listed, not asked for day by day: in an object store each question is a request.
-        files = (file for folder in folders for file in (folder / table).glob("*.parquet"))
+        files = (file for folder in folders for file in files_in(folder / table))
         stored = {file.stem: file for file in files if file.stem in wanted}
         return read_files(table, [stored[day] for day in sorted(stored)])
 
@@ -255,54 +282,74 @@ class Tables:
 
     # Rows that runs add
 
-    def append(self, table: str, rows: pl.DataFrame, *, run_id: str) -> None:
-        """Store a run's rows beside those of other runs."""
-        write_file(validated(TABLES[table], rows), self._appended_file(table, run_id), self.analysts)
+    def ledger(self) -> AbstractContextManager[Ledger]:
+        """Open the ledger."""
+        return open_ledger(self.disk, self.folder)
 
-    def append_writes(self, rows: pl.DataFrame, *, run_id: str) -> None:
-        """Store a run's rows of owner_writes, by whom `runs` says; its rows of other hosts stay.
+    def append(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
+        """Store rows in the ledger, of a run beside those of others; call it within `changing`."""
+        if run_id:
+            checked_run_id(run_id)
+        with self.ledger() as ledger:
+            ledger.store(table, validated(TABLES[table], rows), run_id=run_id)
+            self._publish(table, ledger)
 
-        Who owns what now is stored again, also for this run, and for the dry run that stands for what is
-        published until a run has published.
+    def publish_writes(self, run_id: str) -> None:
+        """Let analysts see the writes in the ledger, and who owns what now.
+
+        Also this run sees that, and the dry run that stands for what is published until a run has published.
         """
-        rows = rows.with_columns(by=pl.lit(next(iter(self.appended("runs", run_id)["by"]), None), pl.String))
-        before = self.appended("owner_writes", run_id).join(rows, on="host_id", how="anti")
-        self.append("owner_writes", pl.concat([before, rows]), run_id=run_id)
-        if not rows.is_empty():
+        with self.changing(), self.ledger() as ledger:
+            validated(OwnerWrites, ledger.rows("owner_writes", run_id))
+            self._publish("owner_writes", ledger)
+        if not self.appended("owner_writes", run_id).is_empty():
             self.store_current_owners()
             for shown in {run_id, self.visible().viewed}:
                 if shown and self.holds("current_owners", shown):
                     self.store_current_owners(run_id=shown, publish=False)
 
+    def copy(self, table: str) -> UPath | None:
+        """Return the file of a table that the ledger keeps; None: it does not keep it."""
+        return self._snapshot(table) if TABLES[table].__layout__ is Layout.LEDGER else None
+
+    def publish(self, ledger: Ledger) -> None:
+        """Let analysts see all that the ledger keeps; call it within `changing`."""
+        for table in of_layout(Layout.LEDGER):
+            self._publish(table, ledger)
+
+    def _publish(self, table: str, ledger: Ledger) -> None:
+        write_file(ledger.rows(table), self._snapshot(table), self.analysts)
+
     def appended(self, table: str, run_id: str) -> pl.DataFrame:
         """Return the rows that one run appended to a table."""
-        rows = read_files(table, _existing(self._appended_file(table, run_id)))
-        return self._with_unsettled(table, rows, pl.col("run_id") == run_id).collect()
+        return self.rows(table, run_id)
 
     def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
-        left_out = None if but is None else self._appended_file(table, but)
-        files = sorted((self.folder / table).glob("*.parquet"))
-        rows = read_files(table, [file for file in files if file != left_out])
-        return self._with_unsettled(table, rows, pl.col("run_id") != pl.lit(but or ""))
+        return self.rows(table).lazy().filter(pl.col("run_id") != pl.lit(but or ""))
 
-    def _with_unsettled(self, table: str, rows: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
-        """Return stored rows of a table, and of owner_writes those that are not stored yet."""
-        if table != "owner_writes" or self.unsettled is None:
-            return rows
-        others = self.unsettled.lazy().filter(wanted)
-        return pl.concat([rows, others.join(rows, on=("run_id", "host_id"), how="anti")])
+    def rows(
+        self, table: str, run_id: str | None = None, *, columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """Return rows of a table that the ledger keeps, or those of one run; of all columns, or some."""
+        if self.reads_ledger():
+            with self.ledger() as ledger:
+                return ledger.rows(table, run_id, columns=columns)
+        rows = read_files(table, _existing(self._snapshot(table))).select(columns or pl.all())
+        return (rows if run_id is None else rows.filter(run_id=run_id)).collect()
+
+    def reads_ledger(self) -> bool:
+        """Return whether rows come from the ledger itself: there is one, and this process may read it."""
+        return not self.published and has_ledger(self.disk, self.folder)
 
     def has_written(self, run_id: str) -> bool:
-        """Return whether a run stored its rows of owner_writes, even if it had none."""
-        return self._appended_file("owner_writes", run_id).exists()
+        """Return whether a run has rows of owner_writes in the ledger: it began to write."""
+        return not self.appended("owner_writes", run_id).is_empty()
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Return rows of owner_writes of one run; of a run that only planned, its plan."""
         rows = self.appended("owner_writes", run_id)
-        if rows.is_empty() and not self.has_written(run_id):
-            return self.of_run("owner_writes", run_id)
-        return rows
+        return self.of_run("owner_writes", run_id) if rows.is_empty() else rows
 
     def writes(self) -> pl.LazyFrame:
         """Return rows of owner_writes of all runs, and the plan of the run that is viewed."""
@@ -315,22 +362,18 @@ class Tables:
         Also those of other instances beside this one, where they can be read.
         """
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
-        folders = sorted(set(self.folder.parent.glob("*/owner_writes")) - {self.folder / "owner_writes"})
-        others = (
-            _readable_rows("owner_writes", sorted(each.glob("*.parquet")), inventory) for each in folders
-        )
+        own = self._snapshot("owner_writes")
+        files = sorted(set(self.folder.parent.glob(f"*/{own.name}")) - {own})
+        others = (_readable_rows("owner_writes", file, inventory) for file in files)
         return pl.concat([self.writes().filter(inventory), *others])
-
-    def _appended_file(self, table: str, run_id: str) -> UPath:
-        return self.folder / table / f"{checked_run_id(run_id)}.parquet"
 
     # Which run
 
     def run_id(self, given: str) -> str:
         """Return the id of a run by its id or its first characters."""
         checked_run_id(given)
-        files = (file for table in ("runs", "owner_writes") for file in (self.folder / table).glob("*"))
-        known = {file.stem for file in files if RUN_ID.fullmatch(file.stem)} - NO_RUNS
+        known = {run for table in ("runs", "owner_writes") for run in self.rows(table)["run_id"]}
+        known |= {path.name for path in files_in(self.folder / "runs", "*") if RUN_ID.fullmatch(path.name)}
         if given in known:
             return given
         found = [run for run in known if run.startswith(given) and len(given) >= SHORT_RUN_ID]
@@ -351,7 +394,7 @@ class Tables:
 
     def last_run_that_decided(self, *, but: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""
-        decided = (self.folder / "runs").glob("*/owner_decisions.parquet")
+        decided = files_in(self.folder / "runs", "*/owner_decisions.parquet")
         others = [file for file in decided if file.parent.name != but]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
@@ -363,11 +406,16 @@ class Tables:
 
     def visible(self) -> "Tables":
         """Return the tables as they are published; before any are, as the last dry run saw them."""
-        # Each run that publishes leaves a file of what changed, also where it knew no host.
-        kept = (self.folder / "owner_decisions_history").glob("*.parquet")
-        published = any(file.name != EMPTY for file in kept) or self.published_run()
-        planned = None if published else self.last_run_that_decided()
+        planned = None if self._has_published() else self.last_run_that_decided()
         return self if planned is None else self.view(planned)
+
+    def _has_published(self) -> bool:
+        """Return whether any run has published, even if it knew no host."""
+        if self.reads_ledger():
+            with self.ledger() as ledger:
+                if ledger.has_stored("owner_decisions_history"):
+                    return True
+        return self.published_run() is not None
 
     def published_run(self) -> str | None:
         """Return the run whose decisions are published; None: there are none."""
@@ -378,12 +426,11 @@ class Tables:
         """Return the runs that applied a run's plan and wrote, in order; also by way of a dry run."""
         runs = self.all_runs("runs").filter(pl.col("kind").str.ends_with("apply")).sort("started_at")
         of_plan, appliers = {plan_id}, list[str]()
-        cut_off = set() if self.unsettled is None else {*self.unsettled["run_id"]}
         for run in runs.select("run_id", "of_run", "kind", "written").collect().iter_rows(named=True):
             if run["of_run"] in of_plan:
                 of_plan.add(run["run_id"])
-                has_written = run["written"] or run["run_id"] in cut_off
-                appliers += [run["run_id"]] if run["kind"] == "apply" and has_written else []
+                cut_off = run["written"] is None and self.has_written(run["run_id"])
+                appliers += [run["run_id"]] if run["kind"] == "apply" and (run["written"] or cut_off) else []
         return appliers
 
     def followed_plan(self, plan_id: str) -> pl.DataFrame:
@@ -394,12 +441,7 @@ class Tables:
         in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)
         return in_order.unique("host_id", keep="last", maintain_order=True)
 
-    # The journal of writes, and who may work on all this
-
-    @property
-    def journal(self) -> Path:
-        """The file of the journal of writes."""
-        return self.disk / "writes.sqlite"
+    # Who may work on all this
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
         """Let one run of the instance write at a time; entering times out while another one does."""
@@ -413,6 +455,7 @@ class Tables:
         """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
+            require_target(needed)
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
         return locked(folder / CHANGING, f"The tables in {folder}")
 
@@ -431,7 +474,7 @@ def tables_of(instance: Instance) -> Tables:
 
 def checked_run_id(run_id: str) -> str:
     """Return the run id, which names files and folders; fails for one that could lead elsewhere."""
-    if not RUN_ID.fullmatch(run_id) or run_id in NO_RUNS:
+    if not RUN_ID.fullmatch(run_id):
         raise ConfigurationError(
             f"RUN_ID: {run_id!r} is not a run id (letters, digits, - and _); asset-owners runs lists them"
         )
@@ -468,15 +511,13 @@ def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
     return pl.scan_parquet(files, schema=polars_schema(TABLES[table]), extra_columns="ignore", glob=False)
 
 
-def _readable_rows(table: str, paths: Sequence[UPath], wanted: pl.Expr) -> pl.LazyFrame:
-    """Read the wanted rows of another instance's files; damaged ones are logged and skipped."""
+def _readable_rows(table: str, path: UPath, wanted: pl.Expr) -> pl.LazyFrame:
+    """Read the wanted rows of another instance's file; a damaged one is logged and skipped."""
     try:
-        return read_files(table, paths).filter(wanted).collect().lazy()
+        return read_files(table, [path]).filter(wanted).collect().lazy()
     except (pl.exceptions.PolarsError, OSError) as error:
-        if len(paths) > 1:
-            return pl.concat([_readable_rows(table, [path], wanted) for path in paths])
         log.warning(
-            f"{paths[0]} of another instance cannot be read, and this run goes on without its rows: {error}. "
+            f"{path} of another instance cannot be read, and this run goes on without its rows: {error}. "
             "Restore the file from a backup, or move it away"
         )
         return empty(TABLES[table]).lazy()

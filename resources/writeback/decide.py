@@ -1,6 +1,6 @@
 """Decide about one host from what it holds: what to send, or why nothing, and whether a write was done."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -8,7 +8,7 @@ import polars as pl
 from ownership.joined_ids import joined_ids
 from ownership.names import normalise_hostname
 from resources.inventory.adapter import Values
-from resources.writeback.journal import Result
+from resources.ledger.ledger import Result
 
 Row = Mapping[str, Any]
 """A row of owner_writes, or of inventory_hosts."""
@@ -34,7 +34,7 @@ def decide_write(row: Row, host: Row) -> Values | Result:
     """Return what to send to give a host its owner, unless it has one."""
     held = values_of(host)
     if held["owner"] is not None:
-        return Result(row["host_id"], "owned_meanwhile", "has an owner now (column old_values)", held)
+        return Result(row["host_id"], "owned_meanwhile", None, held)
     return {field: value for field, value in row["new_values"].items() if value is not None}
 
 
@@ -47,7 +47,7 @@ def decide_apply(row: Row, host: Row) -> Values | Result:
         if value is not None and held[field] != row["old_values"][field]
     ]
     if changed and held["owner"] is None:
-        message = f"changed since the plan was made: {', '.join(changed)}"
+        message = f"skipped: the host's {differences(held, row['old_values'], changed)}"
         return Result(row["host_id"], "not_written", message, held)
     return decide_write(row, host)
 
@@ -59,7 +59,7 @@ def decide_undo(row: Row, host: Row) -> Values | Result:
     if len(host["owner_ids"]) > 1:  # never what was written, even if one id reads like several
         unchanged -= {"owner"}
     if not unchanged:
-        message = "holds nothing any more of what was written"
+        message = "skipped: the host no longer holds anything that the run wrote"
         return Result(row["host_id"], "not_written", message, held, kept=changed)
     return {field: row["new_values"][field] for field in unchanged}
 
@@ -83,6 +83,13 @@ def changed_fields(row: Row) -> list[str]:
     ]
 
 
+def differences(now: Mapping[str, Any], planned: Mapping[str, Any], fields: Iterable[str]) -> str:
+    """Say which values some fields have now, and which they had when a plan was made."""
+    return " and ".join(
+        f"{name} is {now[name] or 'none'} now, not {planned[name] or 'none'}" for name in fields
+    )
+
+
 def has_name(host: Row, hostname: str) -> bool:
     """Return whether one of the host's names is the planned one, whole or short: rules may have changed."""
     if any(name.isascii() and name.lower() == hostname for name in host["hostnames"]):
@@ -94,10 +101,8 @@ def has_name(host: Row, hostname: str) -> bool:
 
 def other_name_message(host_id: str) -> str:
     """Say that a host is not the one that was planned."""
-    return (
-        f"Host {host_id} has another name now than planned (column hostname): its id may belong to another "
-        "host; nothing was sent"
-    )
+    why = "its id may belong to another host; nothing was sent"
+    return f"Host {host_id} has another name now than planned: {why}"
 
 
 def values_of(host: Row) -> Values:

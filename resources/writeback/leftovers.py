@@ -6,25 +6,26 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import EVIDENCE, MATCH
+from ownership.codes import reason_of
 from resources.errors import AuthenticationError, NotFoundError, ServiceError
 from resources.inventory.adapter import Inventory
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import (
     Row,
     decide_undo,
     decide_write,
+    differences,
     has_name,
     is_undo,
     other_name_message,
     was_done,
 )
-from resources.writeback.journal import Journal, Result
 
 CUT_OFF = "the run was cut off"
 
 
 def settle_leftovers(
-    journal: Journal,
+    ledger: Ledger,
     run_id: str,
     hosts: pl.DataFrame,
     inventory: Inventory,
@@ -40,7 +41,10 @@ def settle_leftovers(
     `began` is started_at of that run's row in `runs`, empty where there is none: its plan may be much older.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
-    never_sent, pending = journal.never_sent(run_id), journal.rows(run_id).filter(outcome="intended")
+    never_sent, pending = (
+        ledger.never_sent(run_id),
+        ledger.rows("owner_writes", run_id).filter(outcome="intended"),
+    )
     known = pending["intended_at"] if began is None or began.is_empty() else began
     others, settled = _written_since(known.min(), writes, pending), 0
     for row in pending.iter_rows(named=True):
@@ -54,7 +58,7 @@ def settle_leftovers(
         else:
             result = _missing(row, inventory)
         if result:
-            journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+            ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
             settled += 1
     return settled
 
@@ -130,12 +134,13 @@ def _decided_otherwise(row: Row, decision: Row | None) -> Result | None:
         return None
     new, detail = row["new_values"], decision["excluded_by"] or decision["problem"]
     if decision["match"] != "matched":
-        why = MATCH.get(decision["match"]) or EVIDENCE[decision["evidence"]]
-        why += f" ({detail})" if detail else ""
+        why = reason_of(decision).removesuffix(".") + (f" ({detail})" if detail else "")
     elif new["owner"] != decision["resolved_owner"]:
-        why = "The user has another user asset."
-    elif any(new[field] not in (None, decision[field]) for field in ("department", "criticality")):
-        why = "The planned owner has other values."
+        why = "The user has another user asset"
+    elif changed := [
+        name for name in ("department", "criticality") if new[name] not in (None, decision[name])
+    ]:
+        why = f"The owner's {differences(decision, new, changed)}"
     else:
         return None
     return Result(row["host_id"], "not_written", f"skipped, as it is decided now: {why}")
@@ -148,6 +153,6 @@ def _changed_host(row: Row, host: Row | None) -> Result | None:
     if host.get("problem"):
         return None  # reading it right before the write decides
     if not has_name(host, row["hostname"]):
-        return Result(row["host_id"], "failed", other_name_message(row["host_id"]))
+        return Result(row["host_id"], "not_written", other_name_message(row["host_id"]))
     decided = (decide_undo if is_undo(row) else decide_write)(row, host)
     return decided if isinstance(decided, Result) else None

@@ -11,38 +11,34 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from resources.ledger.ledger import Ledger
+from resources.ledger.opening import has_shared_ledger
 from resources.locks import locked, wait_until
 from resources.settings import Platform, journal_url
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
-from resources.writeback.open_journal import has_shared_journal, import_file_journal, open_journal
 
 log = logging.getLogger(__name__)
 MOST_WAITING = 4096
 
 
 @contextmanager
-def locked_journal(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Journal]:
-    """Open the journal while nobody else writes for the instance, or to its inventory, on any machine.
-
-    What earlier runs left in the file of the home is moved into it.
-    """
+def locked_ledger(tables: Tables, platform: Platform, run_id: str | None = None) -> Generator[Ledger]:
+    """Open the ledger while nobody else writes for the instance, or to its inventory, on any machine."""
     # Everybody takes the locks in this order, so that no two wait for each other.
-    with tables.writing(run_id), open_journal(tables) as journal, target_lock(platform, journal):
+    with tables.writing(run_id), tables.ledger() as ledger, target_lock(platform, ledger):
         tables.require_own()  # again: another machine may have recorded its inventory meanwhile
-        if not journal_url() and has_shared_journal(tables):
+        if not journal_url() and has_shared_ledger(tables.folder):
             log.warning(
-                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their journal in a "
+                "ASSET_OWNERS_JOURNAL is not set, and earlier runs of this instance kept their ledger in a "
                 "database: writes that are pending there are not settled, and other machines are not kept "
                 "from writing at the same time"
             )
-        import_file_journal(journal, tables)
-        yield journal
+        yield ledger
 
 
 @contextmanager
-def target_lock(platform: Platform, journal: Journal) -> Generator[None]:
-    """Keep out other runs on the tenant: on this machine, and on those that share the journal.
+def target_lock(platform: Platform, ledger: Ledger) -> Generator[None]:
+    """Keep out other runs on the tenant: on this machine, and on those that share the ledger.
 
     On Linux a file cannot do it: a service has its own /tmp, and users have other rights. All see the name of
     a socket without a file, and the kernel frees it when the process ends.
@@ -55,7 +51,7 @@ def target_lock(platform: Platform, journal: Journal) -> Generator[None]:
             wait_until(lambda: _is_bound(name, held), lambda: _holder(name), what)
         else:
             held.enter_context(locked(Path(tempfile.gettempdir()) / f"{name}.lock", what))
-        journal.lock(key, what)
+        ledger.lock(key, what)
         yield
 
 

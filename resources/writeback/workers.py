@@ -1,4 +1,4 @@
-"""All writes of a run: several hosts at a time, each row and each outcome in the journal."""
+"""All writes of a run: several hosts at a time, each row and each outcome in the ledger."""
 
 import time
 from collections.abc import Callable
@@ -13,8 +13,8 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from resources.errors import RunEndedError
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import Decide, Row
-from resources.writeback.journal import Journal, Result
 from resources.writeback.writer import Writer, WritingEndedError
 
 GRACE_SECONDS = 5
@@ -32,7 +32,7 @@ def write_all(
     plan: pl.DataFrame,
     writer: Writer,
     decide: Decide,
-    journal: Journal,
+    ledger: Ledger,
     *,
     concurrency: int,
     max_failed_writes: int,
@@ -49,7 +49,7 @@ def write_all(
     nothing more is sent, and it is raised again once the requests under way have an answer.
     """
     intended = plan.with_columns(pl.col("outcome").replace("planned", "intended"))
-    journal.intend(intended)
+    ledger.intend(intended)
     run_id = plan["run_id"][0] if plan.height else ""
     rows = intended.filter(outcome="intended").rows(named=True)
     workers = _Workers(writer, decide, max_failed_writes)
@@ -57,11 +57,11 @@ def write_all(
         require_running()
     except Exception as error:
         writer.stop(str(error))
-        journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+        ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
         raise
 
     def complete(result: Result) -> None:
-        journal.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+        ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
     # These threads end with the process; a ThreadPoolExecutor's would keep it until the last answer.
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
@@ -96,7 +96,7 @@ def write_all(
             raise
         finally:
             if writer.stopped_by:
-                journal.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+                ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
     return writer.stopped_by or writer.reason_to_stop()
 
 
@@ -129,7 +129,7 @@ class _Workers:
         except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
             self.writer.stop(INTERRUPTED)
             return error
-        # Counted here, for others are tried before the outcome is in the journal.
+        # Counted here, for others are tried before the outcome is in the ledger.
         with self._lock:
             if result.outcome in _FAILURES:
                 self._failures_in_a_row += 1

@@ -1,4 +1,4 @@
-"""Guarded writes of single hosts: read the host, write at once, journal the outcome, read the first back.
+"""Guarded writes of single hosts: read the host, write at once, store the outcome, read the first back.
 
 All writes to the inventory go through here. What is to be written is planned in `ownership.plan`.
 """
@@ -20,6 +20,7 @@ from resources.errors import (
     TransientError,
 )
 from resources.inventory.adapter import Inventory, Values
+from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import (
     Decide,
     Row,
@@ -31,7 +32,6 @@ from resources.writeback.decide import (
     values_of,
     was_done,
 )
-from resources.writeback.journal import Journal, Result
 from resources.writeback.pace import GIVE_UP_SECONDS, Pace
 from resources.writeback.read_back import Lost, ReadBack, compare
 
@@ -118,14 +118,14 @@ class Writer:
     def __init__(
         self,
         inventory: Inventory,
-        journal: Journal,
+        ledger: Ledger,
         read_back_seconds: float = 10,
         *,
         clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._inventory = inventory
-        self._journal = journal
+        self._ledger = ledger
         self.pace = Pace(clock=clock, sleep=sleep)
         self._clock = clock
         self._sleep = sleep
@@ -154,7 +154,7 @@ class Writer:
             if turn is None:
                 return attempt.given_up(self.not_reached_message(), "not_written")
             attempt.turn = turn
-            self._journal.mark_attempted(row["run_id"], row["host_id"])
+            self._ledger.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
             except _ReadTooOldError:
@@ -226,13 +226,13 @@ class Writer:
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
         pending = Result(row["host_id"], "intended", None, held, new, kept_fields(row, new))
-        self._journal.mark_sent(pending, run_id=row["run_id"])
+        self._ledger.mark_sent(pending, run_id=row["run_id"])
 
         def right_before() -> None:
             if self._abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.given_up(message))
-            self._journal.require_lock()
+            self._ledger.require_lock()
             with self._lock:
                 now = self._clock()
                 read_at = asked_at if attempt.reads_too_old < STRICT_READS else answered_at

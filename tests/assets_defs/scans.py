@@ -21,7 +21,7 @@ from resources.search.source import DayOfLogons, Logs, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution
 
 LOG = logging.getLogger("tests")
@@ -49,7 +49,7 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
         instance=instance,
         tables=tables,
         run_id=run_id,
-        journal=partial(locked_journal, tables, instance.platform, run_id),
+        ledger=partial(locked_ledger, tables, instance.platform, run_id),
         record=RunRecord(tables, run_id, None, LOG),
         log=LOG,
         window=window,

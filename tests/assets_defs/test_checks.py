@@ -310,7 +310,7 @@ def test_a_collector_of_one_of_several_logs_is_named_and_compared_with_all_event
     run = replace(run, search=lambda: Logs(tables.instance, lambda one: opened[one.index]))
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, run, blocking=True)
     assert (verdict.passed, verdict.severity) == (False, severity)
-    assert verdict.description.startswith("logs[0] (few-*): hostname_field: 1 collector")
+    assert verdict.description.startswith("logs.0 (few-*): hostname_field: 1 collector")
     assert f"{100 * few / (few + 600):.0f}% of all events" in verdict.description
 
 

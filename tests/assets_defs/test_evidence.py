@@ -193,8 +193,15 @@ def by_pair(tables, day):
     return {(log, pc, who): events for log, pc, who, events in rows.collect().iter_rows()}
 
 
+def killed(frame, path, readers):
+    """As `write_file`, until the counts of a day are written."""
+    write_file(frame, path, readers)
+    if path.parent.name == "logon_counts":
+        raise ServiceError("killed")
+
+
 def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says_of_how_many(
-    fetch, tables, capfd
+    fetch, tables, capfd, monkeypatch
 ):
     """One of two data streams is deleted, and late events of the other arrive."""
     on_pc = {("pc", "ann"): 90, ("pc", "bob"): 3}
@@ -210,6 +217,11 @@ def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says
     warning = f"fewer events of 1 pairs of host and user on {DAYS[0]}: a part of it is gone"
     assert warning in capfd.readouterr().err
     search.asked, search.events = [], search.events | {DAYS[0]: grown(late, laptop_eve=1)}
+    with monkeypatch.context() as patch:  # killed between the counts of a day and its row
+        patch.setattr("resources.store.tables.write_file", killed)
+        assert not fetch(search).success
+    assert by_pair(tables, DAYS[0]) == pairs | {("logs-*", "laptop", "eve"): 96}
+    search.asked = []
     assert fetch(search).success, "what was kept does not hide what arrives later"
     assert search.asked == [DAYS[0]]
     assert by_pair(tables, DAYS[0]) == pairs | {("logs-*", "laptop", "eve"): 96}
@@ -238,15 +250,16 @@ def test_of_several_logs_each_is_counted_compared_and_judged_by_itself(fetch, ta
 
 
 @pytest.mark.parametrize(("lacking", "decides"), [(DAYS[:2], True), (DAYS[:3], False)])
-def test_one_of_several_logs_most_of_whose_events_lack_a_field_is_refused_by_its_name(
-    fetch, lacking, decides
-):
+def test_logs_most_of_whose_events_lack_a_field_are_refused_by_their_names(fetch, lacking, decides):
     few = Search({day: events(3) for day in DAYS}, lacking=lacking)
     result = fetch({"win-*": Search({day: events(90) for day in DAYS}), "linux-*": few}, lookback_days=5)
     assert result.success == decides
     if not decides:
-        said = "logs[1] (linux-*): column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
+        said = "logs.1 (linux-*): column who: 9 of the 15 logon events from 2025-06-01 to 2025-06-05 lack it"
         assert message(result).startswith(said)
+        said = message(fetch({"win-*": few, "bsd-*": few}, lookback_days=5))
+        assert said.startswith("logs.0 (win-*): column who")
+        assert "; logs.1 (bsd-*): column who" in said
 
 
 def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_happens(fetch, tables):

@@ -1,4 +1,4 @@
-from assets_defs.progress import Progress
+from assets_defs.run import Progress
 from tests.resources.clock import Clock
 
 

@@ -16,7 +16,6 @@ from assets_defs.step_failures import as_dagster_failure, failure, failure_messa
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import named
 from resources.store.tables import Tables
-from resources.writeback.open_journal import open_journal
 from tests.assets_defs.scans import LOG
 from tests.assets_defs.test_record import Recorded
 from tests.ownership.builders import hosts
@@ -143,7 +142,7 @@ def test_a_run_that_works_past_midnight_goes_on_as_it_began(begin, monkeypatch):
         assert (again.window, again.why_no_writes) == (first.window, None)
 
 
-@pytest.mark.parametrize("made", [Tables.claim, lambda tables: open_journal(tables).__enter__()])
+@pytest.mark.parametrize("made", [Tables.claim, lambda tables: tables.ledger().__enter__()])
 def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path, newer_program, made):
     with newer_program():
         made(Tables(tmp_path, instance().slug, name=instance().name))

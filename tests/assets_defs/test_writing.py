@@ -20,11 +20,11 @@ from ownership.history import latest
 from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
+from resources.ledger.opening import KEY
 from resources.settings import load_instance
 from resources.store.retention import CHANGES, store_decisions
 from resources.store.tables import write_file
-from resources.writeback.journal import Journal
-from resources.writeback.open_journal import KEY, open_journal
+from sandbox.stored_run import store_writes
 from tests.assets_defs.scans import LOG, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users
 from tests.pipelines.in_memory import Shelf
@@ -157,7 +157,8 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
     before = tables.of_run("owner_decisions", RUN)
     for file in folder.glob("*.parquet"):  # RUN published nothing
         write_file(pl.read_parquet(file).clear(), file)
-    (folder / "owner_decisions_history" / f"{RUN}.parquet").unlink()
+    with tables.ledger() as ledger:
+        ledger._execute("DELETE FROM together")
     day, counted = planned.days(planned.window), planned.counts(planned.window).collect()
     tables.write_days(
         [(day.with_columns(fetched_at=day["fetched_at"] + timedelta(hours=1)), counted)], run_id=RUN
@@ -195,7 +196,7 @@ CHANGES_OF_USERS = {
     ),
     "cannot be read": (
         pl.concat([users(user("u1", email="ann@corp.example", problem="odd")), PEOPLE[1:]]),
-        "the one that may be cannot be read",
+        "An unreadable user asset may be the user",
     ),
     "left": (pl.concat([users(LEFT), PEOPLE[1:]]), r"\(exclude_user_assets: enabled: false\)"),
 }
@@ -210,6 +211,8 @@ CHANGES_OF_HOSTS = {
         r"\(its field x holds a dict",
     ),
     "gone": ([host("h2", "pc-2")], "the inventory no longer lists it"),
+    "of another id": ([host("H-1", "pc-1")], "the inventory no longer lists it"),
+    "renamed": ([host("h1", "pc-9")], "has another name now than planned: its id may belong to another host"),
 }
 
 
@@ -239,7 +242,11 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
         shelf.hosts = lambda: listed
     assert follow(planned, "apply", RUN, rules=rules) == {"h1": "not_written"}
     assert re.search(said, planned.tables.run_writes("next")["message"].item())
-    assert planned.tables.appended("runs", "next")["to_write"].item() == 0
+    assert planned.tables.appended("runs", "next").select("to_write", "failed", "left_alone").row(0) == (
+        0,
+        0,
+        1,
+    )
     assert not shelf.written
 
 
@@ -279,6 +286,8 @@ def test_a_plan_copies_no_department_that_its_owner_has_left(tmp_path, shelf, mo
     write_planned(replace(planned, why_no_writes="Dry run"))
     monkeypatch.setattr(shelf, "users", lambda: PEOPLE.with_columns(user_department=pl.lit("Legal")))
     assert follow(planned, "apply", RUN) == {"h1": "not_written"}
+    [said] = planned.tables.run_writes("next")["message"]
+    assert said.endswith("now: The owner's department is Legal now, not Sales")
     monkeypatch.undo()
     assert follow(planned, "apply", RUN, run_id="later") == {"h1": "written"}
     assert shelf.written == {"h1": {"owner": "u1", "department": "Sales"}}
@@ -307,7 +316,7 @@ def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(plann
         target=pl.lit(instance(platform={**PLATFORM, "contract": {"read": None}}).target),
         completed_at=pl.lit(datetime.now(UTC)),
     )
-    planned.tables.append_writes(later, run_id="later")
+    store_writes(planned.tables, later, run_id="later")
     assert follow(planned, "undo", RUN) == {"h1": "not_written"}
     assert shelf.written == WRITTEN
 
@@ -316,16 +325,16 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(pla
     written = write_planned(planned)
     shelf.assets["h1"]["owner_ids"] = []
     dead = written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended"))
-    with open_journal(planned.tables) as journal:
-        journal.intend(dead)
-        journal.intend(dead.with_columns(run_id=pl.lit("failed"), outcome=pl.lit("failed")))
-        journal.intend(dead.with_columns(run_id=pl.lit("elsewhere"), target=pl.lit("another")))
+    with planned.tables.ledger() as ledger:
+        ledger.intend(dead)
+        ledger.intend(dead.with_columns(run_id=pl.lit("failed"), outcome=pl.lit("failed")))
+        ledger.intend(dead.with_columns(run_id=pl.lit("elsewhere"), target=pl.lit("another")))
     follow(planned, "undo", RUN, run_id="tried", dry_run=True)
-    with open_journal(planned.tables) as journal:
-        assert journal.rows("dead")["outcome"].to_list() == ["intended"]
+    with planned.tables.ledger() as ledger:
+        assert ledger.rows("owner_writes", "dead")["outcome"].to_list() == ["intended"]
     write_planned(planned)
-    with open_journal(planned.tables) as journal:
-        assert journal.targets() == {"elsewhere": "another"}
+    with planned.tables.ledger() as ledger:
+        assert ledger.targets() == {"elsewhere": "another"}
     for run_id, outcome in (("dead", "not_written"), ("failed", "failed")):
         assert planned.tables.appended("owner_writes", run_id)["outcome"].to_list() == [outcome]
 
@@ -336,9 +345,9 @@ def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_writte
     lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"))
     shelf.assets["h1"]["owner_ids"] = ["u1"]
     planned_at = pl.col("intended_at") + timedelta(hours=hours)
-    with open_journal(planned.tables) as journal:
-        journal.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
-        journal.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
+    with planned.tables.ledger() as ledger:
+        ledger.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
+        ledger.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
     write_planned(planned)
     outcomes = [planned.tables.appended("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
     assert outcomes == ["not_written", "written"]
@@ -348,27 +357,14 @@ def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_
     follow(planned, "apply", RUN, run_id="first")
     RunRecord(planned.tables, "second", None, LOG).begin("apply", of_run=RUN)
     lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"), run_id=pl.lit("second"))
-    with open_journal(planned.tables) as journal:
-        journal.intend(lost, sent=True)
+    with planned.tables.ledger() as ledger:
+        ledger.intend(lost, sent=True)
     write_planned(planned)
     assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
 
 
-def test_what_lies_open_in_the_file_is_taken_over_by_the_journal_in_use(planned, monkeypatch, tmp_path):
-    with Journal(planned.tables.journal) as left:
-        left.intend(planned.tables.run_writes(RUN).with_columns(run_id=pl.lit("dead")))
-    monkeypatch.setattr(
-        "resources.writeback.target_lock.open_journal", lambda _: Journal(tmp_path / "shared")
-    )
-    write_planned(planned)
-    assert planned.tables.has_written("dead")
-    with Journal(planned.tables.journal) as left:
-        assert left.targets() == {}
-
-
-@pytest.mark.parametrize("option", [MISSING_STEPS, "left_out"], ids=["now", "of an older program"])
-def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf, option):
-    run = decided(tmp_path, instance(), shelf, options={option: ["logons", "inventory_users"]})
+def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf):
+    run = decided(tmp_path, instance(), shelf, options={MISSING_STEPS: ["logons", "inventory_users"]})
     write_planned(replace(run, why_no_writes="It lacks steps"))
     with refused(shelf, "did not make logons, inventory_users"):
         follow(run, "apply", RUN)
@@ -414,7 +410,7 @@ def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):
         follow(planned, "undo", RUN, run_id="further")
 
 
-def test_a_run_without_the_journal_that_others_share_says_what_that_means(planned, shelf, caplog):
+def test_a_run_without_the_ledger_that_others_share_says_what_that_means(planned, shelf, caplog):
     (planned.tables.folder / KEY).write_text("a key of the database", encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         write_planned(planned)

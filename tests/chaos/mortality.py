@@ -13,17 +13,16 @@ from functools import wraps
 import pytest
 
 from resources.inventory.client import AssetInventory
+from resources.ledger.ledger import Ledger
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
 
 STEPS = [
     (Tables, "write"),
     (Tables, "append"),
-    (Journal, "intend"),
-    (Journal, "mark_attempted"),
-    (Journal, "mark_sent"),
-    (Journal, "complete"),
-    (Journal, "delete"),
+    (Ledger, "intend"),
+    (Ledger, "mark_attempted"),
+    (Ledger, "mark_sent"),
+    (Ledger, "complete"),
     (AssetInventory, "host"),
     (AssetInventory, "write"),
 ]

@@ -38,12 +38,11 @@ from resources.store import forget as stored
 from resources.store.forget import Forgetting, forget, known_persons
 from resources.store.tables import SNAPSHOTS, Tables, write_file
 from resources.writeback import workers
-from resources.writeback.journal import Journal
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
 from sandbox.inventory_api import ASSETS_LIST
 from tests.assets_defs.scans import LOG, scan
-from tests.chaos.ledger import GOALS, Ledger, Run
+from tests.chaos.books import GOALS, Books, Run
 from tests.chaos.mortality import KilledError, dying_at
 from tests.chaos.surroundings import (
     CALM,
@@ -119,7 +118,7 @@ class Home:
     def __init__(self, folder: Path, figures: Counter[str]) -> None:
         self.folder = folder
         self.tables = Tables(folder, SLUG)
-        self.ledger = Ledger(self.tables, figures)
+        self.books = Books(self.tables, figures)
         self.plans: list[str] = []
         self.used: set[int] = set()
         self.evidence: dict[str, dict[str, str]] = {}
@@ -148,9 +147,9 @@ class Histories(RuleBasedStateMachine):
         for home in self.homes:
             for inventory in sorted(home.used):
                 self.bring_to_its_end(home, inventory)
-            outcomes = [row["outcome"] for row in home.ledger.rows().values()]
+            outcomes = [row["outcome"] for row in home.books.rows().values()]
             assert {"intended", "planned"}.isdisjoint(outcomes)
-            for run in home.ledger.runs.values():
+            for run in home.books.runs.values():
                 self.figures["writes that the inventory saw"] += len(run.sent)
             self.figures.update(f"rows of owner_writes: {outcome}" for outcome in outcomes)
 
@@ -200,7 +199,7 @@ class Histories(RuleBasedStateMachine):
 
     def look(self):
         for home in self.homes:
-            home.ledger.check()
+            home.books.check()
 
     @rule(host=st.sampled_from([host["search_agent_name"] for host in HOSTS]), username=st.none() | usernames)
     def somebody_else_logs_on(self, host, username):
@@ -238,7 +237,7 @@ class Histories(RuleBasedStateMachine):
     @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
     def apply(self, number, circumstances, home, inventory):
         where = {"home": self.homes[home], "inventory": inventory}
-        plans, runs = self.homes[home].plans, self.homes[home].ledger.runs
+        plans, runs = self.homes[home].plans, self.homes[home].books.runs
         if not plans:
             self.run("write", None, circumstances, home, inventory)
             return
@@ -273,7 +272,7 @@ class Histories(RuleBasedStateMachine):
     @rule(number=numbers, circumstances=circumstances, dry_run=st.booleans(), home=seldom, inventory=seldom)
     def undo(self, number, circumstances, dry_run, home, inventory):
         where = {"home": self.homes[home], "inventory": inventory}
-        wrote = self.homes[home].ledger.wrote()
+        wrote = self.homes[home].books.wrote()
         if not wrote:
             self.run("write", None, circumstances, home, inventory)
             return
@@ -288,23 +287,23 @@ class Histories(RuleBasedStateMachine):
     def forget(self, user, home, cut_off):
         """Nobody else's row changes, and nothing of the person is found; also where it was cut off first."""
         home, asked = self.homes[home], str(user["id"])
-        with Journal(home.tables.journal) as journal:
-            if len(found := known_persons(home.tables, journal, Rules()).find(asked)) != 1:
+        with home.tables.ledger() as ledger:
+            if len(found := known_persons(home.tables, ledger, Rules()).find(asked)) != 1:
                 return  # nobody, or the id of one person is another one's account
             [person] = found
             begun = Forgetting.of_person(asked, person, rules=Rules())
             try:
-                forget(home.tables, journal, begun, really=False)
+                forget(home.tables, ledger, begun, really=False)
             except AssetOwnersError:  # a write for the person is still pending
                 self.figures["nobody forgotten: pending"] += 1
                 return
             if cut_off is not None:
                 with cut_off_at(cut_off), suppress(KilledError):
-                    forget(home.tables, journal, begun, really=True)
-                left = known_persons(home.tables, journal, Rules()).find(asked)
+                    forget(home.tables, ledger, begun, really=True)
+                left = known_persons(home.tables, ledger, Rules()).find(asked)
                 begun = Forgetting.of_person(asked, *left, rules=Rules(), before=begun)
-            forget(home.tables, journal, begun, really=True)
-        home.ledger.forget(begun.ids)
+            forget(home.tables, ledger, begun, really=True)
+        home.books.forget(begun.ids)
         files = [file for file in home.folder.rglob("*") if file.is_file()]
         of_others = {str(one["id"]) for one in USERS} - {asked}
         values = [f'"{value}"'.encode() for value in {*begun.ids, *begun.names} - of_others]
@@ -333,7 +332,7 @@ class Histories(RuleBasedStateMachine):
         begun, unconcerned = len(service.state.journal()), other.state.journal()
         partial, kind = kind == "partial", "dry" if kind == "partial" else kind
         run = Run(run_id, kind, service.state, instance.target, self.readable, surroundings, begun, undone_id)
-        home.ledger.runs[run_id] = run
+        home.books.runs[run_id] = run
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
         clock = Clock()
         options = replace(default_options(instance), dry_run=kind == "dry", limit=limit)
@@ -379,7 +378,7 @@ class Histories(RuleBasedStateMachine):
         self.figures[f"runs that {end}"] += 1
         self.figures.update({f"befell writes: {name}": n for name, n in surroundings.befell.items()})
         assert other.state.journal() == unconcerned, "something was written elsewhere"
-        home.ledger.end(run)
+        home.books.end(run)
         self.look()
         if home.tables.holds("owner_writes", run_id):
             home.plans.append(run_id)
@@ -422,10 +421,10 @@ class Histories(RuleBasedStateMachine):
 
     def check_end(self, run, home, planned, circumstances):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
-        rows = {host_id: row for (run_id, host_id), row in home.ledger.rows().items() if run_id == run.run_id}
+        rows = {host_id: row for (run_id, host_id), row in home.books.rows().items() if run_id == run.run_id}
         assert set(rows) == set(planned["host_id"])
-        with Journal(home.tables.journal) as journal:
-            left = {run_id for run_id, target in journal.targets().items() if target == run.target}
+        with home.tables.ledger() as ledger:
+            left = {run_id for run_id, target in ledger.targets().items() if target == run.target}
         assert left <= {run.run_id}
         if circumstances == CALM and run.kind == "write":
             assert {row["outcome"] for row in rows.values()} <= {"written"}
@@ -530,9 +529,9 @@ def test_trouble_at_a_write_and_whoever_follows(history, trouble, effort):
 def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_again(history, last_instant):
     last_instant += 4 * (not history.readable)
     history.run(circumstances=Circumstances(last_instant), **RUN, **HERE)
-    left = history.homes[0].ledger.rows()
+    left = history.homes[0].books.rows()
     history.run(circumstances=CALM, **RUN, **ELSEWHERE)
-    now = history.homes[0].ledger.rows()
+    now = history.homes[0].books.rows()
     assert {key: now[key] for key in left} == left
     history.run(circumstances=CALM, **RUN, **HERE)
 
@@ -606,5 +605,5 @@ def test_a_plan_is_applied_after_each_kind_of_change_in_the_inventory(history, c
     history.run(circumstances=CALM, **{**RUN, "kind": "dry"}, **HERE)
     history.services[0].state.set_field(*change)
     history.apply(0, CALM, **HERE)
-    sent = [*history.homes[0].ledger.runs.values()][-1].sent.keys()
+    sent = [*history.homes[0].books.runs.values()][-1].sent.keys()
     assert sent == ({"h-2"} if change[0] in {"ann", "cyd"} else {"h-2", "h-3"})

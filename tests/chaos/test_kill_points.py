@@ -21,7 +21,6 @@ from ownership.history import latest
 from ownership.tables import TABLES
 from resources.store.catalogue import catalogue_path
 from resources.store.files import TEMPORARY
-from resources.writeback.journal import Journal
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import SETTINGS, WRITTEN, start
 
@@ -131,8 +130,8 @@ def check(stand, run_id, twin):
     """The inventory and all tables are what the twin's are."""
     assert stand.inventory.state.assets("host") == twin.hosts
     assert len(stand.written()) == WRITTEN
-    with Journal(stand.tables.journal) as journal:
-        assert list(journal.targets()) == [], "nothing is open"
+    with stand.tables.ledger() as ledger:
+        assert list(ledger.targets()) == [], "nothing is open"
     found = tables(stand)
     writes, undisturbed = (frames.pop("owner_writes") for frames in (found, {**twin.first}))
     written = writes.filter(outcome="written").sort("host_id")

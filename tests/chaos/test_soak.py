@@ -5,7 +5,7 @@ time zone change; on the first one, when most is written, the machine dies amid 
 
 Each run is what the schedule starts, in a process of its own, and its clock shows the simulated evening: no
 `--as-of`, no `--force`. Not simulated: Dagster's daemon and the records that it keeps (each run has them in
-memory, so disk use is that of tables, journal and catalogue), and the hours between the runs.
+memory, so disk use is that of tables, ledger and catalogue), and the hours between the runs.
 """
 
 import os
@@ -17,7 +17,6 @@ from itertools import count
 import polars as pl
 import pytest
 
-from resources.writeback.journal import Journal
 from sandbox.company import MAPPING
 from sandbox.inventory import BrokenOff
 from tests.chaos.company import run
@@ -136,8 +135,8 @@ def check_writes(company, day):
     """No owner was overwritten, none written twice, and the rows say what was written, deleted ones too."""
     requests = company.requests()
     assert [request for request in requests if request[1]] == [], f"day {day}: overwritten, or written again"
-    with Journal(company.tables.journal) as journal:
-        assert not journal.targets(), f"day {day}: a run is still open"
+    with company.tables.ledger() as ledger:
+        assert not ledger.targets(), f"day {day}: a run is still open"
     written = [row for row in company.rows.values() if row["outcome"] == "written"]
     told = Counter((row["host_id"], row["new_values"]["owner"]) for row in written)
     assert told == Counter((host, str(owner)) for host, _, owner in requests), f"day {day}: unaccounted for"

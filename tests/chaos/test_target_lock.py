@@ -28,7 +28,7 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
     open_stand, request, monkeypatch, caplog, who, end
 ):
     stand = open_stand()
-    if who == "another machine":  # which shares tables and journal
+    if who == "another machine":  # which shares tables and ledger
         monkeypatch.setenv("ASSET_OWNERS_TABLES", str(stand.home / "shared"))
         monkeypatch.setenv("ASSET_OWNERS_JOURNAL", request.getfixturevalue("postgres").new_database())
         monkeypatch.setattr("resources.writeback.target_lock._is_bound", lambda *_: True)
@@ -67,4 +67,4 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
         assert f"{WRITTEN} writes of an earlier run that had no known outcome are settled" in ran.stderr
         rows = Tables(home, "small", location=tables_location()).writes().collect()
         assert Counter(rows["outcome"]) == {"written": WRITTEN, "not_written": left}
-        assert not list(stand.home.rglob("writes.sqlite")), "neither machine keeps a journal of its own"
+        assert not list(stand.home.rglob("ledger.sqlite")), "neither machine keeps a ledger of its own"

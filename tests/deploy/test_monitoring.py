@@ -1,20 +1,24 @@
 """The alerts and the dashboard ask for what is served, and the alerts are raised and lead to what to do."""
 
-import json
 import re
 import runpy
 import shutil
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import polars as pl
 import pytest
 import requests
 import yaml
 from markdown.extensions.toc import slugify
 
 from assets_defs.step_failures import as_dagster_failure
+from ownership.declaration import polars_schema
+from ownership.tables import Runs
 from pipelines.cli.metrics import Metrics
 from resources.errors import AssetOwnersError
+from resources.store.tables import Tables
 from tests.deploy.machine import DEPLOY
 from tests.end_to_end.webserver import eventually, free_port, started
 from tests.resources.samples import instance_content
@@ -54,13 +58,18 @@ def test_alerts_are_raised_when_they_should_and_not_before():
 @pytest.mark.skipif(PROMETHEUS is None, reason="prometheus (Debian: prometheus) is missing")
 def test_prometheus_raises_the_alerts_of_a_live_service(tmp_path):
     """It has an instance whose runs have failed for days, and one whose file is wrong."""
-    folder, state = tmp_path / "instances", tmp_path / "tables" / "acme" / ".state.json"
+    folder = tmp_path / "instances"
     folder.mkdir()
     folder.joinpath("acme.yaml").write_text(yaml.safe_dump(instance_content(name="Acme")))
     folder.joinpath("wrong.yaml").write_text("name: [")
-    state.parent.mkdir(parents=True)
-    failed = {"succeeded": {}, "failing_since": 1.0, "plans_only_since": None, "last_run": None}
-    state.write_text(json.dumps({**failed, "succeeded": {"run": 1.0}, "name": "Acme", "settings": None}))
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    blank = dict.fromkeys(polars_schema(Runs).names()) | {"kind": "run", "options": "{}", "by": "anybody"}
+    rows = [
+        blank | {"run_id": status, "status": status, "started_at": began + later, "ended_at": began + later}
+        for status, later in {"succeeded": timedelta(0), "failed": timedelta(days=1)}.items()
+    ]
+    with Tables(tmp_path, "acme").ledger() as ledger:
+        ledger.store("runs", pl.DataFrame(rows, schema=polars_schema(Runs)))
     metrics, port = (f"127.0.0.1:{free_port()}" for _ in range(2))
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},

@@ -290,11 +290,11 @@ def test_logs_of_two_ways_count_together(load, run, engine_stand, as_admin):
     logs[1]["user_field"] = "user.nmae"
     file = engine_stand.instance_file({**as_admin, "logs": logs})
     checked = engine_stand.call("check", "--instance", file).output
-    assert "logs[0] (winlogbeat-logstash): query: matches 5 logon events" in checked
-    assert "logs[1] (linux): user_field: none of the 4 logon events from" in checked
+    assert "logs.0 (winlogbeat-logstash): query: matches 5 logon events" in checked
+    assert "logs.1 (linux): user_field: none of the 4 logon events from" in checked
     failed = engine_stand.call("run", "--instance", file)
     assert failed.exit_code == 1
-    assert "logs[1] (linux): user_field: none of the 4 logon events from" in failed.output
+    assert "logs.1 (linux): user_field: none of the 4 logon events from" in failed.output
 
 
 ONE_OF_EACH_PAIR = (

@@ -83,7 +83,7 @@ def run(file, collects, environment, log):
 @pytest.mark.parametrize(
     ("hanging", "shown", "left"),
     [
-        ("collect", "in appended", {}),
+        ("collect", "in _end", {}),
         ("write", "in send", {"written": 1}),
         ("read", "in send", {"written": 2}),
     ],

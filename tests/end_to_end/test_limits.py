@@ -77,7 +77,7 @@ def test_a_stored_plan_is_applied_later_but_for_hosts_that_changed_and_they_are_
     applied = six.follow_up("apply", plan)
     assert applied.status == 0, applied.stderr
     written = dict.fromkeys(("t-1", "t-5", "t-6"), "written")
-    left_alone = {"t-2": "owned_meanwhile", "t-3": "not_written", "t-4": "failed"}
+    left_alone = {"t-2": "owned_meanwhile", "t-3": "not_written", "t-4": "not_written"}
     rows = six.tables.run_writes(applied.report["run_id"])
     assert dict(rows.select("host_id", "outcome").iter_rows()) == {**written, **left_alone}
     assert {row["host_id"]: row["outcome"] for row in applied.report["left_alone"]} == left_alone
@@ -222,7 +222,7 @@ def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_lea
     assert {row["host_id"]: row["message"] for row in undone.report["left_alone"]} == {
         "t-2": "left unchanged: department is by hand now",
         "t-3": "left unchanged: owner is another now",
-        "t-4": "holds nothing any more of what was written",
+        "t-4": "skipped: the host no longer holds anything that the run wrote",
     }
     listed = six.call("runs", "--instance", six.instance_file()).stdout
     assert f"6 written, 3 of 6 undone and 2 in part by run {undone.report['run_id'][:8]}" in listed

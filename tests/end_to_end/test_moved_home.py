@@ -8,7 +8,6 @@ import pytest
 
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import TENANT, TODAY
 from tests.end_to_end.webserver import SECONDS
@@ -46,9 +45,9 @@ def test_a_copy_of_a_home_answers_at_another_path_and_its_next_run_settles_what_
         {"run_id": first}
     ]
     tables = Tables(other, "small")
-    with Journal(tables.journal) as journal:
-        [killed] = journal.targets()
-        assert set(journal.rows(killed)["outcome"]) == {"intended"}
+    with tables.ledger() as ledger:
+        [killed] = ledger.targets()
+        assert set(ledger.rows("owner_writes", killed)["outcome"]) == {"intended"}
     ran = call("run", "--instance", file, "--as-of", TODAY)
     assert "writes of an earlier run that had no known outcome are settled" in ran.stderr
     assert "intended" not in tables.writes().collect()["outcome"]

@@ -21,8 +21,10 @@ import polars as pl
 import pytest
 from starlette.responses import JSONResponse
 
+from ownership.declaration import Layout
 from ownership.tables import TABLES
 from pipelines.dagster_home import dagster_instance
+from resources.store.tables import of_layout
 from sandbox.inventory import Account, InventoryService, InventoryState
 from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TENANT, TODAY, UPDATE, USERS, at_noon, logons
@@ -153,7 +155,7 @@ def test_a_group_of_analysts_may_read_tables_and_catalogue_and_nothing_else(stan
         path
         for path in access
         if path.startswith("tables/small/") and not re.match("tables/small/runs/.+/", path)
-        if path.endswith(".parquet") or path.rpartition("/")[2] in TABLES
+        if path.endswith(".parquet") or path.rpartition("/")[2] in of_layout(Layout.BY_DAY)
     }
     assert len(theirs) > len(TABLES)
     assert {path: mode[4:] for path, mode in access.items() if mode[4:] != "------"} == {

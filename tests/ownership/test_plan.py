@@ -85,9 +85,9 @@ def test_what_a_run_wrote_is_put_back_with_the_values_before(written):
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
-        ("undone", "skipped: undone since, by run r-2"),
-        ("written", "skipped: written again since, by run r-2"),
-        ("intended", "skipped: written again since, by run r-2"),  # as far as is known
+        ("undone", "skipped: already undone by run r-2"),
+        ("written", "skipped: written again since by run r-2"),
+        ("intended", "skipped: written again since by run r-2"),  # as far as is known
         *((nothing_changed, None) for nothing_changed in ("failed", "owned_meanwhile", "not_written")),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_n
     ]
     again = undo(written, *backs)
     assert {row["outcome"] for row in again.values()} == {"not_written"}
-    assert again["h1"]["message"] == "skipped: undone since, by run undo-1"
+    assert again["h1"]["message"] == "skipped: already undone by run undo-1"
 
 
 NOW_AND_HERE = Circumstances(at=NOW, target=TARGET, settings="s-1", limits=limits(), hosts=4)

@@ -27,7 +27,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     nobody = nobody.filter(host_id="h1")
     store_decisions(tables, nobody, decided_at=NOW, run_id="what-if-run", publish=False)
-    tables.append("owner_writes", tables.run_writes(RUN).clear(), run_id="what-if-run")
+    tables.append("runs", tables.appended("runs", RUN).with_columns(run_id=pl.lit("what-if-run")))
     ids = (RUN, "what-if-run")
     status, printed, _ = call("diff", "--instance", stored, *ids)
     lines = printed.splitlines()
@@ -38,7 +38,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     assert lines[-1] == "0 to add, 1 to drop, 0 changed"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
-    tables.append("owner_writes", tables.run_writes(RUN), run_id="an-apply")
+    tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
     assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
 
 

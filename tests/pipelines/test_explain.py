@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 
 from ownership.codes import ACTION
+from resources.ledger.ledger import Result
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal, Result
 from tests.ownership.builders import NOW, RUN
 from tests.reports.test_page import packed
 
@@ -81,7 +81,8 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         stored_writes.schema
     )
     tables.write("owner_writes", planned, run_id=RUN, publish=False)
-    (tables.folder / "owner_writes" / f"{RUN}.parquet").unlink()
+    with tables.ledger() as ledger:
+        ledger.delete("owner_writes", stored_writes)
     begun = {"run_id": "apply-1", "kind": "apply", "status": "started", "of_run": RUN, "written": None}
     for changes in ({"kind": "dry_run"}, begun):
         row = run.with_columns(pl.lit(value).alias(name) for name, value in changes.items()).cast(run.schema)
@@ -95,12 +96,12 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         return content["plan"], content["hosts"]["status"][host], content["hosts"]["why"][host], summary
 
     assert told()[:2] == (True, "planned")
-    with Journal(tables.journal) as journal:
-        journal.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
+    with tables.ledger() as ledger:
+        ledger.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
         *shown, summary = told()
         assert shown == [False, "no owner", "write pending"]
         assert "what became of the write of ann@corp.example (u1) is unknown until the next run" in summary
-        journal.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
+        ledger.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
         *shown, summary = told()
         assert shown[:2] == [False, "written"]
         assert "asset-owners wrote it on" in summary

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import shutil
 import socket
 import sqlite3
@@ -28,13 +29,14 @@ from pipelines.dagster_home import dagster_instance
 from resources import locks
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
-from resources.store.retention import delete_outdated
+from resources.store.files import remove_leftovers
+from resources.store.retention import delete_inputs, delete_outdated
+from resources.store.stored_files import stored_files
 from resources.store.tables import Tables, write_file
-from resources.writeback.open_journal import open_journal
-from resources.writeback.target_lock import locked_journal
+from resources.writeback.target_lock import locked_ledger
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
-from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
+from tests.pipelines.conftest import ASSETS, DAY, LOGONS, WINDOW
 
 pytestmark = pytest.mark.jobs  # as long as jobs take
 
@@ -74,6 +76,19 @@ def home(stored, tmp_path):  # noqa: ARG001  (the tables of a run)
     return tmp_path / "home"
 
 
+def test_the_guide_lists_every_kind_of_file_of_an_instance(home, stored, call):
+    assert call("report", "--instance", stored)[0] == 0
+    tables = Tables(home, "head_office")
+    day = tables.logon_days([DAY]), tables.logon_counts([DAY]).collect()
+    tables.write_days([day], run_id=RUN)
+    with tables.ledger(), tables.writing():
+        found = {file.path.relative_to(home).as_posix() for file in stored_files(tables)}
+    guide = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"(?:\S+/)+[^\s,]+", guide.split("## Files")[1].split("`ASSET_OWNERS_TABLES`")[0])
+    known = [re.sub("<[a-z]+>", "*", name) for name in listed]
+    assert {name for name in found if not any(Path(name).match(pattern) for pattern in known)} == set()
+
+
 def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, call):
     tables = Tables(home, "head_office")
     report = home / "reports" / "head_office.html"
@@ -87,10 +102,10 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
         left = folder / ".writing-x" / "head_office.html"
         left.parent.mkdir()
         left.write_text("ann@corp.example")
-    with open_journal(tables) as journal:  # several owners, and a name as JSON escapes it
+    with tables.ledger() as ledger:  # several owners, and a name as JSON escapes it
         row = tables.writes().collect().with_columns(run_id=pl.lit("other"), message=pl.lit("has u1,u2"))
         held = pl.col("old_values").struct.with_fields(owner=pl.lit("u2,u1"))
-        journal.intend(row.with_columns(held, outcome=pl.lit("failed")))
+        ledger.intend(row.with_columns(held, outcome=pl.lit("failed")))
     ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
     before = tables_of(home)
     assert naming_ann(before)
@@ -107,11 +122,11 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (status, naming_ann(after), report.exists()) == (0, [], False)
     left = [*home.glob("[!.]*.*"), *report.parent.glob("*.*")]
     assert sorted(file.name for file in left) == ["branch.html", "notes.txt"]
-    with open_journal(tables) as journal:
-        [left] = journal.rows("other").to_dicts()
+    with tables.ledger() as ledger:
+        [left] = ledger.rows("owner_writes", "other").to_dicts()
     assert left["old_values"]["owner"].startswith("u2,forgotten-")
     assert left["message"] is None
-    (write,) = tables.writes().collect().to_dicts()
+    (write,) = tables.appended("owner_writes", RUN).to_dicts()
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
     assert any('"carol"' in text for text in after.values())
@@ -291,6 +306,37 @@ def test_a_link_that_leads_nowhere_is_named_and_nothing_is_changed(home, stored,
         assert (status, f"{link} is a link that leads nowhere" in said, files(home)) == (1, True, before), (
             said
         )
+    tables = Tables(home, "head_office")
+    for use in (
+        tables.prepare,
+        lambda: [delete_old(tables), tables.logon_counts(WINDOW).collect(), *stored_files(tables)],
+    ):
+        with pytest.raises(AssetOwnersError, match=f"{link} is a link that leads nowhere"):
+            use()
+
+
+def delete_old(tables):
+    """As the clean-up does, if all is old."""
+    later = datetime.now(UTC) + timedelta(days=1)
+    delete_inputs(tables, before=later)
+    delete_outdated(tables, evidence_before=date.max, history_before=later)
+    remove_leftovers(below=tables.disk, seconds=0)
+
+
+@pytest.mark.parametrize("linked", [f"logon_counts/{DAY}.parquet", f"runs/{RUN}", "logon_days/.writing-x"])
+def test_what_is_old_is_deleted_with_what_its_links_lead_to(home, linked):
+    place, disk = home / "tables/head_office" / linked, home.parent / "disk"
+    disk.mkdir()
+    if place.exists():
+        place.rename(disk / "x.parquet")
+        place.symlink_to(disk / "x.parquet")
+    else:  # left by a writer into a folder that is a link
+        place.parent.rename(disk)
+        place.parent.symlink_to(disk)
+        place.mkdir()
+    delete_old(Tables(home, "head_office"))
+    assert not place.is_symlink()
+    assert [file.name for file in disk.rglob("*[!y].parquet")] + [*disk.rglob(".writing-*")] == []
 
 
 def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(home, stored, call):
@@ -302,11 +348,16 @@ def test_nothing_is_changed_where_a_file_cannot_be_read_or_a_run_is_under_way(ho
     assert (status, str(table) in said, files(home / "tables")) == (1, True, before)
     table.write_bytes(content)
     before = tables_of(home)
-    ended(home, "at-work", dg.DagsterRunStatus.STARTED)
-    for command in (["forget", "ann", "--instance"], ["remove"]):
-        status, _, said = call(*command, stored, "--yes")
-        assert (status, tables_of(home)) == (1, before)
-        assert "Run at-work of Head office is under way" in said
+    for status in (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.NOT_STARTED):
+        ended(home, f"is-{status.value}", status)
+        for command in (["forget", "ann", "--instance"], ["remove"]):
+            exit_status, _, said = call(*command, stored, "--yes")
+            assert (exit_status, tables_of(home)) == (1, before)
+            assert re.search(
+                rf"Run (is.*, )*is-{status.value[:5]}.* of Head office is under way or queued", said
+            )
+        with dagster_instance(home) as recorded:
+            recorded.delete_run(f"is-{status.value}")
 
 
 def files(folder):
@@ -325,6 +376,15 @@ def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, c
     for user_id, kims in (("u3", True), ("u4", False)):
         assert call("forget", user_id, "--instance", stored, "--yes")[0] == 0
         assert any('"kim"' in text for text in tables_of(home).values()) == kims
+
+
+WHO = {"ann@corp.example (u1)": "u1", r"CORP\carol": "carol", "ann@other.example": "", "carol@x": ""}
+
+
+@pytest.mark.parametrize(("asked", "who"), WHO.items())
+def test_explain_and_forget_take_the_same_words_for_the_same_person(stored, call, asked, who):
+    answers = [call(command, asked, "--instance", stored) for command in ("explain", "forget")]
+    assert [(status, who in said.partition("\n")[0]) for status, said, _ in answers] == [(not who, True)] * 2
 
 
 def test_who_is_in_neither_service_any_more_is_forgotten(home, stored, call):
@@ -352,43 +412,42 @@ def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, cal
 
 def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
     tables = Tables(home, "head_office")
-    with open_journal(tables) as journal:
-        journal.intend(tables.writes().collect().with_columns(outcome=pl.lit("intended")))
+    written = tables.writes().collect()
+    with tables.ledger() as ledger:
+        ledger.store("owner_writes", written.with_columns(outcome=pl.lit("intended")))
     status, _, said = call("forget", "ann", "--instance", stored, "--yes")
     assert (status, RUN in said) == (1, True)
     assert naming_ann(tables_of(home))
-    with open_journal(tables) as journal:
-        journal.delete(RUN)
-        written = tables.writes().collect()
+    with tables.ledger() as ledger:
+        ledger.clear()
         for_carol = pl.col("new_values").struct.with_fields(owner=pl.lit("u9"))
         others = {"host_id": pl.lit("h9"), "outcome": pl.lit("intended"), "new_values": for_carol}
-        journal.intend(pl.concat([written, written.with_columns(**others)]))
+        ledger.intend(pl.concat([written, written.with_columns(**others)]))
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
-    with open_journal(tables) as journal:
-        row, other = journal.rows(RUN).to_dicts()
-        assert journal.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
+    with tables.ledger() as ledger:
+        row, other = ledger.rows("owner_writes", RUN).to_dicts()
+        assert ledger.never_sent(RUN) == {"h1", "h9"}, "what is known of other writes stays"
     assert row["new_values"]["owner"].startswith(HASH)
     assert other["outcome"] == "intended"
 
 
 @pytest.mark.parametrize("command", ["remove {} --yes", "forget ann --instance {} --yes"])
 def test_nothing_is_deleted_while_anybody_writes_to_the_inventory(home, stored, call, monkeypatch, command):
-    """From another home, too, as on another machine: its journal would go, and what it sends have no row."""
+    """From another home, too, as on another machine: its ledger would go, and what it sends have no row."""
     before = tables_of(home)
-    with locked_journal(Tables(home / "other", "head_office"), load_instance(stored).platform):
+    with locked_ledger(Tables(home / "other", "head_office"), load_instance(stored).platform):
         monkeypatch.setattr(locks, "TIMEOUT_SECONDS", 0.1)  # the other one may have to wait for another test
         status, _, said = call(*command.format(stored).split())
     assert (status, "The writing to https://inventory.invalid" in said, tables_of(home)) == (1, True, before)
 
 
-def test_a_person_is_forgotten_in_a_home_that_never_ran_the_instance(
-    home, stored, call, monkeypatch, tmp_path
-):
-    """As by a machine that shares the tables."""
+def test_nobody_is_forgotten_in_a_home_that_lacks_the_ledger(home, stored, call, monkeypatch, tmp_path):
+    """As by a machine that shares the tables; the next run on the other one would publish the rows again."""
     monkeypatch.setenv("ASSET_OWNERS_TABLES", str(home / "tables"))
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "elsewhere"))
-    assert call("forget", "ann", "--instance", stored, "--yes")[0] == 0
-    assert naming_ann(texts(home)) == []
+    before = texts(home)
+    status, _, said = call("forget", "ann", "--instance", stored, "--yes")
+    assert (status, "ledger" in said, texts(home)) == (1, True, before)
 
 
 def lose_rows(folder):

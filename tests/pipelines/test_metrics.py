@@ -1,7 +1,6 @@
 import os
 import threading
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import polars as pl
 import pytest
@@ -12,7 +11,8 @@ from ownership.declaration import polars_schema
 from ownership.tables import Runs
 from pipelines.cli.metrics import Metrics, due_at
 from resources.settings import load_instance
-from resources.store.run_state import read_run_state, state_after, store_run_state
+from resources.store.retention import KEEP
+from resources.store.run_state import read_run_state, run_state
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.ownership.builders import NOW
@@ -29,6 +29,14 @@ def row(hour, kind="run", status="succeeded", **known):
 
 def at(hour):
     return (NOW + timedelta(hours=hour)).timestamp()
+
+
+def state_of(*rows):
+    return run_state(pl.LazyFrame(rows, schema=polars_schema(Runs)))
+
+
+def store(tables, row):
+    tables.append("runs", pl.DataFrame([row], schema=polars_schema(Runs)), run_id=row["run_id"])
 
 
 @pytest.mark.parametrize(
@@ -49,9 +57,7 @@ def at(hour):
     ],
 )
 def test_what_the_last_runs_came_to(rows, known):
-    state: dict[str, Any] = {}
-    for each in [one for one in rows for _ in range(2)]:  # each step that fails stores the row
-        state = state_after(state, each)
+    state = state_of(*rows)
     assert {name: state[name] for name in known} == known
 
 
@@ -59,21 +65,16 @@ def test_what_the_last_runs_came_to(rows, known):
 def test_a_run_stores_how_it_ended_beside_the_tables(tmp_path):
     tables = Tables(tmp_path, "corp", name="Corp")
     tables.prepare()
-    tables.append("runs", pl.DataFrame([row(0)], schema=polars_schema(Runs)), run_id="run-0")
+    store(tables, row(0))
     record = RunRecord(tables, "run-1", None, LOG, settings={"history_days": 9})
     record.begin("run")
     record.fail("the service is away")
-    state: Any = read_run_state(tables)
-    assert state["succeeded"] == {"run": at(0.25)}, "runs of an earlier version count, too"
-    assert (state["last_run"]["succeeded"], state["settings"]) == (False, {"history_days": 9})
-    store_run_state(tables, row(1))
-    later: Any = read_run_state(tables)
-    assert later["settings"] == {"history_days": 9}
-    store_run_state(tables, row(999_999))
-    assert read_run_state(tables) is None, "the clock was ahead; an alarm is raised as if it had not run"
-    store_run_state(tables, row(1))
-    again: Any = read_run_state(tables)
-    assert again["succeeded"] == {"run": at(0.25)}
+    state = read_run_state(tables)
+    assert (state["succeeded"], state["last_run"]["succeeded"]) == ({"run": at(0.25)}, False)
+    with tables.ledger() as ledger:
+        assert ledger.setting(KEEP) == {"history_days": 9}
+    store(tables, row(999_999))
+    assert read_run_state(tables) == state, "the clock was ahead; an alarm is raised as if it had not run"
 
 
 @pytest.fixture
@@ -108,6 +109,23 @@ def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):
     assert registry.get_sample_value("asset_owners_instances") == 0
 
 
+def test_a_file_as_kubernetes_mounts_it_is_found_once_and_its_changes_are_seen(folder):
+    """The file is a link through a folder that is a link; an update replaces that one."""
+    texts = [(folder / "head-office.yaml").read_text(), "name: ["]
+    for number, text in enumerate(texts):
+        (folder / f"..2026_{number}").mkdir()
+        (folder / f"..2026_{number}" / "head-office.yaml").write_text(text)
+    (folder / "head-office.yaml").unlink()
+    (folder / "head-office.yaml").symlink_to("..data/head-office.yaml")
+    registry = registered()
+    for number in (0, 1):
+        (folder / "..new").symlink_to(f"..2026_{number}")
+        (folder / "..new").rename(folder / "..data")
+        assert registry.get_sample_value("asset_owners_instances") == 1
+        found = registry.get_sample_value("asset_owners_instance_readable", {"slug": "head_office"})
+        assert found == (number == 0)
+
+
 def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_shown(folder, monkeypatch):
     text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
     (folder / "branch.yaml").write_text(text)
@@ -117,7 +135,7 @@ def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_sho
         asked.append(tables.slug)
         if tables.slug == "branch":
             answers.wait(60)
-        return state_after({}, row(0, hosts=3))
+        return state_of(row(0, hosts=3))
 
     monkeypatch.setattr("pipelines.cli.metrics.SECONDS_TO_READ", 0.2)
     monkeypatch.setattr("pipelines.cli.metrics.read_run_state", read)
@@ -149,21 +167,13 @@ def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_sho
 def test_what_cannot_be_computed_of_an_instance_costs_the_others_nothing(call, folder, monkeypatch, damaged):
     text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
     (folder / "branch.yaml").write_text(text)
-    states = {"branch": damaged, "head_office": state_after({}, row(0, hosts=3))}
+    states = {"branch": damaged, "head_office": state_of(row(0, hosts=3))}
     monkeypatch.setattr("pipelines.cli.metrics.read_run_state", lambda tables: states[tables.slug])
     status, printed, said = call("metrics")
     assert status == 0
     assert 'asset_owners_instance_readable{slug="branch"} 0.0' in printed
     assert 'asset_owners_last_run_hosts{slug="head_office"} 3.0' in printed
     assert "Traceback" in said
-
-
-def test_the_tables_of_an_earlier_version_are_read_once(stored, monkeypatch):
-    monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(stored))
-    registry = registered()
-    assert registry.get_sample_value("asset_owners_last_run_hosts_written", {"slug": "head_office"}) == 1
-    monkeypatch.setattr("pipelines.cli.metrics.computed_run_state", None)
-    assert registry.get_sample_value("asset_owners_last_run_succeeded", {"slug": "head_office"}) == 1
 
 
 @pytest.mark.parametrize(

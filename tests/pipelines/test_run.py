@@ -11,7 +11,6 @@ from pipelines.cli.execution import chosen_window, execute
 from pipelines.cli.results import failure_summary
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
-from resources.writeback.open_journal import open_journal
 from tests.ownership.builders import RUN
 from tests.resources import samples
 from tests.resources.writeback.world import NOON, plan
@@ -75,7 +74,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
         ),
     ],
 )
-@pytest.mark.parametrize("stored_in", ["the table", "the journal alone"])
+@pytest.mark.parametrize("stored_in", ["the table", "the ledger alone"])
 def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     tmp_path, outcomes, again, summary, stored_in
 ):
@@ -89,8 +88,8 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     if stored_in == "the table":
         tables.append("owner_writes", rows, run_id=RUN)
     else:
-        with open_journal(tables) as journal:
-            journal.intend(rows)
+        with tables.ledger() as ledger:
+            ledger.intend(rows)
     assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {summary}")
     named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)

@@ -7,6 +7,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import polars as pl
 import pytest
 
+from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tuning.confidence import draw_sample
 from reports.audit import answered, as_sample, audit_in_words, sheet
@@ -27,6 +28,10 @@ def made(seed=7):
         draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules()
     )
     return sample, handed_out(sheet(sample, PEOPLE)).decode()
+
+
+def read(content, sample, users):
+    return answered(content, sample, users, Persons(Rules(), [("inventory_users", users)]))
 
 
 def handed_out(table, *, is_workbook=False):
@@ -63,16 +68,16 @@ def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_form
     assert all(row["evidence"].startswith("ann: ") for row in rows)
     assert "ann" not in sample["evidence"].str.join(), "what is stored names nobody"
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
-    assert answered(text.encode(), sample, PEOPLE)[0].equals(sample)
+    assert read(text.encode(), sample, PEOPLE)[0].equals(sample)
 
 
 def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     sample, text = made()
     given = ["Yes", "n", "", " TRUE ", "nein"]
-    first, _ = answered(filled_in(text, lambda n, row: row.update(right=given[n])), sample, PEOPLE)
+    first, _ = read(filled_in(text, lambda n, row: row.update(right=given[n])), sample, PEOPLE)
     assert first["right"].to_list() == [True, False, None, True, False]
     third = filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";")
-    again, notes = answered(third, first, PEOPLE)
+    again, notes = read(third, first, PEOPLE)
     assert notes == []
     assert again["right"].to_list() == [True, False, True, True, False]
 
@@ -82,9 +87,9 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
     book = handed_out(table, is_workbook=True)
     assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
-    assert answered(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
+    assert read(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
-        answered(b"PK and nothing more", sample, PEOPLE)
+        read(b"PK and nothing more", sample, PEOPLE)
 
 
 def with_part(book, name, change):
@@ -112,9 +117,9 @@ def test_a_workbook_that_takes_all_memory_is_refused(far):
     large = with_part(book, part, lambda text: text.replace(b"</sheetData>", far))
     assert len(large) < 2**20
     with pytest.raises(SheetError, match="too large, or has a cell far from the others"):
-        answered(large, sample, PEOPLE)
+        read(large, sample, PEOPLE)
     usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
-    assert answered(usual, sample, PEOPLE)[1] == []
+    assert read(usual, sample, PEOPLE)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -126,13 +131,13 @@ def test_a_workbook_that_takes_all_memory_is_refused(far):
 )
 def test_a_workbook_with_a_password_or_of_another_kind_is_told(content, says):
     with pytest.raises(SheetError, match=says):
-        answered(content, made()[0], PEOPLE)
+        read(content, made()[0], PEOPLE)
 
 
 def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():
     sample, text = made()
     changed = filled_in(text, lambda _, row: row.update(right="yes", host_id=row["host_id"].lstrip("0")))
-    assert answered(changed, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
+    assert read(changed, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
 
 
 CHANGES = {
@@ -152,7 +157,7 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
     decisions = decide(logons, people, hosts(host(" h\t1", "pc-1"), host("h\x7f2\xa0", "pc-2")))
     sample = as_sample(draw_sample(decisions, 2, seed=7), seed=7, drawn_at=NOW, window=WINDOW, rules=Rules())
     table = sheet(sample, people).with_columns(instead=pl.lit("=1'"), right=pl.lit("no"))
-    answers, notes = answered(handed_out(table, is_workbook=is_workbook), sample, people)
+    answers, notes = read(handed_out(table, is_workbook=is_workbook), sample, people)
     assert (answers["right"].to_list(), notes) == ([False, False], [])
 
 
@@ -160,15 +165,15 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
 def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
     sample, text = made()
     with pytest.raises(SheetError, match="line "):
-        answered(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample, PEOPLE)
+        read(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample, PEOPLE)
     with pytest.raises(SheetError, match="columns"):
-        answered(b"a,b\n1,2\n", sample, PEOPLE)
+        read(b"a,b\n1,2\n", sample, PEOPLE)
 
 
 def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
     sample, text = made()
     instead = ["Bob@corp.example", "bob@corp.example (u2)", "u1", "somebody in Sales", ""]
-    rows, notes = answered(filled_in(text, lambda n, row: row.update(instead=instead[n])), sample, PEOPLE)
+    rows, notes = read(filled_in(text, lambda n, row: row.update(instead=instead[n])), sample, PEOPLE)
     assert rows["right"].to_list() == [False, False, True, None, None]
     assert rows["instead_id"].to_list() == ["u2", "u2", None, None, None]
     assert len(notes) == 1
@@ -180,8 +185,8 @@ def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
 
 def test_an_answer_that_contradicts_an_earlier_one_is_told():
     sample, text = made()
-    first, _ = answered(filled_in(text, lambda _, row: row.update(right="yes")), sample, PEOPLE)
-    second, notes = answered(
+    first, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), sample, PEOPLE)
+    second, notes = read(
         filled_in(text, lambda n, row: row.update(right="yes" if n else "no")), first, PEOPLE
     )
     assert second["right"].to_list() == [False, True, True, True, True]
@@ -196,7 +201,7 @@ def test_a_row_is_answered_by_the_sheet_of_its_own_draw():
     def of_another_draw(_, row):
         row["seed"] = "7"
 
-    answers, _ = answered(filled_in(text, lambda _, row: row.update(right="yes")), both, PEOPLE)
+    answers, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), both, PEOPLE)
     assert answers["right"].to_list() == [None] * first.height + [True] * second.height
     with pytest.raises(SheetError, match="of another draw, with seed 7 and not 8"):
-        answered(filled_in(text, of_another_draw), both, PEOPLE)
+        read(filled_in(text, of_another_draw), both, PEOPLE)

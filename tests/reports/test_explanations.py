@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
 from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.matching import FieldNames
@@ -139,8 +139,7 @@ CASES = {
         assets=[OWNED],
     ),
     "excluded": case(
-        "has no owner: the host is excluded by exclude_hosts, exclude_assets or skip_host_kinds "
-        "(exclude_hosts: W?1).",
+        "has no owner: the host is excluded (exclude_hosts: W?1).",
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),
@@ -156,7 +155,7 @@ CASES = {
         logons=[("ws1", "carol", 3)],
     ),
     "an excluded user asset": case(
-        "has no owner: no user asset has the user's name, or exclude_user_assets excludes it "
+        "has no owner: the user asset that has the user's name is excluded "
         "(exclude_user_assets: enabled: f*; bob, 3 of 3 logons on 1 day).",
         "Correct the user asset of bob in the inventory, or remove from the instance file what excludes it "
         "(rules.exclude_user_assets: enabled: f*).",
@@ -174,7 +173,7 @@ CASES = {
         assets=[UNREADABLE],
     ),
     "an unreadable user asset": case(
-        "has no owner: several user assets",
+        "has no owner: an unreadable user asset may be the user",
         "Correct user asset u5 in the inventory: its field user_department",
         logons=[("ws1", "odd", 3)],
     ),
@@ -201,13 +200,13 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     decision = found["decisions"][0]
     lines = in_words(found)
     assert first in lines.splitlines()[0]
-    for code, sentences in (("evidence", EVIDENCE), ("match", MATCH), ("action", ACTION)):
-        assert decision[code] is None or f"    {sentences[decision[code]]}" in lines
+    for sentence in (reason_of(decision), ACTION[decision["action"]]):
+        assert f"    {sentence}" in lines
     assert len(decision["what_would_change"]) == len(changes)
     for sentence, part in zip(decision["what_would_change"], changes, strict=True):
         assert part in sentence
         assert f"  - {sentence}" in lines
-    assert ("none (u2 is excluded)" in lines) == ("excludes it" in first)
+    assert ("none (u2 is excluded)" in lines) == ("user's name is excluded" in first)
 
 
 @pytest.mark.parametrize("outcome", OUTCOME)
@@ -220,7 +219,7 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
 
 
 UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
-SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: undone since, by run run-3"}
+SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: already undone by run run-3"}
 
 
 @pytest.mark.parametrize(
@@ -268,7 +267,7 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_i
     writes = [{"outcome": "written"}, UNDONE, SKIPPED, SKIPPED]
     lines = [line for line in lines_of(ALICE, writes=writes) if "run run-" in line]
     assert [line.split("run run-")[1][0] for line in lines[1:]] == ["2", "3", "5"]
-    assert "undone since" in lines[-1]
+    assert "already undone" in lines[-1]
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():

@@ -188,7 +188,7 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(mon
             found = [*check_logs(opened, Window(DAY, DAY), exclude_hosts=())]
             names = [*name_findings(settings, opened, inventory, Window(DAY, DAY))]
     (warning,) = (one for one in found if one.state != "ok")
-    assert (warning.state, warning.what) == ("warning", "logs[0] (logs-*): hostname_field")
+    assert (warning.state, warning.what) == ("warning", "logs.0 (logs-*): hostname_field")
     assert "1 collector sends events for several hosts, 9% of all events" in warning.text
     assert "set hostname_field to host.name" in warning.text
     assert next(one.text for one in names if one.what == "rules.hostname_match").startswith("2 hosts have")

@@ -48,7 +48,10 @@ def test_an_error_names_the_log_and_where_there_is_one_log_only_not(opened):
     def fail(log):
         raise ConfigurationError(f"index: {log.instance.index}")
 
-    for logs, says in ((LOGS[:1], "index: logs-*"), (LOGS, "logs[0] (logs-*): index: logs-*")):
+    for logs, says in (
+        (LOGS[:1], "index: logs-*"),
+        (LOGS, "logs.0 (logs-*): index: logs-*; logs.1 (linux): index: f"),
+    ):
         with opened(logs=logs) as opened_logs, pytest.raises(ConfigurationError) as raised:
             opened_logs.ask_each(fail)
-        assert str(raised.value) == says
+        assert str(raised.value).startswith(says)

@@ -373,7 +373,7 @@ def test_home_and_instances_folder_come_from_the_environment(tmp_path, monkeypat
         ("postgresql://user:sec#secret@db/owners", None),
     ],
 )
-def test_the_address_of_the_journal_is_shown_without_its_password(monkeypatch, address, shown):
+def test_the_address_of_the_ledger_is_shown_without_its_password(monkeypatch, address, shown):
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", address)
     if shown:
         assert without_password(journal_url() or "") == shown

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.settings.query import clauses, corrected, other_language
+from resources.settings.query import clauses, corrected, faults, other_language
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,25 @@ def test_lucene_syntax_and_what_is_neither_pass(query):
 )
 def test_kql_and_clauses_without_an_operator_are_corrected(query, lucene):
     assert corrected(query) == lucene
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("a:1 and b:2 AND not c:3", "writes and in small letters and writes not in small letters"),
+        ("a:1 b:2", "has clauses or values without an operator between them"),
+        ("a:1 AND b:2 OR NOT c:3", "mixes OR and AND without brackets"),
+        ("a:1 OR NOT b:2", "mixes OR and NOT or + without brackets"),
+        ("user.name:John Smith", "has several words or a path without quotes"),
+        ("port>=10", "has a comparison without a colon"),
+        ("port:< 10", "has a blank or quotes after < or >"),
+        ("a:1 &&b:2", "has && where Lucene takes no operator"),
+        ("a:1\u00a0AND b:2", "has a blank of another kind than Lucene's"),
+        ("a:1 AND b:2", ""),
+    ],
+)
+def test_of_the_faults_of_a_query_those_that_it_has_are_named(query, fault):
+    assert faults(query) == fault
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,7 @@ def everything():
 
 
 def known(tables, rules=None):
-    persons = Persons(rules or Rules())
-    for name, rows in tables.items():
-        persons.add(name, rows)
-    return persons
+    return Persons(rules or Rules(), tables.items())
 
 
 def forgetting(tables, asked, rules=None, before=None):

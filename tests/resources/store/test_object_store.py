@@ -9,9 +9,7 @@ import duckdb
 import pytest
 from upath import UPath
 
-from ownership.declaration import polars_schema
 from ownership.rules import Rules
-from ownership.tables import Runs
 from ownership.windows import Window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -21,9 +19,7 @@ from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
 from resources.store.forget import Forgetting, forget, known_persons, require_writable
 from resources.store.retention import delete_outdated
-from resources.store.run_state import read_run_state, store_run_state
 from resources.store.tables import Tables
-from resources.writeback.open_journal import open_journal
 from tests.resources.store.test_tables import DAY, LATER, NEXT, RUN, events, hosts, logons, writes
 
 pytestmark = pytest.mark.slow
@@ -63,26 +59,26 @@ def test_days_and_snapshots_are_kept_in_the_store_alone(tables):
 
 
 @quickly
-def test_a_person_is_forgotten_in_the_store_and_in_a_shared_journal(tables, monkeypatch, postgres):
-    """Also in tables that lay in the home before; another instance's rows in the journal stay."""
+def test_a_person_is_forgotten_in_the_store_and_in_a_shared_ledger(tables, monkeypatch, postgres):
+    """Also in tables that lay in the home before; another instance's rows in the ledger stay."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", postgres.new_database())
     earlier, other = Tables(tables.home, "corp"), Tables(tables.home, "other")
     for each in (tables, earlier):
         each.write_days([logons(DAY)])
     for each in (tables, other):
-        with open_journal(each) as journal:
-            journal.intend(writes("a", "failed", RUN))
-    with open_journal(tables) as journal:
+        with each.ledger() as ledger:
+            ledger.intend(writes("a", "failed", RUN))
+    with tables.ledger() as ledger:
         for asked in ("ann", "u-1"):
-            [person] = known_persons(tables, journal, Rules()).find(asked)
-            forget(tables, journal, Forgetting.of_person(asked, person, rules=Rules()), really=True)
-        [left] = journal.rows(RUN).to_dicts()
+            [person] = known_persons(tables, ledger, Rules()).find(asked)
+            forget(tables, ledger, Forgetting.of_person(asked, person, rules=Rules()), really=True)
+        [left] = ledger.rows("owner_writes", RUN).to_dicts()
     for each in (tables, earlier):
         counts = each.logon_counts([DAY], run_id=None).collect()
         assert counts["document_username"].str.starts_with("forgotten-").all()
     assert left["new_values"]["owner"].startswith("forgotten-")
-    with open_journal(other) as journal:
-        assert journal.rows(RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
+    with other.ledger() as ledger:
+        assert ledger.rows("owner_writes", RUN)["new_values"].struct.field("owner").to_list() == ["u-1"]
 
 
 def test_a_store_that_can_only_be_read_is_told_before_anything_is_changed(tables, monkeypatch):
@@ -120,14 +116,6 @@ def test_to_read_a_window_takes_no_request_for_a_day_without_logons(tables, capl
 
     assert requests_until(NEXT) == requests_until(NEXT + timedelta(days=300)) > 0
     assert tables.logon_counts(Window(DAY, date(2027, 1, 1)), run_id=RUN).collect().height == 4
-
-
-@quickly
-def test_to_read_what_the_last_runs_came_to_takes_one_request_whatever_the_history(tables, caplog):
-    assert requests_of(lambda: read_run_state(tables), caplog) == 1
-    ended = {"kind": "run", "status": "succeeded", "started_at": LATER, "ended_at": LATER}
-    store_run_state(tables, dict.fromkeys(polars_schema(Runs).names()) | ended)
-    assert requests_of(lambda: read_run_state(tables), caplog) == 1
 
 
 @quickly

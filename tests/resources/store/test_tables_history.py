@@ -1,12 +1,9 @@
 """What becomes of decisions in owner_decisions_history, from run to run and when they grow old."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
-import pytest
 
 from ownership.declaration import empty
 from ownership.tables import TABLES
@@ -77,8 +74,9 @@ def decide(tables, day, **winners):
     """Store what a run decided so many days after `LATER`, as old as it would be."""
     at, run_id = LATER + timedelta(days=day), f"run-{day}"
     store_decisions(tables, decisions(run_id, at, **winners), decided_at=at, run_id=run_id, publish=True)
-    file = tables.folder / "owner_decisions_history" / f"{run_id}.parquet"
-    os.utime(file, (at.timestamp(), at.timestamp()))
+    stored_at = at.isoformat(timespec="microseconds")
+    with tables.ledger() as ledger:
+        ledger._execute("UPDATE together SET stored_at = ? WHERE run_id = ?", stored_at, run_id)
 
 
 TOLD = """
@@ -113,22 +111,6 @@ def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tab
     assert told(tables) == end
     decide(tables, 9, steady="ann", moved="cyd", new="ann")
     assert told(tables) == end, "nothing has changed, so nothing is told anew"
-
-
-def cut_off(_):
-    raise KeyboardInterrupt
-
-
-def test_forgetting_that_was_cut_off_is_made_up_for(tables, monkeypatch):
-    decide(tables, 0, a="ann", b="bob")
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            forget(tables, 1)
-    assert len(told(tables)) == 4
-    decide(tables, 1, a="ann")
-    forget(tables, 1)
-    assert told(tables) == [(0, "a", "ann"), (0, "b", "bob"), (1, "b", "gone")]
 
 
 def test_what_another_run_writes_or_deletes_meanwhile_is_left_to_it(tables, monkeypatch):

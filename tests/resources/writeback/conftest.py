@@ -1,9 +1,9 @@
-"""A writer in memory, and a journal in both of its places: the file of an instance, and a database."""
+"""A writer in memory, and a ledger in both of its places: the file of an instance, and a database."""
 
 import pytest
 
-from resources.writeback.journal import Journal
-from resources.writeback.postgres import PostgresJournal
+from resources.ledger.ledger import Ledger
+from resources.ledger.postgres import PostgresLedger
 from resources.writeback.writer import Writer
 from tests.resources.clock import Clock
 from tests.resources.writeback.world import FakeInventory
@@ -20,25 +20,25 @@ def clock():
 
 
 @pytest.fixture
-def writer(inventory, journal, clock):
-    return Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+def writer(inventory, ledger, clock):
+    return Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "instance" / "writes.sqlite"
+    return tmp_path / "instance" / "ledger.sqlite"
 
 
 @pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
 def opened(request, path):
-    """Opens the journal, each time the same one."""
+    """Opens the ledger, each time the same one."""
     if request.param == "file":
-        return lambda: Journal(path)
+        return lambda: Ledger(path)
     url = request.getfixturevalue("postgres").new_database()
-    return lambda: PostgresJournal(url, lambda: "corp")
+    return lambda: PostgresLedger(url, lambda: "corp")
 
 
 @pytest.fixture
-def journal(opened):
-    with opened() as journal:
-        yield journal
+def ledger(opened):
+    with opened() as ledger:
+        yield ledger

@@ -13,12 +13,12 @@ import pytest
 
 from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.ledger.ledger import Ledger
+from resources.ledger.postgres import PostgresLedger
 from resources.settings import journal_url
 from resources.store.tables import Tables
 from resources.writeback import target_lock as module
-from resources.writeback.journal import Journal
-from resources.writeback.postgres import PostgresJournal
-from resources.writeback.target_lock import locked_journal, target_lock
+from resources.writeback.target_lock import locked_ledger, target_lock
 from tests.resources.clock import Clock
 from tests.resources.samples import instance, instance_content
 
@@ -37,22 +37,22 @@ MACHINES = pytest.param("machines", marks=pytest.mark.slow)
 def test_tables_that_another_machine_has_recorded_for_its_inventory_meanwhile_let_nobody_write(tmp_path):
     own = Tables(tmp_path, "corp", name="Corp", target="here")
     replace(own, target="there").claim()
-    with pytest.raises(ConfigurationError, match="there"), locked_journal(own, instance().platform):
+    with pytest.raises(ConfigurationError, match="there"), locked_ledger(own, instance().platform):
         pytest.fail("it may write")
 
 
 @contextmanager
 def writing(settings=None):
-    """Write, as nobody else may meanwhile; where machines share a journal, each time from another machine."""
+    """Write, as nobody else may meanwhile; where machines share a ledger, each time from another machine."""
     url = journal_url()
     with ExitStack() as stack:
         if url:
-            journal = stack.enter_context(PostgresJournal(url, lambda: "corp"))
+            ledger = stack.enter_context(PostgresLedger(url, lambda: "corp"))
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            journal = stack.enter_context(Journal(Path(folder) / "writes.sqlite"))
+            ledger = stack.enter_context(Ledger(Path(folder) / "ledger.sqlite"))
         with mock.patch.object(module, "_is_bound", return_value=True) if url else nullcontext():
-            stack.enter_context(target_lock(settings or platform(), journal))
+            stack.enter_context(target_lock(settings or platform(), ledger))
         yield
 
 

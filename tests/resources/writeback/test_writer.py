@@ -20,9 +20,9 @@ from resources.errors import (
     TransientError,
     ValidationError,
 )
+from resources.ledger.ledger import Ledger
 from resources.writeback import workers
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
-from resources.writeback.journal import Journal
 from resources.writeback.writer import MAX_READS, Writer
 from tests.ownership.builders import TARGET
 from tests.resources.writeback.world import (
@@ -48,9 +48,9 @@ NO = ServiceError("No.")
 
 
 @pytest.fixture
-def journal():
-    with Journal(IN_MEMORY) as journal:
-        yield journal
+def ledger():
+    with Ledger(IN_MEMORY) as ledger:
+        yield ledger
 
 
 def raising(*errors, meanwhile=lambda _: None):
@@ -211,16 +211,16 @@ def test_a_refusal_of_the_second_request_is_no_proof_that_the_first_was_not_carr
     ("answer", "sent", "least_seconds"), [(SIGN_IN, 2, 0), (SLOW, 16, 500)], ids=["401", "429"]
 )
 def test_a_service_that_turns_every_write_away_ends_the_writing(
-    inventory, writer, journal, clock, answer, sent, least_seconds
+    inventory, writer, ledger, clock, answer, sent, least_seconds
 ):
     inventory.on_write = forever(answer)
-    assert carry_out(plan("h-0", "h-1"), writer, journal)
-    assert outcomes(journal) == {"h-0": "intended", "h-1": "not_written"}, "h-0 was sent"
+    assert carry_out(plan("h-0", "h-1"), writer, ledger)
+    assert outcomes(ledger) == {"h-0": "intended", "h-1": "not_written"}, "h-0 was sent"
     assert inventory.asked == (sent, sent)
     assert least_seconds <= clock.now < least_seconds + 200
 
 
-def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, journal, clock):
+def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, ledger, clock):
     """It takes ten writes a second and refuses the rest."""
     taken = []
 
@@ -231,8 +231,8 @@ def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, jou
         return sent
 
     inventory.on_write = limit
-    assert carry_out(plan(*numbered(40)), writer, journal, max_failed_writes=2) is None
-    assert set(outcomes(journal).values()) == {"written"}
+    assert carry_out(plan(*numbered(40)), writer, ledger, max_failed_writes=2) is None
+    assert set(outcomes(ledger).values()) == {"written"}
 
 
 @pytest.mark.parametrize(
@@ -248,31 +248,31 @@ def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, jou
     ],
 )
 def test_a_look_that_fails_after_a_write_hides_nothing(
-    inventory, writer, journal, answer, troubles, outcome, ended
+    inventory, writer, ledger, answer, troubles, outcome, ended
 ):
     inventory.after_write = raising(answer)
     inventory.on_look = raising(None, *troubles)
-    assert bool(carry_out(plan("h-0"), writer, journal)) == ended
-    assert (outcomes(journal), inventory.calls["write"]) == ({"h-0": outcome}, 1)
+    assert bool(carry_out(plan("h-0"), writer, ledger)) == ended
+    assert (outcomes(ledger), inventory.calls["write"]) == ({"h-0": outcome}, 1)
 
 
-def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, journal, clock):
+def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, ledger, clock):
     unsent = []
 
     def sleep(seconds):
-        unsent.append(journal.never_sent("run-1"))
+        unsent.append(ledger.never_sent("run-1"))
         clock.sleep(seconds)
 
-    writer = Writer(inventory, journal, clock=clock, sleep=sleep)
+    writer = Writer(inventory, ledger, clock=clock, sleep=sleep)
     writer.pace.refused(turn=0.0, retry_after=30)
-    assert carry_out(plan("h-0"), writer, journal) is None
+    assert carry_out(plan("h-0"), writer, ledger) is None
     assert unsent
     assert all(hosts == {"h-0"} for hosts in unsent)
 
 
 @pytest.mark.parametrize(("sent", "outcome"), [(1, "intended"), (0, "not_written")])
-def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, journal, clock, sent, outcome):
-    writer = Writer(inventory, journal, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
+def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, ledger, clock, sent, outcome):
+    writer = Writer(inventory, ledger, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
     inventory.on_write = forever(SLOW)
     if not sent:
         writer.pace.refused(turn=0.0, retry_after=30)
@@ -280,7 +280,7 @@ def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, jour
     assert inventory.asked == (sent, sent)
 
 
-def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, journal, monkeypatch):
+def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, ledger, monkeypatch):
     """The usual clock stands still meanwhile."""
     clocks = {time.CLOCK_BOOTTIME: 0.0, time.CLOCK_MONOTONIC: 0.0}
     monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
@@ -292,11 +292,11 @@ def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, j
             inventory.set(host_id, owner="u-9")
 
     inventory.on_connect = suspend
-    assert Writer(inventory, journal).write(row()).outcome == "owned_meanwhile"
+    assert Writer(inventory, ledger).write(row()).outcome == "owned_meanwhile"
 
 
 @pytest.mark.parametrize("slow", ["on_look", "mark_sent", "on_connect"])
-def test_a_look_that_is_too_old_is_made_again(inventory, writer, journal, clock, monkeypatch, slow):
+def test_a_look_that_is_too_old_is_made_again(inventory, writer, ledger, clock, monkeypatch, slow):
     """The time passes with the answer, on the disk or with the connection; somebody sets an owner."""
     stalls = []
 
@@ -307,7 +307,7 @@ def test_a_look_that_is_too_old_is_made_again(inventory, writer, journal, clock,
             clock.sleep(1.1)
 
     inventory.set("h-0", department="other than planned")
-    monkeypatch.setattr(journal if slow == "mark_sent" else inventory, slow, stall)
+    monkeypatch.setattr(ledger if slow == "mark_sent" else inventory, slow, stall)
     assert writer.write(row()).outcome == "owned_meanwhile"
     assert (inventory.asked, inventory.holds()[0]) == ((2, 0), "u-2")
 
@@ -328,22 +328,22 @@ def test_a_request_within_a_second_of_the_look_goes_out(
     assert (writer.write(row()).outcome, inventory.asked) == (outcome, asked)
 
 
-def test_the_intention_is_stored_before_the_look(inventory, writer, journal):
-    journal.intend(plan("h-0", outcome="intended"))
+def test_the_intention_is_stored_before_the_look(inventory, writer, ledger):
+    ledger.intend(plan("h-0", outcome="intended"))
     unsent = []
-    inventory.on_look = lambda _: unsent.append(journal.never_sent("run-1"))
+    inventory.on_look = lambda _: unsent.append(ledger.never_sent("run-1"))
     writer.write(row())
     assert unsent[0] == set()
 
 
-def test_the_journal_knows_what_the_last_look_showed(inventory, writer, journal):
+def test_the_ledger_knows_what_the_last_look_showed(inventory, writer, ledger):
     """The first look differs from the plan, the second does not, and then the run dies."""
-    journal.intend(plan("h-0", outcome="intended"))
+    ledger.intend(plan("h-0", outcome="intended"))
     inventory.set("h-0", department="New")
     stored = []
 
     def changed_back(host_id):
-        stored.append(journal.rows("run-1")["old_values"][0]["department"])
+        stored.append(ledger.rows("owner_writes", "run-1")["old_values"][0]["department"])
         inventory.set(host_id, department="Old")
 
     inventory.on_write = raising(SLOW, meanwhile=changed_back)
@@ -367,18 +367,18 @@ def read_or_listed(request, inventory):
     ("change", "decide"), [(WRITTEN, decide_write), (UNDONE, decide_undo)], ids=["write", "undo"]
 )
 def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(
-    inventory, journal, clock, change, decide, hosts, sent
+    inventory, ledger, clock, change, decide, hosts, sent
 ):
     """It may set the other fields all the same. Nor may it hide owners, who would all be overwritten."""
     for host_id in numbered(hosts):
         inventory.set(host_id, **change["old"])
     inventory.on_write = lambda _, values: {"department": values["department"]}
-    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
-    ended_by = carry_out(plan(*numbered(hosts), **change), writer, journal, decide=decide, concurrency=8)
+    writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
+    ended_by = carry_out(plan(*numbered(hosts), **change), writer, ledger, decide=decide, concurrency=8)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == sent
-    found = Counter(outcomes(journal).values())
+    found = Counter(outcomes(ledger).values())
     assert found == Counter({"intended": sent, "not_written": hosts - sent}), "it may still be done"
 
 
@@ -394,7 +394,7 @@ UNSEEN = {
 @pytest.mark.usefixtures("read_or_listed")
 @pytest.mark.parametrize("fault", UNSEEN.values(), ids=UNSEEN)
 def test_a_run_whose_first_writes_are_not_seen_to_hold_stops_and_names_the_hosts(
-    inventory, writer, journal, clock, fault
+    inventory, writer, ledger, clock, fault
 ):
     """Each of these was "written" on every host of the plan; the names of some were lost."""
 
@@ -410,18 +410,18 @@ def test_a_run_whose_first_writes_are_not_seen_to_hold_stops_and_names_the_hosts
 
     inventory.on_write, inventory.on_look = spoil, refuse
     inventory.on_list = lambda: [refuse(host_id) for host_id in inventory.rows]
-    ended_by = carry_out(plan(*numbered(10), new=values("u-1")), writer, journal, concurrency=8)
+    ended_by = carry_out(plan(*numbered(10), new=values("u-1")), writer, ledger, concurrency=8)
     assert ended_by
-    unseen = [host_id for host_id, outcome in outcomes(journal).items() if outcome == "intended"]
+    unseen = [host_id for host_id, outcome in outcomes(ledger).items() if outcome == "intended"]
     assert len(unseen) == inventory.calls["write"] == 3
     named = [f"{host_id} ({host_id.replace('h-', 'pc-')}): " for host_id in unseen]
     assert all(part in ended_by for part in (*named, "read_back_seconds", "10 s", inventory.how_written))
-    assert list(outcomes(journal).values()).count("not_written") == 7
+    assert list(outcomes(ledger).values()).count("not_written") == 7
     assert 30 <= clock.now < 40
 
 
 def test_one_write_that_holds_is_enough_and_the_others_have_no_known_outcome(
-    inventory, writer, journal, caplog
+    inventory, writer, ledger, caplog
 ):
     """Somebody may change a host right after its write, which says nothing about the service."""
 
@@ -429,8 +429,8 @@ def test_one_write_that_holds_is_enough_and_the_others_have_no_known_outcome(
         return sent | {"owner": "u-2"} if host_id in {"h-0", "h-2"} else sent
 
     inventory.on_write = meanwhile
-    assert carry_out(plan(*numbered(5)), writer, journal) is None
-    assert list(outcomes(journal).values()) == ["intended", "written", "intended", "written", "written"]
+    assert carry_out(plan(*numbered(5)), writer, ledger) is None
+    assert list(outcomes(ledger).values()) == ["intended", "written", "intended", "written", "written"]
     assert [message[:9] for message in caplog.messages] == ["Host h-0:", "Host h-2:"]
 
 
@@ -449,7 +449,7 @@ LOST = {
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
 @pytest.mark.parametrize("undo", [False, True], ids=["write", "undo"])
 def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names_the_fields(
-    inventory, journal, clock, lost, undo
+    inventory, ledger, clock, lost, undo
 ):
     changed, item, fields = lost
     for host_id in numbered(10):
@@ -461,11 +461,11 @@ def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names
         inventory.others |= {host_id: item} if item is not None else {}
 
     inventory.after_write = lose
-    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+    writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(10), old=values(old), new=values(new))
-    ended_by = carry_out(planned, writer, journal, decide=decide, concurrency=8) or ""
-    first, *others = journal.rows("run-1").select("outcome", "message").rows()
+    ended_by = carry_out(planned, writer, ledger, decide=decide, concurrency=8) or ""
+    first, *others = ledger.rows("owner_writes", "run-1").select("outcome", "message").rows()
     done = "intended" if fields == "hostnames" else "undone" if undo else "written"
     assert (first[0], {outcome for outcome, _ in others}) == (done, {"not_written"})
     assert all(f" gone or changed: {fields}" in str(text) for text in (first[1], ended_by))
@@ -474,7 +474,7 @@ def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names
 
 @pytest.mark.parametrize("answer", [CUT, SIGN_IN])
 @pytest.mark.parametrize("readings", [2, 9])
-def test_so_does_one_whose_answer_was_lost(inventory, writer, journal, answer, readings):
+def test_so_does_one_whose_answer_was_lost(inventory, writer, ledger, answer, readings):
     """Also if the service is away after the reading that shows it."""
 
     def lose(host_id):
@@ -483,8 +483,8 @@ def test_so_does_one_whose_answer_was_lost(inventory, writer, journal, answer, r
 
     inventory.others, inventory.after_write = dict.fromkeys(numbered(5), ITEM), lose
     inventory.on_look = raising(*[None] * readings, *[CUT] * 9)
-    assert "changed: location" in str(carry_out(plan(*numbered(5)), writer, journal))
-    assert [*outcomes(journal).values()] == ["written", *["not_written"] * 4]
+    assert "changed: location" in str(carry_out(plan(*numbered(5)), writer, ledger))
+    assert [*outcomes(ledger).values()] == ["written", *["not_written"] * 4]
 
 
 @pytest.mark.parametrize(
@@ -497,7 +497,7 @@ def test_so_does_one_whose_answer_was_lost(inventory, writer, journal, answer, r
     ],
 )
 def test_a_field_that_changes_without_a_write_is_not_lost(
-    inventory, writer, journal, caplog, shown, readings, lost
+    inventory, writer, ledger, caplog, shown, readings, lost
 ):
     def show(host_id):
         if inventory.calls["look"] > 1 + readings:
@@ -507,7 +507,7 @@ def test_a_field_that_changes_without_a_write_is_not_lost(
 
     inventory.others["h-0"] = {"location": "Hall 3"}
     inventory.after_write = inventory.on_look = show
-    assert bool(carry_out(plan("h-0"), writer, journal)) == lost == bool(caplog.messages)
+    assert bool(carry_out(plan("h-0"), writer, ledger)) == lost == bool(caplog.messages)
 
 
 IGNORED = {
@@ -522,26 +522,28 @@ IGNORED = {
 @pytest.mark.parametrize(("hosts", "sent", "ends"), IGNORED.values(), ids=IGNORED)
 @pytest.mark.parametrize("undo", [False, True], ids=["write", "undo"])
 def test_a_sent_field_that_keeps_its_old_value_is_said_and_three_of_the_first_end_the_writing(
-    inventory, journal, clock, caplog, hosts, sent, ends, undo
+    inventory, ledger, clock, caplog, hosts, sent, ends, undo
 ):
     for host_id in numbered(5):
         inventory.set(host_id, department="Old", owner="u-1" if undo else None)
     inventory.on_write = lambda host_id, sent: {"owner": sent["owner"]} if host_id in hosts else sent
-    writer = Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+    writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(5), old=values(old, "Old"), new=values(new, sent))
-    ended_by = carry_out(planned, writer, journal, decide=decide)
+    ended_by = carry_out(planned, writer, ledger, decide=decide)
     assert bool(ended_by) == ends
     done, skipped = (
         "undone" if undo else "written",
         "not_written" if ends else "undone" if undo else "written",
     )
-    assert [*outcomes(journal).values()] == [done] * 3 + [skipped] * 2
+    assert [*outcomes(ledger).values()] == [done] * 3 + [skipped] * 2
     said = (
         "the service accepted the write, and then fields that were sent still had their old value: department"
     )
     ignored = hosts if sent == "Sales" else []
-    found = dict(journal.rows("run-1").filter(outcome=done).select("host_id", "message").iter_rows())
+    found = dict(
+        ledger.rows("owner_writes", "run-1").filter(outcome=done).select("host_id", "message").iter_rows()
+    )
     assert {host_id for host_id, message in found.items() if message == said} == {*ignored}
     assert caplog.messages == [f"Host {host_id}: {said}" for host_id in ignored]
     assert not ended_by or inventory.how_written in ended_by
@@ -549,7 +551,7 @@ def test_a_sent_field_that_keeps_its_old_value_is_said_and_three_of_the_first_en
 
 @pytest.mark.parametrize(("later", "allowed"), [(0.4, 10), (4, 10), (9.9, 10), (60, 90)])
 def test_a_service_that_shows_a_change_later_is_believed(
-    inventory, journal, clock, monkeypatch, later, allowed
+    inventory, ledger, clock, monkeypatch, later, allowed
 ):
     shown_from = []
 
@@ -564,20 +566,20 @@ def test_a_service_that_shows_a_change_later_is_believed(
 
     inventory.on_write = answer
     monkeypatch.setattr(inventory, "host", host)
-    writer = Writer(inventory, journal, allowed, clock=clock, sleep=clock.sleep)
+    writer = Writer(inventory, ledger, allowed, clock=clock, sleep=clock.sleep)
     assert writer.write(row()).outcome == "written"
     assert clock.now <= allowed
 
 
-def test_an_interrupted_run_does_not_wait_for_a_change_to_show(inventory, journal, clock):
+def test_an_interrupted_run_does_not_wait_for_a_change_to_show(inventory, ledger, clock):
     inventory.on_write = lambda *_: {}
-    writer = Writer(inventory, journal, 600, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
+    writer = Writer(inventory, ledger, 600, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
     assert writer.write(row()).outcome == "intended"
     assert inventory.asked == (3, 1)
 
 
-def test_three_writes_are_read_back_and_no_more(inventory, writer, journal):
-    assert carry_out(plan(*numbered(20)), writer, journal) is None
+def test_three_writes_are_read_back_and_no_more(inventory, writer, ledger):
+    assert carry_out(plan(*numbered(20)), writer, ledger) is None
     assert inventory.asked == (20 + 3, 20)
 
 
@@ -602,10 +604,10 @@ def test_the_look_shows_owners_unless_it_shows_none_where_there_are_some(
 
 
 @pytest.fixture
-def unreadable(inventory, journal, clock):
+def unreadable(inventory, ledger, clock):
     inventory.reads_single_hosts = False
     inventory.set("h-1", owner="u-2")
-    return Writer(inventory, journal, clock=clock, sleep=clock.sleep)
+    return Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
 
 
 def test_without_read_the_list_made_just_before_is_looked_at(inventory, unreadable):
@@ -627,10 +629,10 @@ def test_without_read_a_host_turned_away_needs_a_list_made_since(inventory, unre
     assert unreadable.write(row("h-3")).outcome == "owned_meanwhile"
 
 
-def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventory, unreadable, journal):
+def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventory, unreadable, ledger):
     inventory.on_write = lambda host_id, sent: {} if host_id == "h-0" else sent
-    assert carry_out(plan("h-0", "h-2", "h-3", "h-4"), unreadable, journal) is None
-    assert list(outcomes(journal).values()) == ["intended", *["written"] * 3]
+    assert carry_out(plan("h-0", "h-2", "h-3", "h-4"), unreadable, ledger) is None
+    assert list(outcomes(ledger).values()) == ["intended", *["written"] * 3]
     assert inventory.calls["list"] == 1 + 6 + 2
 
 
@@ -715,15 +717,15 @@ def test_an_undo_sends_no_owner_that_is_another_and_no_value_that_was_not_change
 # All hosts of a plan
 
 
-def test_every_outcome_goes_into_the_journal(inventory, writer, journal):
+def test_every_outcome_goes_into_the_ledger(inventory, writer, ledger):
     inventory.set("h-1", owner="u-2")
     planned = pl.concat(
         [plan("h-404", *numbered(20)), plan("h-30", outcome="not_written", completed_at=NOON)]
     )
     seen = []
-    ended_by = carry_out(planned, writer, journal, concurrency=4, progress=lambda *done: seen.append(done))
+    ended_by = carry_out(planned, writer, ledger, concurrency=4, progress=lambda *done: seen.append(done))
     assert ended_by is None
-    rows = journal.rows("run-1")
+    rows = ledger.rows("owner_writes", "run-1")
     assert Counter(rows["outcome"]) == {"written": 19, "owned_meanwhile": 1, "failed": 1, "not_written": 1}
     assert rows["completed_at"].min() == NOON
     assert rows["completed_at"].null_count() == 0
@@ -735,20 +737,18 @@ def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, clock, tm
     seen = []
 
     def look(_):
-        with Journal(tmp_path / "writes.sqlite") as other:
+        with Ledger(tmp_path / "ledger.sqlite") as other:
             seen.append(Counter(outcomes(other).values()))
 
     inventory.on_look = look
-    with Journal(tmp_path / "writes.sqlite") as journal:
-        carry_out(plan(*numbered(3)), Writer(inventory, journal, clock=clock, sleep=clock.sleep), journal)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        carry_out(plan(*numbered(3)), Writer(inventory, ledger, clock=clock, sleep=clock.sleep), ledger)
     assert seen[0] == {"intended": 3}
 
 
 @pytest.mark.parametrize(("limit", "tried"), [(3, 6), (4, 40)])
 @pytest.mark.parametrize("error", [NO, CUT], ids=["refused", "lost"])
-def test_failures_in_a_row_end_the_writing_and_leave_the_rest(
-    inventory, writer, journal, limit, tried, error
-):
+def test_failures_in_a_row_end_the_writing_and_leave_the_rest(inventory, writer, ledger, limit, tried, error):
     def refuse(host_id, sent):
         if host_id in {"h-11", "h-13", "h-14", "h-15"}:  # the success of h-12 begins the count anew
             raise error
@@ -756,8 +756,8 @@ def test_failures_in_a_row_end_the_writing_and_leave_the_rest(
 
     inventory.on_write = refuse
     planned = plan(*(f"h-{number}" for number in (10, 11, 12, 13, 14, 15, *range(16, 40), *range(10))))
-    ended_by = carry_out(planned, writer, journal, max_failed_writes=limit)
-    left = journal.rows("run-1").filter(outcome="not_written")
+    ended_by = carry_out(planned, writer, ledger, max_failed_writes=limit)
+    left = ledger.rows("owner_writes", "run-1").filter(outcome="not_written")
     assert bool(ended_by) == (tried == 6)
     assert (inventory.calls["write"], left.height) == (tried, 40 - tried)
     assert left["completed_at"].null_count() == 0
@@ -766,7 +766,7 @@ def test_failures_in_a_row_end_the_writing_and_leave_the_rest(
 
 @pytest.mark.parametrize(("where", "last"), [("on_look", "failed"), ("on_write", "intended")])
 def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(
-    inventory, writer, journal, where, last
+    inventory, writer, ledger, where, last
 ):
     """An answer of 401 to a write is no proof that it was not done."""
     usual = getattr(inventory, where)
@@ -777,16 +777,16 @@ def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(
         return usual(host_id, *sent)
 
     setattr(inventory, where, end_for_good)
-    ended_by = carry_out(plan(*numbered(5)), writer, journal)
+    ended_by = carry_out(plan(*numbered(5)), writer, ledger)
     assert ended_by == "The log-in was refused."
-    assert list(outcomes(journal).values()) == ["written", "written", last, *["not_written"] * 2]
+    assert list(outcomes(ledger).values()) == ["written", "written", last, *["not_written"] * 2]
     assert inventory.calls["look"] == 3 + 2
-    messages = journal.rows("run-1")["message"].to_list()
+    messages = ledger.rows("owner_writes", "run-1")["message"].to_list()
     assert messages[2] == ended_by
     assert ended_by in messages[4]
 
 
-def test_failures_count_in_the_order_of_completion(inventory, writer, journal):
+def test_failures_count_in_the_order_of_completion(inventory, writer, ledger):
     """Hosts that answer late do not hide that all others fail."""
     released, numbers = threading.Event(), count(1)
 
@@ -803,13 +803,13 @@ def test_failures_count_in_the_order_of_completion(inventory, writer, journal):
             released.set()
 
     ended_by = carry_out(
-        plan(*numbered(40)), writer, journal, progress=progress, concurrency=2, max_failed_writes=3
+        plan(*numbered(40)), writer, ledger, progress=progress, concurrency=2, max_failed_writes=3
     )
     assert ended_by
-    assert Counter(outcomes(journal).values())["not_written"] > 25
+    assert Counter(outcomes(ledger).values())["not_written"] > 25
 
 
-def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, writer, journal, monkeypatch):
+def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, writer, ledger, monkeypatch):
     monkeypatch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.01)
     told, seen = threading.Event(), []
 
@@ -819,37 +819,37 @@ def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, wr
             told.set()
 
     inventory.on_write = lambda host_id, sent: sent if host_id == "h-0" or told.wait(10) else None
-    assert carry_out(plan("h-0", "h-1"), writer, journal, progress=progress) is None
+    assert carry_out(plan("h-0", "h-1"), writer, ledger, progress=progress) is None
 
 
 def test_a_run_that_ended_before_its_first_write_sends_nothing_and_accounts_for_each_host(
-    inventory, writer, journal
+    inventory, writer, ledger
 ):
     def ended():
         raise RunEndedError("This run has ended")
 
     with pytest.raises(RunEndedError):
-        carry_out(plan(*numbered(3)), writer, journal, require_running=ended)
+        carry_out(plan(*numbered(3)), writer, ledger, require_running=ended)
     assert inventory.calls["write"] == 0
-    assert outcomes(journal) == dict.fromkeys(numbered(3), "not_written")
-    assert all("This run has ended" in message for message in journal.rows("run-1")["message"])
+    assert outcomes(ledger) == dict.fromkeys(numbered(3), "not_written")
+    assert all("This run has ended" in message for message in ledger.rows("owner_writes", "run-1")["message"])
 
 
-def test_an_interrupted_run_sends_nothing_more(inventory, writer, journal):
+def test_an_interrupted_run_sends_nothing_more(inventory, writer, ledger):
     def interrupt(done, _):
         if done == 2:
             raise KeyboardInterrupt
 
     inventory.on_write = lambda _, sent: time.sleep(0.01) or sent
     with pytest.raises(KeyboardInterrupt):
-        carry_out(plan(*numbered(40)), writer, journal, concurrency=2, progress=interrupt)
+        carry_out(plan(*numbered(40)), writer, ledger, concurrency=2, progress=interrupt)
     sent = inventory.calls["write"]
     assert sent < 40
-    assert Counter(outcomes(journal).values()) == Counter({"written": sent, "not_written": 40 - sent})
+    assert Counter(outcomes(ledger).values()) == Counter({"written": sent, "not_written": 40 - sent})
 
 
 @pytest.mark.parametrize("hook", ["on_look", "after_write"])
-def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, journal, monkeypatch, hook):
+def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, ledger, monkeypatch, hook):
     """A look that hangs is followed by no request, and a write that hangs is of unknown outcome."""
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.1)
     before = set(threading.enumerate())
@@ -866,8 +866,8 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, jour
 
     setattr(inventory, hook, hang)
     with pytest.raises(KeyboardInterrupt):
-        carry_out(plan("h-0", "h-1"), writer, journal, concurrency=2, progress=interrupt)
-    assert outcomes(journal) == {"h-0": "written", "h-1": "intended"}
+        carry_out(plan("h-0", "h-1"), writer, ledger, concurrency=2, progress=interrupt)
+    assert outcomes(ledger) == {"h-0": "written", "h-1": "intended"}
     answer.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(1)
@@ -875,17 +875,17 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, jour
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, journal, monkeypatch, concurrency):
-    """Somebody else may be writing by then; the journal of a database raises where its session is gone."""
+def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, ledger, monkeypatch, concurrency):
+    """Somebody else may be writing by then; the ledger of a database raises where its session is gone."""
 
     def lost():
         raise AssetOwnersError("the lock is lost")
 
-    inventory.after_write = lambda _: monkeypatch.setattr(journal, "require_lock", lost)
+    inventory.after_write = lambda _: monkeypatch.setattr(ledger, "require_lock", lost)
     with pytest.raises(AssetOwnersError, match="the lock is lost"):
-        carry_out(plan(*numbered(20)), writer, journal, concurrency=concurrency)
+        carry_out(plan(*numbered(20)), writer, ledger, concurrency=concurrency)
     sent = inventory.calls["write"]
     assert 1 <= sent <= concurrency
-    found = Counter(outcomes(journal).values())
+    found = Counter(outcomes(ledger).values())
     assert found["written"] + found["intended"] <= 2 * concurrency
     assert found["not_written"] >= 20 - 2 * concurrency

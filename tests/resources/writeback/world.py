@@ -21,7 +21,7 @@ from resources.writeback.writer import Writer
 from tests.ownership.builders import TARGET, host, hosts
 
 IN_MEMORY = Path(":memory:")
-"""Where a journal lies that no other process opens: on a disk each test would wait for it."""
+"""Where a ledger lies that no other process opens: on a disk each test would wait for it."""
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 CUT = TransientError("The line was cut.")
@@ -162,7 +162,7 @@ def row(host_id: str = "h-0", **changes: Any) -> dict[str, Any]:
 def carry_out(
     planned: pl.DataFrame,
     writer: Writer,
-    journal: Any,
+    ledger: Any,
     *,
     decide: Any = decide_write,
     progress: Callable[[int, int], Any] = lambda *_: None,
@@ -171,8 +171,8 @@ def carry_out(
 ) -> str | None:
     limits = {"concurrency": 1, "max_failed_writes": 20} | limits
     asked: Any = {"on_progress": progress, "require_running": require_running}
-    return write_all(planned, writer, decide, journal, **asked, **limits)
+    return write_all(planned, writer, decide, ledger, **asked, **limits)
 
 
-def outcomes(journal: Any, run_id: str = "run-1") -> dict[str, str]:
-    return dict(journal.rows(run_id).select("host_id", "outcome").iter_rows())
+def outcomes(ledger: Any, run_id: str = "run-1") -> dict[str, str]:
+    return dict(ledger.rows("owner_writes", run_id).select("host_id", "outcome").iter_rows())

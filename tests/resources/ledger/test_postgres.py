@@ -1,4 +1,4 @@
-"""The journal in PostgreSQL, as far as it differs from the one in a file."""
+"""The ledger in PostgreSQL, as far as it differs from the one in a file."""
 
 import os
 import re
@@ -10,15 +10,19 @@ from contextlib import ExitStack, contextmanager
 from urllib.parse import quote, urlsplit
 
 import dagster as dg
+import polars as pl
 import pytest
 
+from ownership.declaration import Layout, polars_schema
+from ownership.tables import Runs
 from resources.errors import AssetOwnersError
+from resources.ledger.ledger import Result
+from resources.ledger.opening import ledger_findings
+from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
-from resources.store.tables import Tables
-from resources.writeback.journal import Journal, Result
-from resources.writeback.open_journal import import_file_journal, journal_findings, open_journal
-from resources.writeback.postgres import PostgresJournal
-from tests.resources.writeback.test_journal import LATER, outcomes, writes
+from resources.store.tables import Tables, of_layout
+from tests.pipelines.test_metrics import row
+from tests.resources.ledger.test_ledger import LATER, outcomes, writes
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +40,7 @@ def database(url):
 
 @pytest.fixture
 def open_one(url):
-    return lambda key="corp": PostgresJournal(url, lambda: key)
+    return lambda key="corp": PostgresLedger(url, lambda: key)
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def tables(tmp_path):
     return Tables(tmp_path / "home", "corp")
 
 
-def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another(open_one, postgres, url):
+def test_one_table_keeps_the_rows_of_all_ledgers_and_none_sees_those_of_another(open_one, postgres, url):
     with open_one("berlin") as berlin, open_one("paris") as paris:
         berlin.intend(writes("a", "b"))
         paris.intend(writes("a", outcome="failed"))
@@ -52,51 +56,38 @@ def test_one_table_keeps_the_rows_of_all_journals_and_none_sees_those_of_another
         berlin.complete(Result("b", "written"), run_id="run-1", completed_at=LATER)
         assert (outcomes(berlin), berlin.never_sent("run-1")) == ({"a": "intended", "b": "written"}, {"b"})
         assert (outcomes(paris), paris.never_sent("run-1")) == ({"a": "failed"}, {"a"})
-        paris.delete("run-1")
+        paris.clear()
         assert list(paris.targets()) == []
         assert list(berlin.targets()) == ["run-1"]
-    assert postgres.ask("SELECT DISTINCT journal FROM asset_owners.all_writes", database=database(url)) == [
+    assert postgres.ask("SELECT DISTINCT ledger FROM asset_owners.all_writes", database=database(url)) == [
         ("berlin",)
     ]
 
 
 def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
     def intend(number):
-        with open_one() as journal:
-            journal.intend(writes("a", run_id=f"run-{number}"))
+        with open_one() as ledger:
+            ledger.intend(writes("a", run_id=f"run-{number}"))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(intend, range(8)))
-    with open_one() as journal:
-        assert set(journal.targets()) == {f"run-{number}" for number in range(8)}
-
-
-def test_tables_of_an_older_program_keep_from_now_on_what_an_undo_left_unchanged(open_one):
-    with open_one() as journal:
-        journal.intend(writes("a", "b"))
-        [(view,)] = journal._execute("SELECT pg_get_viewdef('asset_owners.writes'::regclass)")
-        journal._execute("DROP VIEW asset_owners.writes")
-        older = re.sub(r",\s+(\w+[.])?kept", "", view)
-        journal._execute(f"CREATE VIEW asset_owners.writes AS {older}")
-        journal._execute("ALTER TABLE asset_owners.all_writes DROP COLUMN kept")
-    with open_one() as journal:
-        journal.complete(Result("a", "undone", kept=["owner"]), run_id="run-1", completed_at=LATER)
-        assert journal.rows("run-1")["kept"].to_list() == [["owner"], None]
+    with open_one() as ledger:
+        assert set(ledger.targets()) == {f"run-{number}" for number in range(8)}
 
 
 def test_what_is_stored_is_on_the_servers_disk_also_where_that_is_not_usual_there(open_one, postgres, url):
     postgres.ask(f"ALTER ROLE {database(url)} SET synchronous_commit = off")
-    with open_one() as journal:
-        assert journal._execute("SHOW synchronous_commit") == [("on",)]
+    with open_one() as ledger:
+        assert ledger._execute("SHOW synchronous_commit") == [("on",)]
 
 
 def test_where_another_server_took_over_the_inventory_alone_tells(open_one, postgres, url):
     """It may lack what was stored last, and counts its timeline on."""
-    with open_one() as journal:
-        journal.intend(writes("a"))
-        assert journal.never_sent("run-1") == {"a"}
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
+        assert ledger.never_sent("run-1") == {"a"}
         postgres.ask("UPDATE asset_owners.all_writes SET boot = '00000000'", database=database(url))
-        assert journal.never_sent("run-1") == set()
+        assert ledger.never_sent("run-1") == set()
 
 
 @contextmanager
@@ -115,29 +106,29 @@ def interrupted(*, after):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_who_is_interrupted_leaves_a_journal_that_goes_on(open_one):
-    with open_one() as journal:
-        journal.intend(writes("a"))
+def test_who_is_interrupted_leaves_a_ledger_that_goes_on(open_one):
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
         with interrupted(after=0.2):
-            journal._execute("SELECT pg_sleep(1)")
-        assert outcomes(journal) == {"a": "intended"}
+            ledger._execute("SELECT pg_sleep(1)")
+        assert outcomes(ledger) == {"a": "intended"}
 
 
 def test_a_lost_session_is_told_once_and_for_all(open_one, postgres, url):
-    """With the session of the journal the lock is lost, so whoever has lost it sends nothing more."""
-    with open_one() as journal:
-        journal.intend(writes("a"))
-        journal.lock("corp", "The lock")
+    """With the session of the ledger the lock is lost, so whoever has lost it sends nothing more."""
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
+        ledger.lock("corp", "The lock")
         assert postgres.cut_off(database(url)) == 1
-        for ask in (journal.require_lock, lambda: journal.mark_attempted("run-1", "a"), journal.targets):
+        for ask in (ledger.require_lock, lambda: ledger.mark_attempted("run-1", "a"), ledger.targets):
             with pytest.raises(
                 AssetOwnersError, match=r"terminating connection.*nothing more is sent"
             ) as told:
                 ask()
             assert without_password(url) in str(told.value)
-    with open_one() as journal:
-        journal.lock("corp", "The lock, which went with the session")
-        assert journal.never_sent("run-1") == {"a"}
+    with open_one() as ledger:
+        ledger.lock("corp", "The lock, which went with the session")
+        assert ledger.never_sent("run-1") == {"a"}
 
 
 @contextmanager
@@ -155,18 +146,18 @@ def test_a_server_that_never_answers_ends_the_run_also_one_that_is_told_to_end(
     open_one, postgres, url, monkeypatch
 ):
     for limit in ("ANSWER_SECONDS", "_LAST_ANSWER_SECONDS"):
-        monkeypatch.setattr(f"resources.writeback.postgres.{limit}", 0.5)
-    with open_one() as journal:
-        journal.intend(writes("a"))
+        monkeypatch.setattr(f"resources.ledger.postgres.{limit}", 0.5)
+    with open_one() as ledger:
+        ledger.intend(writes("a"))
         with frozen(postgres, url):
             for _ in range(2):
                 with pytest.raises(AssetOwnersError, match="nothing more is sent"):
-                    journal.require_lock()
+                    ledger.require_lock()
     with ExitStack() as ends:
-        journal = ends.enter_context(open_one())
+        ledger = ends.enter_context(open_one())
         with frozen(postgres, url):
             with interrupted(after=0.2):
-                journal.require_lock()
+                ledger.require_lock()
             began = time.monotonic()
             ends.close()
             assert time.monotonic() - began < 10
@@ -176,7 +167,7 @@ def test_a_pooler_is_refused(url, monkeypatch):
     """It hands sessions on, and gives clients a process number of its own."""
     monkeypatch.setattr("psycopg.ConnectionInfo.backend_pid", 1)
     with pytest.raises(AssetOwnersError, match="pooler"):
-        PostgresJournal(url, lambda: "corp")
+        PostgresLedger(url, lambda: "corp")
 
 
 @pytest.fixture
@@ -203,9 +194,9 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(
     if not old:
         postgres.ask(f"ALTER DATABASE {database(guarded)} OWNER TO admin")
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", address)
-    with pytest.raises(AssetOwnersError, match=r"^ASSET_OWNERS_JOURNAL: ") as told, open_journal(tables):
+    with pytest.raises(AssetOwnersError, match=r"^ASSET_OWNERS_JOURNAL: ") as told, tables.ledger():
         pytest.fail("it was opened")
-    [finding] = journal_findings(address)
+    [finding] = ledger_findings(address)
     assert (finding.state, f"{finding.what}: {finding.text}") == ("wrong", str(told.value))
     for part in ("horse", "battery", "staple", "\n"):
         assert part not in str(told.value)
@@ -214,39 +205,35 @@ def test_a_database_that_cannot_be_used_is_told_without_its_password(
 def test_the_password_may_come_from_the_places_of_postgresql(guarded, postgres, monkeypatch):
     address = guarded.replace(":" + quote(PASSWORD, safe=""), "")
     with pytest.raises(AssetOwnersError, match="no password supplied"):
-        PostgresJournal(address, lambda: "corp")
+        PostgresLedger(address, lambda: "corp")
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    assert [finding.state for finding in journal_findings(address)] == ["ok"]
+    assert [finding.state for finding in ledger_findings(address)] == ["ok"]
     assert postgres.ask("SELECT count(*) FROM asset_owners.all_writes", database=database(guarded)) == [(0,)]
 
 
-def test_what_was_open_in_the_file_moves_into_the_database(tables, url, monkeypatch):
-    with open_journal(tables) as file:
-        assert type(file) is Journal
+def test_a_database_takes_over_the_ledger_of_the_home_once(tables, url, monkeypatch):
+    tables.append("runs", pl.DataFrame([row(1)], schema=polars_schema(Runs)))
+    with tables.ledger() as file:
         file.intend(writes("a", "b"))
-        file.mark_attempted("run-1", "a")
         file.complete(Result("b", "failed", "No."), run_id="run-1", completed_at=LATER)
-        before = file.rows("run-1")
-        import_file_journal(file, tables)
-        assert file.rows("run-1").equals(before), "it is the one in use"
+        before = {table: file.rows(table) for table in of_layout(Layout.LEDGER)}
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    with open_journal(tables) as journal:
-        import_file_journal(journal, tables)
-        import_file_journal(journal, tables)
-        assert journal.rows("run-1").equals(before)
-        assert journal.never_sent("run-1") == set(), "whether requests went out is not known there"
-    with Journal(tables.journal) as file:
-        assert list(file.targets()) == []
+    for _ in ("moved", "again"):
+        tables.create_files()
+        with tables.ledger() as ledger:
+            assert all(ledger.rows(table).equals(rows) for table, rows in before.items())
+            assert ledger.never_sent("run-1") == set(), "whether requests went out is not known there"
+    assert not [*tables.disk.glob("ledger.sqlite*")]
 
 
-def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
+def test_a_ledger_goes_into_another_database_by_the_commands_of_the_guide(
     tables, postgres, url, monkeypatch, tmp_path
 ):
     """`docs/operations.md` has them."""
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
-    with open_journal(tables) as journal:
-        journal.intend(writes("a"))
-    other, dump = postgres.new_database_of(url), tmp_path / "journal.sql"
+    with tables.ledger() as ledger:
+        ledger.intend(writes("a"))
+    other, dump = postgres.new_database_of(url), tmp_path / "ledger.sql"
     for words in (
         ["pg_dump", "--schema=asset_owners", f"--file={dump}", url],
         ["psql", "--set", "ON_ERROR_STOP=1", f"--file={dump}", other],
@@ -254,5 +241,5 @@ def test_a_journal_goes_into_another_database_by_the_commands_of_the_guide(
     ):
         subprocess.run([postgres.programs / words[0], *words[1:]], check=True)  # noqa: S603 (our own command)
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", other)
-    with open_journal(tables) as journal:
-        assert journal.rows("run-1").equals(writes("a"))
+    with tables.ledger() as ledger:
+        assert ledger.rows("owner_writes", "run-1").equals(writes("a"))

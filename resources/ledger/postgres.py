@@ -1,4 +1,4 @@
-"""The journal of writes in PostgreSQL, which machines share, and with it the lock of who may write.
+"""The ledger in PostgreSQL, which machines share, and with it the lock of who may write.
 
 Both belong to one session of the server: a run that has lost the lock cannot store that a request follows,
 and so sends none.
@@ -14,10 +14,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.ledger.ledger import KEYS, Change, Ledger, ledger_tables
 from resources.locks import wait_until
 from resources.redaction import redacted
 from resources.settings import without_password
-from resources.writeback.journal import Journal
 
 T = TypeVar("T")
 
@@ -47,33 +47,36 @@ ANSWER_SECONDS = 120
 """The server may take this long to answer; a server that hangs would otherwise hold the run for ever."""
 
 _LAST_ANSWER_SECONDS = 5
-"""The same when the journal is closed."""
-
-_TABLES: LiteralString = """\
-CREATE SCHEMA IF NOT EXISTS asset_owners;
-CREATE TABLE asset_owners.all_writes (
-    journal TEXT NOT NULL DEFAULT current_setting('asset_owners.journal'),
-    run_id TEXT COLLATE "C", host_id TEXT COLLATE "C", hostname TEXT, outcome TEXT, old_values TEXT,
-    new_values TEXT, message TEXT, intended_at TEXT COLLATE "C", completed_at TEXT, sent INTEGER, boot TEXT,
-    target TEXT, undoes TEXT, rowid BIGINT GENERATED ALWAYS AS IDENTITY,
-    PRIMARY KEY (journal, run_id, host_id)
-);
-CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL);
-"""
-
-_VIEW: LiteralString = """\
-ALTER TABLE asset_owners.all_writes ADD COLUMN IF NOT EXISTS kept TEXT;
-CREATE OR REPLACE VIEW asset_owners.writes AS
-SELECT run_id, host_id, hostname, outcome, old_values, new_values, message, intended_at, completed_at,
-    sent, boot, target, undoes, rowid, kept
-FROM asset_owners.all_writes
-WHERE journal = current_setting('asset_owners.journal');
-"""
-"""All statements use the view, so that none touches rows of another journal. Older ones lack `kept`."""
+"""The same when the ledger is closed."""
 
 
-class PostgresJournal(Journal):
-    """The journal of one instance in a shared database; `key` returns what marks its rows there.
+def _tables() -> LiteralString:
+    """Return the statements that make the tables, each with the rows of all ledgers, and a view of each.
+
+    All other statements use the views, so that none touches rows of another ledger.
+    """
+    statements = [
+        "CREATE SCHEMA IF NOT EXISTS asset_owners",
+        "CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL)",
+    ]
+    for name, columns in ledger_tables().items():
+        # Texts compare as in SQLite.
+        declared = columns.replace(" TEXT", ' TEXT COLLATE "C"').replace(" BLOB", " BYTEA")
+        names = ", ".join(column.split()[0] for column in columns.split(", "))
+        statements.append(
+            f"CREATE TABLE asset_owners.all_{name} ("
+            "ledger TEXT NOT NULL DEFAULT current_setting('asset_owners.ledger'),"
+            f" rowid BIGINT GENERATED ALWAYS AS IDENTITY, {declared}, PRIMARY KEY (ledger, {KEYS[name]}))"
+        )
+        statements.append(
+            f"CREATE VIEW asset_owners.{name} AS SELECT {names}, rowid FROM asset_owners.all_{name}"  # noqa: S608  (no values)
+            " WHERE ledger = current_setting('asset_owners.ledger')"
+        )
+    return cast("LiteralString", "; ".join(statements))
+
+
+class PostgresLedger(Ledger):
+    """The ledger of one instance in a shared database; `key` returns what marks its rows there.
 
     One process at a time is asked for its key.
     """
@@ -89,7 +92,7 @@ class PostgresJournal(Journal):
         self._secrets = [str(given[name]) for name in ("password", "sslpassword") if given.get(name)]
         self._lost: str | None = None
         # One thread talks to the server, so that interrupting another thread leaves no answer unread.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
         wanted: dict[str, Any] = {**_CONNECTION, **given, "application_name": name, "client_encoding": "utf8"}
@@ -116,21 +119,16 @@ class PostgresJournal(Journal):
             " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
         )
         own = self._in_thread(lambda: self._make_tables(key))
-        self._execute("SELECT set_config('asset_owners.journal', ?, false)", own)
+        self._execute("SELECT set_config('asset_owners.ledger', ?, false)", own)
         self._require_known_format()
 
     def _make_tables(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; one of several callers does, others wait."""
         with self._connected.transaction():
             self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
-            [(found, kept)] = self._connected.execute(
-                "SELECT to_regclass('asset_owners.format'), (SELECT true FROM pg_attribute"
-                " WHERE attrelid = to_regclass('asset_owners.writes') AND attname = 'kept')"
-            ).fetchall()
+            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
             if found is None:
-                self._connected.execute(_TABLES)
-            if not kept:
-                self._connected.execute(_VIEW)
+                self._connected.execute(_tables())
             return key()
 
     def __exit__(self, *_: object) -> None:
@@ -140,7 +138,7 @@ class PostgresJournal(Journal):
             self._connection.close()
 
     def lock(self, name: str, what: str) -> None:
-        """Keep out other machines that share the journal until the session ends."""
+        """Keep out other machines that share the ledger until the session ends."""
 
         def is_taken() -> bool:
             [(taken,)] = self._execute("SELECT pg_try_advisory_lock(hashtextextended(?, 0))", name)
@@ -164,7 +162,8 @@ class PostgresJournal(Journal):
 
     def overwrite_deleted(self) -> None:
         """Free what rows held before; the server's own logs and backups are beyond reach."""
-        self._execute("VACUUM asset_owners.all_writes")
+        for name in KEYS:
+            self._execute(f"VACUUM asset_owners.all_{name}")
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         def fetch() -> list[tuple[Any, ...]]:
@@ -174,12 +173,13 @@ class PostgresJournal(Journal):
 
         return self._in_thread(fetch)
 
-    def _insert(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        def insert() -> None:
+    def _change(self, *changes: Change) -> None:
+        def change() -> None:
             with self._connected.transaction(), self._connected.cursor() as cursor:
-                cursor.executemany(_to_psycopg(statement), list(map(_escaped, rows)))
+                for statement, rows in changes:
+                    cursor.executemany(_to_psycopg(statement), list(map(_escaped, rows)))
 
-        self._in_thread(insert)
+        self._in_thread(change)
 
     def _boot(self) -> str | None:
         """Return the server's timeline: a standby that takes over begins a new one, and may lack rows."""
@@ -192,7 +192,7 @@ class PostgresJournal(Journal):
         return self._connection
 
     def _in_thread(self, work: Callable[[], T], seconds: float | None = None) -> T:
-        """Run work in the journal's thread and return its result; fails where the server hangs."""
+        """Run work in the thread of the ledger and return its result; fails where the server hangs."""
         future = self._thread.submit(work)
         limit = seconds or ANSWER_SECONDS
         try:
@@ -219,7 +219,7 @@ class PostgresJournal(Journal):
         else:
             remedy = "the user must own the schema asset_owners, or be allowed to create it (GRANT CREATE ON "
             remedy += "DATABASE); the server's log says more"
-        return f"ASSET_OWNERS_JOURNAL: the journal of writes in {self.place} cannot be used: {said}; {remedy}"
+        return f"ASSET_OWNERS_JOURNAL: the ledger in {self.place} cannot be used: {said}; {remedy}"
 
 
 def _to_psycopg(statement: str) -> LiteralString:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from resources.store.tables import Tables
-from resources.writeback.journal import Journal
 from sandbox.inventory import InventoryState, JournalEntry
 from tests.chaos.surroundings import HOST_NAMES, NAME, Surroundings
 
@@ -47,7 +46,7 @@ class Run:
     names: dict[str, str] = field(default_factory=dict)
 
 
-class Ledger:
+class Books:
     """The runs of one home in one history, and the rows of owner_writes that are final."""
 
     def __init__(self, tables: Tables, figures: Counter[str]) -> None:
@@ -85,12 +84,8 @@ class Ledger:
         return [run.run_id for run in self.runs.values() if run.sent and run.kind != "undo"]
 
     def rows(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """What we say of each write: the journal's row where there is one, otherwise that of owner_writes."""
+        """What we say of each write."""
         rows = self._tables.writes().collect().to_dicts()
-        with Journal(self._tables.journal) as journal:
-            rows += [row for run_id in list(journal.targets()) for row in journal.rows(run_id).to_dicts()]
-        for row in rows:
-            del row["by"]  # comes from the run when its rows are stored
         return {(row["run_id"], row["host_id"]): row for row in rows}
 
     def forget(self, ids: dict[str, str]) -> None:
