@@ -153,9 +153,20 @@ function hostsView(title, empty, holds, columns) {
   return { title, empty, rows, facets: OF_HOSTS, find: hostsFound, open, columns, saved: { primary, ...SAVED } };
 }
 
+// What is said of a list without rows.
+const NONE = {
+  hosts: "The inventory has no host.",
+  conflicts: "No host has another owner than the logons name.",
+  people: "The inventory has no user asset that owns or uses a host.",
+  users: "Each account in the logons belongs to one person in the inventory.",
+  plan: "There is nothing to write.",
+  writes: "This run wrote nothing. What earlier runs wrote is with each host.",
+  names: "The inventory has every host of the logons.",
+};
+
 const VIEWS = {
-  hosts: hostsView("Hosts", "The inventory has no host.", hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
-  conflicts: hostsView("Conflicts", "No host has another owner than the logons name.", (host) => hosts.status[host] === "conflict", {
+  hosts: hostsView("Hosts", NONE.hosts, hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
+  conflicts: hostsView("Conflicts", NONE.conflicts, (host) => hosts.status[host] === "conflict", {
     name: hostName,
     recorded: persons("Owner in the inventory", ownersOf),
     primary,
@@ -166,7 +177,7 @@ const VIEWS = {
   }),
   people: {
     title: "People",
-    empty: "The inventory has no user asset that owns or uses a host.",
+    empty: NONE.people,
     rows: numbers(people.key.length),
     facets: [],
     find: peopleFound,
@@ -182,7 +193,7 @@ const VIEWS = {
   },
   users: {
     title: "Accounts without a person",
-    empty: "Each account in the logons belongs to one person in the inventory.",
+    empty: NONE.users,
     rows: numbers(unmatched.user.length),
     facets: [],
     find: (words) => rowsWith(peopleFound(words), unmatched.user),
@@ -198,7 +209,7 @@ const VIEWS = {
   },
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
-    empty: content.plan ? "There is nothing to write." : "This run wrote nothing. What earlier runs wrote is with each host.",
+    empty: content.plan ? NONE.plan : NONE.writes,
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
@@ -213,7 +224,12 @@ const VIEWS = {
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
     },
   },
-  names: hostsView("Hosts not in the inventory", "The inventory has every host of the logons.", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
+  names: hostsView("Hosts not in the inventory", NONE.names, (host) => !hasAsset(host), {
+    name: hostName,
+    primary,
+    sure,
+    seen,
+  }),
 };
 
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
@@ -400,10 +416,13 @@ function whyEmpty(view, query) {
     return [view.empty];
   }
   const words = folded(query.get("q") ?? "").trim();
-  const elsewhere = Object.entries(VIEWS).filter(([, other]) => words && other !== view && other.rows.some((row) => other.find(words).has(row)));
-  const links = elsewhere.flatMap(([name, { title }]) => [" ", element("a", { href: `#${new URLSearchParams({ view: name, q: words })}` }, title)]);
-  const where = links.length ? ["It is in:", ...links] : [];
-  return [`None of ${whole(view.rows.length)} fits the search and the filters. `, ...where];
+  const finds = ({ find, rows }) => [find(words)].some((hits) => rows.some((row) => hits.has(row)));
+  const links = Object.entries(VIEWS)
+    .filter(([, other]) => words && finds(other))
+    .map(([name, { title }]) => [title, `#${new URLSearchParams({ view: name, q: words })}`])
+    .flatMap(([title, href]) => [" ", element("a", { href }, title)]);
+  const where = links.length ? [" It is in:", ...links] : [];
+  return [`None of ${whole(view.rows.length)} fits the search and the filters.`, ...where];
 }
 
 function drawRows(limit) {

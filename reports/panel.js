@@ -103,7 +103,7 @@ function hostPanel(host) {
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
     ...(hosts.status[host] === "written" ? command("Undo this one, for operators", undo) : []),
-    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("If it may stay as it is, for operators", acknowledge) : []),
+    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
   ];
 }
 
@@ -159,7 +159,6 @@ function drawPanel(query) {
     const before = at("#rows tr[aria-current] a") ?? at("#search");
     (shown ? title : before).focus({ preventScroll: true });
     panel.scrollTop = 0;
-    openKey = key;
   }
   const isOpen = (row) => shown !== null && Object.values(list.view.open(row)).includes(key);
   const place = list.rows.findIndex(isOpen);
@@ -169,7 +168,10 @@ function drawPanel(query) {
   for (const row of at("#rows tbody").rows) {
     row.ariaCurrent = isOpen(row.row) ? "true" : null;
   }
-  at("#rows tr[aria-current]")?.scrollIntoView({ block: "nearest" });
+  if (key !== openKey) {
+    at("#rows tr[aria-current]")?.scrollIntoView({ block: "nearest" });
+    openKey = key;
+  }
 }
 
 // Follow the address: the list is drawn again only if it changes.
