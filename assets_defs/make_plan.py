@@ -138,9 +138,10 @@ def plan_to_undo(
     if planned.is_empty():
         _refuse_undo(run, undone_id, writes)
         said = f"Run {short} of {name} wrote nothing that could be undone"
-        if applied_by := run.tables.applied_by(undone_id):
-            undo = command_line(run.instance, "undo", short_run_id(applied_by[-1]))
-            said += f"; its plan was applied by run {short_run_id(applied_by[-1])}. To undo that: {undo}"
+        if applied_by := [*map(short_run_id, run.tables.applied_by(undone_id))]:
+            undo = (command_line(run.instance, "undo", applied) for applied in applied_by)
+            runs = f"run{'s' * (len(applied_by) > 1)} {', '.join(applied_by)}"
+            said += f"; its plan was applied by {runs}. To undo that: {'; '.join(undo)}"
         raise ConfigurationError(said)
     planned = _select_hosts(
         run, planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))

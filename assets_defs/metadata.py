@@ -1,20 +1,17 @@
 """What materializations show in the UI: tables to look at, and numbers that it plots over time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from assets_defs.run import InstanceRun
-from ownership.codes import EVIDENCE, MATCH
+from ownership.certainty import least_certain_first
 from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from ownership.names import printable
 from ownership.rules import NAMING
-from ownership.tuning.confidence import CERTAINTY, least_certain_first
-from reports.plan import shown_owners
-from reports.sentences import COUNTS
 from resources.settings import command_line
 from resources.store.tables import short_run_id
 
@@ -22,7 +19,11 @@ CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
 
 _SHOWN_FIRST = ("conflict", "write")
-_EVIDENCE = ("action", *dict.fromkeys((*COUNTS, *CERTAINTY)))
+SHOWN = (
+    *("Host", "Host id", "Status", "Reason", "Owner", "Planned owner", "Department", "Planned department"),
+    *("Criticality", "Planned criticality", "Confidence", "In words", "Message"),
+)
+"""Columns of the sheet that Dagster shows, as far as they hold anything."""
 MAX_EXAMPLES = 8
 MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
@@ -80,71 +81,41 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
     }
 
 
-def owners_metadata(decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str) -> dict[str, Any]:
-    """Return the first hosts with an owner or one to get, and without; the command `see_all` lists all."""
-    owner = pl.when(action="write").then("resolved_owner").otherwise("existing_owner")
-    owned = decisions.with_columns(owner=owner).drop_nulls(["host_id", "owner"])
-    return {
-        **_owners(owned.select("host_id", "hostname", "owner", *_EVIDENCE), users, see_all),
-        **_without_owner(decisions.filter(action="none")),
-    }
-
-
-def _without_owner(hosts: pl.DataFrame) -> dict[str, Any]:
-    """Return the first hosts that the logons give no owner, those with one primary user first, and why."""
-    unmatched = pl.when(pl.col("match") != "matched").then(
-        pl.col("match").replace_strict(MATCH, default=None)
-    )
-    why = pl.coalesce(unmatched, pl.col("evidence").replace_strict(EVIDENCE))
-    first = hosts.sort(
-        pl.col("evidence").is_in(NAMING), "hostname", "host_id", descending=[True, False, False]
-    )
-    rows = first.head(MAX_ROWS).select(**{"host": "hostname", "host id": "host_id", "why": why})
-    return {} if rows.is_empty() else {"hosts_without_owner": _table(rows.to_dicts())}
-
-
-def _owners(hosts: pl.DataFrame, users: pl.DataFrame, see_all: str) -> dict[str, Any]:
-    """Return the first hosts as a table, the least certain first, and how to list all; nothing if none."""
-    later = (pl.col("action") != action for action in _SHOWN_FIRST)
-    first = least_certain_first(hosts).sort(*later, maintain_order=True).head(MAX_ROWS)
-    rows = shown_owners(first, users)
-    if not rows:
-        return {}
-    columns = [column for column in rows[0] if any(row[column] for row in rows)]
-    further = hosts.height - len(rows)
-    more = {"more_hosts": f"{further:,} more; all of them: {see_all}"} if further else {}
-    return {"hosts": _table({column: row[column] for column in columns} for row in rows), **more}
-
-
-def outcomes_metadata(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
+def hosts_metadata(
+    decisions: pl.DataFrame, sheet_of: Callable[[pl.DataFrame], pl.DataFrame], *, see_all: str
 ) -> dict[str, Any]:
-    """Return the outcome of a plan, rows of owner_writes: hosts by outcome, and the first ones.
+    """Return the first hosts with an owner or one to get, and without, each as the sheet tells of it.
 
-    `decisions` are those that it rests on, if known; `users` are inventory_users; `see_all` lists all hosts.
+    What needs a person comes first, then what is least certain. `sheet_of` returns `hosts_sheet` of some
+    decisions, in their order; the command `see_all` lists all hosts.
     """
+    order = ~pl.col("evidence").is_in(NAMING), *(pl.col("action") != action for action in _SHOWN_FIRST)
+    hosts = least_certain_first(decisions.drop_nulls("host_id")).sort(order, maintain_order=True)
+    is_without, found = pl.col("action") == "none", dict[str, Any]()
+    for name, holds in (("hosts", ~is_without), ("hosts_without_owner", is_without)):
+        first = sheet_of(hosts.filter(holds).head(MAX_ROWS))
+        columns = [column for column in SHOWN if first[column].count()]
+        if columns:
+            found[name] = _table(first.select(columns).to_dicts())
+        if further := hosts.filter(holds)[MAX_ROWS:].height:
+            found[f"more_{name}"] = f"{further:,} more; all of them: {see_all}"
+    return found
+
+
+def outcomes_in_words(rows: pl.DataFrame) -> str:
+    """Count the hosts of rows of owner_writes by outcome."""
     counts = rows["outcome"].value_counts().sort("count", "outcome", descending=[True, False]).iter_rows()
-    outcome = pl.when(pl.n_unique("outcome") > 1).then("outcome")  # one that all share stands above
-    before = pl.col("old_values").name.suffix_fields("_before").struct.unnest()
-    after = pl.col("new_values").struct.unnest()
-    hosts = rows.select("host_id", "hostname", before, after, "message", outcome=outcome)
-    hosts = hosts.join(decisions.select("host_id", *_EVIDENCE), on="host_id", how="left")
-    return {
-        "outcomes": ", ".join(f"{number:,} {one}" for one, number in counts) or "nothing to write",
-        **_owners(hosts, users, see_all),
-    }
+    return ", ".join(f"{number:,} {one}" for one, number in counts) or "nothing to write"
 
 
-def writes_metadata(
-    rows: pl.DataFrame, decisions: pl.DataFrame, users: pl.DataFrame, *, see_all: str
-) -> dict[str, Any]:
-    """Return whether a run sent anything, and the outcome of its plan."""
+def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
+    """Return whether a run sent anything, and the outcome of its plan, rows of owner_writes."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
     done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     return {
         "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
-        **outcomes_metadata(rows, decisions, users, see_all=see_all),
+        "outcomes": outcomes_in_words(rows),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),

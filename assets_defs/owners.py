@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
 from assets_defs.evidence import answers_of_audits, require_evidence, resolution_of
-from assets_defs.metadata import decisions_metadata, listed, owners_metadata
-from assets_defs.report import where_reported
+from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
+from assets_defs.report import sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun
 from assets_defs.specs import table_asset
 from ownership.names import printable
@@ -75,14 +76,13 @@ def _decide(run: ScanRun) -> dict[str, Any]:
 
 def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:
     """Return what Dagster shows of the decisions of a run, also where another one applies its plan."""
-    shares, users = (
-        run.tables.read(table, run_id=decided_by) for table in ("host_user_shares", "inventory_users")
-    )
+    shares = run.tables.read("host_user_shares", run_id=decided_by)
+    see_all = listed(run, "FROM owner_decisions")
     return {
         "dagster/row_count": decisions.height,
         **decisions_metadata(decisions, events=shares.select(pl.sum("events")).collect().item()),
         "report": where_reported(run),
-        **owners_metadata(decisions, users.collect(), see_all=listed(run, "FROM owner_decisions")),
+        **hosts_metadata(decisions, partial(sheet_of, run), see_all=see_all),
     }
 
 

@@ -17,9 +17,9 @@ from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
-from reports.hosts import hosts_by_now, hosts_sheet
 from reports.page import TABLES, page_fingerprint, report_page
-from reports.page_tables import STRIP_DAYS, coverage_by_week
+from reports.page_tables import STRIP_DAYS, coverage_by_day
+from reports.story import hosts_by_now, hosts_sheet, planned_first
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.format_version import program_version
 from resources.settings import Instance, command_line
@@ -114,7 +114,7 @@ class Report:
             "days": events_by_day(self._days, fetched, timezone=instance.scan.timezone),
             "writes": writes,
             "earlier_writes": earlier,
-            "weeks": coverage_by_week(tables.all_runs("runs")),
+            "coverage": coverage_by_day(tables.all_runs("runs")),
             "is_plan": self.is_plan,
         }
 
@@ -129,12 +129,9 @@ class Report:
 
     @cached_property
     def hosts_now(self) -> pl.DataFrame:
-        """Each host's decision with its owner now: rows of `reports.hosts.hosts_by_now`."""
+        """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
-        owners, acknowledged = (
-            self._tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts")
-        )
-        return hosts_by_now(self._decisions, owners, writes, acknowledged)
+        return planned_first(_hosts_now(self._tables, self._decisions, writes))
 
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -180,6 +177,22 @@ class Report:
         for rows_or_value in (*self._shown.values(), *tables):
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
+
+
+def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return the sheet of some decisions as a run leaves these hosts, also one that applies or undoes."""
+    tables, instance = run.tables.view(run.run_id), run.instance
+    decided_by = decisions.select(pl.first("run_id")).item()
+    users = tables.read("inventory_users", run_id=decided_by).collect()
+    hosts = _hosts_now(tables, decisions, tables.writes())
+    return hosts_sheet(hosts, users, instance.rules.as_rules(), instance.field_names)
+
+
+def _hosts_now(tables: Tables, decisions: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
+    owners, acknowledged = (
+        tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts")
+    )
+    return hosts_by_now(decisions, owners, writes, acknowledged)
 
 
 def _content(rows: Any) -> bytes:

@@ -4,6 +4,7 @@ How each of them does it is in `writing`.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,9 +14,9 @@ import yaml
 from pydantic import Field
 
 from assets_defs.cleanup import delete_old
-from assets_defs.metadata import listed, outcomes_metadata, writes_metadata
+from assets_defs.metadata import hosts_metadata, listed, outcomes_in_words, writes_metadata
 from assets_defs.owners import shown_decisions
-from assets_defs.report import reporting, where_reported
+from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, scan_run
 from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import LOCATION, asset_arguments, asset_key
@@ -61,14 +62,20 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
     """What became of the plan of a run, or what it is where nothing was sent."""
     decisions = run.tables.of_run("owner_decisions", run.run_id)
-    users = run.tables.read("inventory_users", run_id=run.run_id).collect()
     return {
         "run": run.run_id,
         "report": where_reported(run),
         **_to_apply(run, rows, decisions),
         **_to_undo(run, rows),
-        **writes_metadata(rows, decisions, users, see_all=listed(run, "FROM write_history")),
+        **writes_metadata(rows, decisions),
+        **_hosts(run, rows, decisions),
     }
+
+
+def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
+    """The first hosts of a plan, as they are now; none where its decisions are no longer kept."""
+    planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
+    return hosts_metadata(planned, partial(sheet_of, run), see_all=listed(run, "FROM write_history"))
 
 
 def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
@@ -146,16 +153,14 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
     tables, row = run.tables, run.record.row()
-    decided_by = tables.decided_by(run.run_id)
-    decisions = tables.of_run("owner_decisions", decided_by)
-    users = tables.read("inventory_users", run_id=decided_by).collect()
-    see_all = listed(run, "FROM write_history")
+    decisions = tables.of_run("owner_decisions", tables.decided_by(run.run_id))
     return {
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),
         "result": f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}",
         **_to_undo(run, written),
-        **outcomes_metadata(written, decisions, users, see_all=see_all),
+        "outcomes": outcomes_in_words(written),
+        **_hosts(run, written, decisions),
         "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }
 

@@ -3,49 +3,117 @@
 from collections.abc import Mapping
 from typing import Any
 
-EVIDENCE: Mapping[str, str] = {
-    "unreadable_asset": "A field of the host asset cannot be read.",
-    "no_hostname": "The host asset has no host name.",
-    "excluded_host": "The host is excluded by exclude_hosts, exclude_assets or skip_host_kinds.",
-    "hostname_collision": "The short host name stands for hosts of different domains.",
-    "no_logons": "Nobody logged on to the host in the window.",
-    "too_few_events": "The host has too few logon events (min_events), or its primary user logged on to it "
-    "on too few days (min_active_days).",
-    "no_majority": "None of several users has a share above the threshold.",
-    "not_primary_device": "The host is none of the primary_devices hosts that its primary user uses most.",
-    "idle_user": "The primary user has not logged on to the host for max_idle_days days.",
-    "answered_no": "In an audit somebody answered no: the host is not the primary user's.",
-    "low_confidence": "Fewer of such owners are right than min_confidence asks for.",
-    "single_user": "Only one user logged on to the host.",
-    "majority": "One of several users has a share above the threshold.",
+
+class Words(str):
+    """What a code means, as a sentence; `advice` says what would change it, `short` what it is called."""
+
+    advice: str
+    short: str
+
+    def __new__(cls, sentence: str, advice: str = "", *, short: str = "") -> "Words":
+        """Make a sentence; `short` is the code itself where that is as good."""
+        words = super().__new__(cls, sentence)
+        words.advice, words.short = advice, short
+        return words
+
+
+EVIDENCE: Mapping[str, Words] = {
+    "unreadable_asset": Words(
+        "A field of the host asset cannot be read.",
+        "Correct host asset {host_id} in the inventory: {problem}.",
+    ),
+    "no_hostname": Words(
+        "The host asset has no host name.",
+        "Give the asset a host name in {hostname_field}.",
+        short="no host name",
+    ),
+    "excluded_host": Words(
+        "The host is excluded by exclude_hosts, exclude_assets or skip_host_kinds.",
+        "Remove from the instance file what excludes the host (rules.{excluded_by}).",
+    ),
+    "hostname_collision": Words(
+        "The short host name stands for hosts of different domains.",
+        "Compare whole names (rules.hostname_match: exact), or give the hosts different short names.",
+        short="ambiguous name",
+    ),
+    "no_logons": Words("Nobody logged on to the host in the window."),
+    "too_few_events": Words(
+        "Too few logons, or on too few days (min_events, min_active_days).", short="too few logons"
+    ),
+    "no_majority": Words("None of several users has a share above the threshold."),
+    "not_primary_device": Words(
+        "The host is none of the primary_devices hosts that its primary user uses most.",
+        "{username} must have more days with a logon here than on {primary_hostnames}, or "
+        "rules.primary_devices must be greater or null.",
+    ),
+    "idle_user": Words(
+        "The primary user has not logged on to the host for max_idle_days days.",
+        "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
+    ),
+    "answered_no": Words(
+        "In an audit somebody answered no: the host is not the primary user's.",
+        "Set the right owner in the inventory; or, if it is {username} after all, answer yes in the sheet of "
+        "the audit.",
+    ),
+    "low_confidence": Words(
+        "Fewer of such owners are right than min_confidence asks for.",
+        "{username} must be on the host on more days, and others on fewer; or rules.min_confidence must be "
+        "lower.",
+    ),
+    "single_user": Words("Only one user logged on to the host.", short="only one user"),
+    "majority": Words("One of several users has a share above the threshold.", short="clear majority"),
 }
 
-MATCH: Mapping[str, str] = {
-    "matched": "The user has one user asset.",
-    "no_user_asset": "No user asset has the user's name, or exclude_user_assets excludes it.",
-    "ambiguous_user": "Several user assets may be the user, or the one that may be cannot be read.",
+MATCH: Mapping[str, Words] = {
+    "matched": Words("The user has one user asset."),
+    "no_user_asset": Words(
+        "No user asset has the user's name, or exclude_user_assets excludes it.",
+        "Give {username} a user asset, one with this name in {user_fields}; if it is not a person, list it "
+        "in rules.exclude_users.",
+    ),
+    "ambiguous_user": Words(
+        "Several user assets may be the user, or the one that may be cannot be read.",
+        short="several user assets",
+    ),
 }
+EXCLUDED_USER = Words(
+    "The user asset that has the user's name is excluded.",
+    "Correct the user asset of {username} in the inventory, or remove from the instance file what excludes "
+    "it (rules.{excluded_by}).",
+    short="user excluded",
+)
 
 
-def reason_of(decision: Mapping[str, Any]) -> str:
+def reason_of(decision: Mapping[str, Any]) -> Words:
     """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
     if match == "no_user_asset":
-        asset = "The user asset that has the user's name is excluded."
-        return asset if is_excluded else "No user asset has the user's name."
+        return (
+            EXCLUDED_USER if is_excluded else Words("No user asset has the user's name.", MATCH[match].advice)
+        )
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
-        return f"{'Several user assets' if several else 'An unreadable user asset'} may be the user."
-    return "The host is excluded." if is_excluded else EVIDENCE[decision["evidence"]]
+        return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
+    reason = EVIDENCE[decision["evidence"]]
+    return Words("The host is excluded.", reason.advice) if is_excluded else reason
 
 
-ACTION: Mapping[str, str] = {
-    "write": "The host has no owner and gets this one.",
-    "agree": "The host has this owner already.",
-    "conflict": "Conflict: the host has another owner, who stays.",
-    "keep": "The logons give no owner; the host keeps the one it has.",
-    "none": "The logons give no owner, and the inventory has none, or none that can be read.",
-    "no_host": "No host asset has this name.",
+def short_words(*tables: Mapping[str, Words]) -> dict[str, str]:
+    """Return what each code is called, in a few words."""
+    codes = (each for table in tables for each in table.items())
+    return {code: words.short or code.replace("_", " ") for code, words in codes}
+
+
+ACTION: Mapping[str, Words] = {
+    "write": Words("The host has no owner and gets this one."),
+    "agree": Words("The host has this owner already.", short="had this owner"),
+    "conflict": Words("Conflict: the host has another owner, who stays.", short="has another owner"),
+    "keep": Words("The logons give no owner; the host keeps the one it has."),
+    "none": Words("The logons give no owner, and the inventory has none, or none that can be read."),
+    "no_host": Words(
+        "No host asset has this name.",
+        "There must be a host asset with {hostname} in {hostname_field}.",
+    ),
 }
 
 GONE = "gone"
@@ -55,14 +123,28 @@ PAST_ACTION: Mapping[str, str] = {
 }
 """Actions in `owner_decisions_history`."""
 
-OUTCOME: Mapping[str, str] = {
-    "planned": "Planned only; nothing was sent.",
-    "intended": "Sent or about to be sent; what became of it is not known yet.",
-    "written": "The service has the new values.",
-    "owned_meanwhile": "Not sent: the host has an owner by now, from a person or another run.",
-    "failed": "The service refused the write, or the host could not be read before it.",
-    "not_written": "The host was not changed.",
-    "undone": "What the host still held of an earlier run's write was undone.",
+OUTCOME: Mapping[str, Words] = {
+    "planned": Words("Planned only; nothing was sent."),
+    "intended": Words(
+        "Sent or about to be sent; what became of it is not known yet.",
+        "The next run finds out whether {owner} was written.",
+        short="write pending",
+    ),
+    "written": Words("The service has the new values."),
+    "owned_meanwhile": Words(
+        "Not sent: the host has an owner by now, from a person or another run.",
+        "The next run compares {owner} with the owner that the host has now.",
+    ),
+    "failed": Words(
+        "The service refused the write, or the host could not be read before it.",
+        "Correct what the message of the write says; the next run tries again.",
+        short="write failed",
+    ),
+    "not_written": Words("The host was not changed.", "The next run decides about {owner} again."),
+    "undone": Words(
+        "The host has its former values again, as far as it still held what the run wrote.",
+        "The next run writes {owner} again, unless rules.exclude_hosts names the host.",
+    ),
 }
 
 SUCCESSES = ("written", "undone")

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.certainty import FEATURES
 from ownership.declaration import polars_schema
 from ownership.names import as_shown, printable
 from ownership.persons import Persons
@@ -13,7 +14,6 @@ from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import wrong_by_audit
-from ownership.tuning.confidence import FEATURES
 from ownership.windows import Window
 from reports.sentences import host_name, in_columns, logons, names_of, person
 from reports.sheets import (

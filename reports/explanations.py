@@ -8,14 +8,15 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
-from ownership.history import ACKNOWLEDGED, belongs_to_decision
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
+from reports.plan import sent_changes
 from reports.remedies import Remedies
-from reports.sentences import confidence_words, either, in_columns, instant, names_of, ownership_sentence
+from reports.sentences import confidence_words, either, in_columns, instant, names_of
+from reports.story import hosts_by_now, with_words
 
 _SHOWN_USERS = 10
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
@@ -45,51 +46,47 @@ def host_explanation(
     name = pl.select(normalise_hostname(pl.lit(asked), short=decided_by.short_hostnames)).item()
     by_id = pl.col("host_id").str.to_lowercase() == asked.strip().lower()
     by_name = pl.col("hostnames").list.contains(name) | (pl.col("hostname") == pl.lit(name, pl.String))
-    acknowledged = read("acknowledged_conflicts").drop("hostname").rename({"by": "acknowledged_by"})
-    found = read("owner_decisions").filter(by_id | by_name)
-    decisions = found.join(acknowledged, on=ACKNOWLEDGED, how="left", maintain_order="left").collect()
+    decisions = read("owner_decisions").filter(by_id | by_name).collect()
     names = {name or asked}.union(*(_names(decision) for decision in decisions.iter_rows(named=True)))
     short = pl.Series([*names]).to_frame("name").select(normalise_hostname(pl.col("name"), short=True))
     is_alike = normalise_hostname(pl.col("hostname"), short=True).is_in(short["name"].drop_nulls().implode())
     shares = read("host_user_shares").filter(is_alike).collect()
-    matches, hosts, users, current = (
+    matches, hosts, users, current, acknowledged = (
         read(table).collect()
-        for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
+        for table in (
+            *("username_matches", "inventory_hosts", "inventory_users", "current_owners"),
+            "acknowledged_conflicts",
+        )
     )
     answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
     answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
-    sent = of_assets.sort(pl.coalesce("completed_at", "intended_at")).collect()
+    in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
+    sent = in_order.with_columns(changes=pl.concat_list(sent_changes()).list.drop_nulls()).collect()
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
-        asset, of_asset = hosts.filter(is_asset), sent.filter(is_asset)
-        since = of_asset.filter(belongs_to_decision(decision["run_id"], decision["decided_at"]))
         now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
-        owners = now["owner_ids"] if now else None
         decisive = answered_no.filter(is_asset, decision["evidence"] == "answered_no")
-        shown = [*decision["candidate_ids"], *(owners or ()), *decisive["instead_id"].drop_nulls()]
-        outcome = since.select(pl.last("outcome")).item()
+        owners = decision["owner_ids"] or ()
+        shown = [*decision["candidate_ids"], *owners, *decisive["instead_id"].drop_nulls()]
         return {
             **run,
             **decision,
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
-            "host_asset": next(asset.iter_rows(named=True), None),
+            "host_asset": next(hosts.filter(is_asset).iter_rows(named=True), None),
             "user_assets": _user_assets(shown, users, fields),
             "answer": next(decisive.iter_rows(named=True), None),
-            "writes": of_asset.to_dicts(),
-            "what_would_change": [*remedies.of_host(decision, owners, outcome)],
-            "summary": ownership_sentence(decision, now, remedies.name_of, is_pending=outcome == "intended"),
+            "writes": sent.filter(is_asset).to_dicts(),
             "now": now,
         }
 
+    told = with_words(hosts_by_now(decisions, current, writes, acknowledged), remedies)
     return {
         "hostname": name or asked,
         "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
-        "decisions": [
-            explained(decision) for decision in remedies.with_needs(decisions).iter_rows(named=True)
-        ],
+        "decisions": [*map(explained, told.iter_rows(named=True))],
     }
 
 
@@ -261,13 +258,7 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Ite
     """What runs did to the host, and when; what was not sent is shown only where it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
     for write in kept:
-        old, new = write["old_values"], write["new_values"]
-        fields = ", ".join(
-            f"{name} {_shown(value or 'cleared')}" + (f" (before: {_shown(old[name])})" if old[name] else "")
-            for name, value in new.items()
-            if value is not None and value != (old[name] or "")
-        )
-        parts = [OUTCOME[write["outcome"]], fields, _shown(write["message"] or "")]
+        parts = [OUTCOME[write["outcome"]], _shown(write["changes"]), _shown(write["message"] or "")]
         said = f"run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
         yield write["completed_at"] or write["intended_at"], [said]
 

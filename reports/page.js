@@ -130,7 +130,7 @@ const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
 const seen = dates("Last logon", hosts.seen);
-const department = column("Department", (host) => hosts.department[host]);
+const department = column("Department", (host) => hosts.departments[host]);
 const departments = hosts.department.some(Boolean) ? { department } : {};
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
 
@@ -141,14 +141,32 @@ const OF_HOSTS = [
   { name: "kind", title: "Kind of host", of: (host) => hosts.kind[host] },
 ];
 
-function hostsView(title, holds, columns) {
+// What a file has of hosts beside the columns of the list.
+const SAVED = {
+  address: column("Owner's address", (host) => ownersOf(host).map((person) => people.address[person]).join(", ")),
+  id: column("Host id", (host) => hosts.host_id[host]),
+};
+
+function hostsView(title, empty, holds, columns) {
   const open = (host) => ({ host: hostKey(host), person: null });
-  return { title, rows: allHosts.filter(holds), facets: OF_HOSTS, find: hostsFound, open, columns };
+  const rows = allHosts.filter(holds);
+  return { title, empty, rows, facets: OF_HOSTS, find: hostsFound, open, columns, saved: { primary, ...SAVED } };
 }
 
+// What is said of a list without rows.
+const NONE = {
+  hosts: "The inventory has no host.",
+  conflicts: "No host has another owner than the logons name.",
+  people: "The inventory has no user asset that owns or uses a host.",
+  users: "Each account in the logons belongs to one person in the inventory.",
+  plan: "There is nothing to write.",
+  writes: "This run wrote nothing. What earlier runs wrote is with each host.",
+  names: "The inventory has every host of the logons.",
+};
+
 const VIEWS = {
-  hosts: hostsView("Hosts", hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
-  conflicts: hostsView("Conflicts", (host) => hosts.status[host] === "conflict", {
+  hosts: hostsView("Hosts", NONE.hosts, hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
+  conflicts: hostsView("Conflicts", NONE.conflicts, (host) => hosts.status[host] === "conflict", {
     name: hostName,
     recorded: persons("Owner in the inventory", ownersOf),
     primary,
@@ -159,6 +177,7 @@ const VIEWS = {
   }),
   people: {
     title: "People",
+    empty: NONE.people,
     rows: numbers(people.key.length),
     facets: [],
     find: peopleFound,
@@ -173,7 +192,8 @@ const VIEWS = {
     },
   },
   users: {
-    title: "Users not identified",
+    title: "Accounts without a person",
+    empty: NONE.users,
     rows: numbers(unmatched.user.length),
     facets: [],
     find: (words) => rowsWith(peopleFound(words), unmatched.user),
@@ -189,6 +209,7 @@ const VIEWS = {
   },
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
+    empty: content.plan ? NONE.plan : NONE.writes,
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
@@ -203,7 +224,12 @@ const VIEWS = {
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
     },
   },
-  names: hostsView("Hosts not in the inventory", (host) => !hasAsset(host), { name: hostName, primary, sure, seen }),
+  names: hostsView("Hosts not in the inventory", NONE.names, (host) => !hasAsset(host), {
+    name: hostName,
+    primary,
+    sure,
+    seen,
+  }),
 };
 
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
@@ -336,6 +362,8 @@ function drawList(query) {
   drawFacets(facets, query);
   drawHeads(view, query.get("sort"));
   drawRows(PAGE_ROWS);
+  at("#empty").replaceChildren(...(rows.length ? [] : whyEmpty(view, query)));
+  at("#rows table").hidden = !rows.length;
 }
 
 function drawTab(name, view, isOpen) {
@@ -382,6 +410,21 @@ function drawHeads(view, sort) {
   at("#rows thead tr").replaceChildren(...heads);
 }
 
+// Why no row is there, and what finds some.
+function whyEmpty(view, query) {
+  if (!view.rows.length) {
+    return [view.empty];
+  }
+  const words = folded(query.get("q") ?? "").trim();
+  const finds = ({ find, rows }) => [find(words)].some((hits) => rows.some((row) => hits.has(row)));
+  const links = Object.entries(VIEWS)
+    .filter(([, other]) => words && finds(other))
+    .map(([name, { title }]) => [title, `#${new URLSearchParams({ view: name, q: words })}`])
+    .flatMap(([title, href]) => [" ", element("a", { href }, title)]);
+  const where = links.length ? [" It is in:", ...links] : [];
+  return [`None of ${whole(view.rows.length)} fits the search and the filters.`, ...where];
+}
+
 function drawRows(limit) {
   const columns = Object.entries(list.view.columns);
   const cells = (row) => columns.map(([name, column]) => drawCell(row, name, column));
@@ -402,7 +445,7 @@ function drawCell(row, name, { head, text, cell }) {
 function download() {
   const formula = new RegExp(content.formula, "gv");
   const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
-  const columns = Object.values(list.view.columns);
+  const columns = Object.values({ ...list.view.columns, ...list.view.saved });
   const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text }) => text(row)))];
   const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
   const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
@@ -410,7 +453,7 @@ function download() {
   URL.revokeObjectURL(href);
 }
 
-async function copy(text, button) {
+async function copy(text, button, done = "Copied") {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -420,5 +463,5 @@ async function copy(text, button) {
     document.execCommand("copy");
     box.remove();
   }
-  button.textContent = "Copied";
+  button.textContent = done;
 }

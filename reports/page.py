@@ -11,22 +11,23 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from upath import UPath
 
-from ownership.coverage import owned_percent
+from ownership.coverage import funnel, owned_percent
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
 from reports.exports import FORMULA
-from reports.hosts import LEFT_FOR_LATER, STATUS, in_words
 from reports.page_tables import People, compressed, shown
 from reports.people import display_names
 from reports.remedies import Remedies
+from reports.story import LEFT_FOR_LATER, STATUS, with_words
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
@@ -47,7 +48,7 @@ def report_page(
     days: pl.DataFrame,
     writes: pl.DataFrame,
     earlier_writes: pl.DataFrame,
-    weeks: Sequence[tuple[date, float]],
+    coverage: tuple[Sequence[tuple[date, float]], Mapping[str, Any] | None],
     window: Window | None,
     is_plan: bool,
     decided_by: Rules,
@@ -60,8 +61,9 @@ def report_page(
 ) -> str:
     """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
-    `hosts_now` are rows of `reports.hosts.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
-    `weeks` of `page_tables.coverage_by_week`; `writes` are the run's and `earlier_writes` those of others.
+    `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
+    `coverage` is that of
+    `page_tables.coverage_by_day`; `writes` are the run's and `earlier_writes` those of others.
     `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and `conflicts` of
     this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
     be stored as it is: its policy names its script by a hash.
@@ -69,8 +71,8 @@ def report_page(
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
     people = People(users, names)
-    rows = page_tables.in_page(hosts_now, is_plan=is_plan)
-    words = in_words(rows, Remedies(users, names, rules, fields))
+    rows = page_tables.in_page(hosts_now)
+    told = with_words(rows, Remedies(users, names, rules, fields))
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"
@@ -79,9 +81,10 @@ def report_page(
         "commands": commands,
         "plan": is_plan,
         "measured": measured,
+        "windowDays": window.days if window else 0,
         "lastDay": last_day and last_day.isoformat(),
         "statuses": STATUS,
-        "hosts": page_tables.hosts_columns(rows, words, kinds, people),
+        "hosts": page_tables.hosts_columns(told, kinds, people),
         "users": page_tables.users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": page_tables.unmatched_columns(unmatched, closest, people),
         "writes": page_tables.writes_columns(writes, earlier_writes, people),
@@ -117,8 +120,9 @@ def report_page(
             unmatched=unmatched.height,
             all_in_page=rows.height == hosts_now.height,
             owned=(owned_percent(hosts_now), owned_percent(after)),
-            weeks=weeks,
-            stages=[*zip(page_tables.FUNNEL, _reached(assets), strict=True)],
+            coverage=coverage[0],
+            last_written=coverage[1],
+            stages=funnel(assets).rows()[: len(page_tables.FUNNEL)],
             measured=measured,
             bins=_histogram(assets.filter(status="planned") if is_plan else assets, measured),
             how_sure=how_sure,
@@ -134,12 +138,6 @@ def page_fingerprint(file: Path | UPath) -> str | None:
     with file.open(encoding="utf-8") as page:
         found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
     return found and found[1]
-
-
-def _reached(assets: pl.DataFrame) -> list[int]:
-    """Count the host assets that come to each stage."""
-    stages = assets.select(stage=page_tables.stage())["stage"]
-    return [int((stages >= number).sum()) for number in range(1, len(page_tables.FUNNEL) + 1)]
 
 
 def _histogram(hosts: pl.DataFrame, measured: str) -> list[int]:

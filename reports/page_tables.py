@@ -10,12 +10,13 @@ import msgspec
 import polars as pl
 import polars.selectors as cs
 
+from ownership.codes import OUTCOME, short_words
 from ownership.coverage import STAGES
 from ownership.joined_ids import split_ids
 from ownership.matching import candidates
 from ownership.names import printable
-from ownership.tuning.confidence import least_certain_first
-from reports.hosts import NEED_A_PERSON, in_order
+from reports.plan import change, sent_changes
+from reports.story import NEED_A_PERSON, in_order
 
 MAX_TEXT = 250
 """Characters of a text in the page: the longest of our own sentences have 210."""
@@ -66,23 +67,15 @@ class People:
         return {name: shown_texts(column) for name, column in columns.items()}
 
 
-def in_page(hosts: pl.DataFrame, *, is_plan: bool) -> pl.DataFrame:
-    """Return the rows of `reports.hosts.hosts_by_now` that go into the page, in its order.
-
-    Of too many hosts those that need a person; of a plan what is least certain comes first (rules 9.9).
-    """
-    if hosts.height > MAX_ROWS:
-        hosts = hosts.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
-    if is_plan:
-        planned = pl.col("status") == "planned"
-        hosts = pl.concat([least_certain_first(hosts.filter(planned)), hosts.filter(~planned)])
-    return hosts
+def in_page(hosts: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of `hosts_by_now` that go into the page: of too many those that need a person."""
+    if hosts.height <= MAX_ROWS:
+        return hosts
+    return hosts.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
 
 
-def hosts_columns(
-    hosts: pl.DataFrame, words: pl.DataFrame, kinds: pl.DataFrame, people: People
-) -> dict[str, Any]:
-    """Return the columns of hosts: `words` are rows of `hosts.in_words`, `kinds` of `host_profiles`."""
+def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> dict[str, Any]:
+    """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`."""
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
     rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
         "host_id",
@@ -94,9 +87,13 @@ def hosts_columns(
         "user_count",
         "acknowledged_by",
         "note",
+        sentence="summary",
+        remedy=pl.col("what_would_change").list.first(),
         name=pl.coalesce("hostname", "host_id"),
         names=pl.when(pl.col("hostnames").list.len() > 1).then(pl.col("hostnames").list.join(" ")),
-        department="department_now",
+        department=pl.coalesce("planned_department", "department"),
+        departments=changed("department"),
+        criticality=changed("criticality"),
         seen=pl.col("last_seen").cast(pl.String),
         conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
         acknowledged_at=pl.col("acknowledged_at").dt.date().cast(pl.String),
@@ -104,11 +101,16 @@ def hosts_columns(
         stage=stage(),
     )
     return {
-        **_columns(rows.hstack(words)),
+        **_columns(rows),
         "owners": people.assets(hosts["owner_ids"]),
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),
     }
+
+
+def changed(name: str) -> pl.Expr:
+    """Return what a host has, or what it has and would get."""
+    return pl.coalesce(change(name, pl.col(name), pl.col(f"planned_{name}")), name)
 
 
 def stage() -> pl.Expr:
@@ -210,26 +212,16 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
     rows = pl.concat([in_order(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
 
-    def change(field: str) -> pl.Expr:
-        before, after = old.field(field).replace("", None), new.field(field).replace("", None)
-        is_same = before.is_null() | before.eq_missing(after)
-        sent = new.field(field).is_not_null()
-        return (
-            pl.when(sent & is_same)
-            .then(after)
-            .when(sent)
-            .then(pl.format("{} → {}", before, after.fill_null("cleared")))
-        )
-
+    _, department, criticality = sent_changes()
     columns = rows.select(
         "own",
         "host_id",
         "by",
         "message",
         name=pl.coalesce("hostname", "host_id"),
-        outcome=pl.col("outcome").str.replace_all("_", " "),
-        department=change("department"),
-        criticality=change("criticality"),
+        outcome=pl.col("outcome").replace(short_words(OUTCOME)),
+        department=department,
+        criticality=criticality,
         at=pl.coalesce("completed_at", "intended_at").dt.strftime("%Y-%m-%dT%H:%MZ"),
         run=pl.col("run_id").str.head(8),
     )
@@ -244,17 +236,22 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
     }
 
 
-def coverage_by_week(runs: pl.LazyFrame) -> list[tuple[date, float]]:
-    """Return how many of the host assets had an owner at the end of each week with a run (percent)."""
-    ended = runs.filter(pl.col("owned_after").is_not_null(), pl.col("hosts") > 0, status="succeeded")
-    weeks = (
-        ended.filter(pl.col("kind").is_in(["run", "apply", "undo"]))
+def coverage_by_day(runs: pl.LazyFrame) -> tuple[list[tuple[date, float]], dict[str, Any] | None]:
+    """Return how many of the host assets had an owner (percent) after the last run of each of the last days.
+
+    And what the last run that wrote came from and to: before, after, run_id and day; None: no run wrote.
+    """
+    day, percent = pl.col("started_at").dt.date(), (pl.col("^owned_.*$") * 100 / pl.col("hosts")).round(1)
+    known = (
+        runs.filter(pl.col("owned_after").is_not_null(), pl.col("hosts") > 0, status="succeeded")
+        .filter(pl.col("kind").is_in(["run", "apply", "undo"]), day > day.max() - pl.duration(days=90))
         .sort("started_at")
-        .group_by(week=pl.col("started_at").dt.truncate("1w").dt.date())
-        .agg(percent=(100 * pl.last("owned_after") / pl.last("hosts")).round(1))
-        .sort("week")
+        .select("run_id", "written", percent.name.replace("owned_", ""), day=day)
+        .collect()
     )
-    return weeks.collect().rows()
+    wrote = known.filter(pl.col("written") > 0).drop("written").tail(1)
+    days = known.group_by("day", maintain_order=True).agg(pl.last("after"))
+    return days.rows(), next(wrote.iter_rows(named=True), None)
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:

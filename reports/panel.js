@@ -30,7 +30,7 @@ function strip(bits) {
   return drawn("svg", { ...picture, "aria-label": label }, drawn("title", {}, label), ...cells);
 }
 
-function strips(title, users, named) {
+function strips(title, users, named, without = []) {
   const row = (cells) => element("tr", {}, ...cells.map((cell) => element("td", {}, ...cell)));
   const logons = (user) => quiet(`${whole(events[user])} logon${events[user] === 1 ? "" : "s"}`);
   const rows = users.slice(0, MANY).map((user) => row([named(user), [strip(days[user])], [logons(user)]]));
@@ -39,13 +39,24 @@ function strips(title, users, named) {
   const more = users.length > MANY ? [quiet(`and ${whole(users.length - MANY)} more`)] : [];
   const axis = row([more, [element("div", { className: "axis" }, ...ends)], []]);
   const table = element("table", { className: "strips" }, element("tbody", {}, ...rows, axis));
-  return section(title, users.length ? [table] : []);
+  return section(title, [...(users.length ? [table] : []), ...without]);
+}
+
+// Of a conflict, each owner whom no logon names.
+function ownersWithoutLogons(host) {
+  const seen = new Set(usersOf(host).map(personOf));
+  const absent = hosts.status[host] === "conflict" ? ownersOf(host).filter((person) => !seen.has(person)) : [];
+  const said = ` (owner): no logon in ${content.windowDays} days`;
+  return absent.map((person) => element("p", {}, ...personLinks([person]), said));
+}
+
+function copyButton(name, text) {
+  const onclick = ({ target }) => copy(text, target);
+  return element("button", { type: "button", onclick }, name);
 }
 
 function command(title, text) {
-  const button = element("button", { type: "button" }, "Copy");
-  button.dataset.copy = "";
-  return section(title, [element("code", {}, text), " ", button]);
+  return section(title, [element("code", {}, text), " ", copyButton("Copy", text)]);
 }
 
 function facts(pairs) {
@@ -76,21 +87,23 @@ function hostPanel(host) {
     element("p", {}, bdi(hosts.sentence[host])),
     ...section("Acknowledged", isKnown(host) ? [bdi(acknowledged(host))] : []),
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
-    ...strips("Who logs on", usersOf(host), userNames),
+    ...strips("Who logs on", usersOf(host), userNames, ownersWithoutLogons(host)),
     ...facts([
       [hosts.planned[host] === null ? "Owner" : owner.head, owner.cell(host)],
       [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],
       ["Last logon", date(hosts.seen[host])],
-      ["Department", hosts.department[host]],
+      ["Department", hosts.departments[host]],
+      ["Criticality", hosts.criticality[host]],
       ["Kind of host", hosts.kind[host]],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
-    ...(hosts.status[host] === "written" ? command("Undo this one", undo) : []),
-    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("If it may stay as it is", acknowledge) : []),
+    copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
+    ...(hosts.status[host] === "written" ? command("Undo this one, for operators", undo) : []),
+    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
   ];
 }
 
@@ -146,10 +159,18 @@ function drawPanel(query) {
     const before = at("#rows tr[aria-current] a") ?? at("#search");
     (shown ? title : before).focus({ preventScroll: true });
     panel.scrollTop = 0;
-    openKey = key;
   }
-  for (const row of document.querySelectorAll("#rows tbody tr")) {
-    row.ariaCurrent = shown && Object.values(list.view.open(row.row)).includes(key) ? "true" : null;
+  const isOpen = (row) => shown !== null && Object.values(list.view.open(row)).includes(key);
+  const place = list.rows.findIndex(isOpen);
+  if (place >= at("#rows tbody").rows.length) {
+    drawRows(place + PAGE_ROWS);
+  }
+  for (const row of at("#rows tbody").rows) {
+    row.ariaCurrent = isOpen(row.row) ? "true" : null;
+  }
+  if (key !== openKey) {
+    at("#rows tr[aria-current]")?.scrollIntoView({ block: "nearest" });
+    openKey = key;
   }
 }
 
@@ -174,12 +195,20 @@ function openRow({ target }) {
 }
 
 function useKeys(event) {
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const rows = [...document.querySelectorAll("#rows tbody tr")];
-  const next = step && rows[rows.indexOf(event.target.closest("tr")) + step];
-  if (event.key === "Escape" && !panel.hidden) {
+  const { key, target } = event;
+  const isTyping = target.matches("input");
+  const step = { ArrowDown: 1, ArrowUp: -1, ...(isTyping ? {} : { j: 1, k: -1 }) }[key];
+  const rows = [...at("#rows tbody").rows];
+  const next = step && rows[rows.indexOf(target.closest("#rows tr") ?? at("#rows tr[aria-current]")) + step];
+  if (event.ctrlKey || event.metaKey || event.altKey) {
+    return;
+  }
+  if (key === "Escape" && !panel.hidden) {
     go(addressWith({ host: null, person: null }));
-  } else if (next && event.target.closest("tbody, #search")) {
+  } else if (key === "/" && !isTyping) {
+    event.preventDefault();
+    at("#search").focus();
+  } else if (next && target.closest("tbody, #search, body:not(:focus-within), #panel-title")) {
     event.preventDefault();
     next.querySelector("a").focus();
   }
@@ -192,11 +221,14 @@ function copyCommand({ target }) {
 }
 
 at("#rows tbody").addEventListener("click", openRow);
-at("#list").addEventListener("keydown", useKeys);
+addEventListener("keydown", useKeys);
 at("#search").addEventListener("input", ({ target }) => go(addressWith({ q: target.value }), "replaceState"));
 at("#more").addEventListener("click", () => drawRows(at("#rows tbody").rows.length + PAGE_ROWS));
 at("#download").addEventListener("click", download);
-at("#copy-link").addEventListener("click", ({ target }) => copy(location.href, target));
+at("#copy-link").addEventListener("click", ({ target }) => {
+  const isFile = location.protocol === "file:";
+  copy(location.href, target, isFile ? "Copied; it works on this machine only" : "Copied");
+});
 at(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("#search").focus();

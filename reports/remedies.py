@@ -3,46 +3,19 @@
 All counts are for the window that was decided on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
+from ownership.codes import ACTION, OUTCOME, reason_of
 from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import Rules, events_needed, further_days_needed
 from reports.sentences import either, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
-_ADVICE: Mapping[str, str] = {
-    "unreadable_asset": "Correct host asset {host_id} in the inventory: {problem}.",
-    "no_hostname": "Give the asset a host name in {hostname_field}.",
-    "excluded_host": "Remove from the instance file what excludes the host (rules.{excluded_by}).",
-    "hostname_collision": "Compare whole names (rules.hostname_match: exact), or give the hosts different "
-    "short names.",
-    "not_primary_device": "{username} must have more days with a logon here than on {primary_hostnames}, or "
-    "rules.primary_devices must be greater or null.",
-    "idle_user": "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
-    "answered_no": "Set the right owner in the inventory; or, if it is {username} after all, answer yes in "
-    "the sheet of the audit.",
-    "low_confidence": "{username} must be on the host on more days, and others on fewer; or "
-    "rules.min_confidence must be lower.",
-    "no_user_asset": "Give {username} a user asset, one with this name in {user_fields}; if it is not a "
-    "person, list it in rules.exclude_users.",
-    "excluded_user": "Correct the user asset of {username} in the inventory, or remove from the instance "
-    "file what excludes it (rules.{excluded_by}).",
-    "no_host": "There must be a host asset with {hostname} in {hostname_field}.",
-}
-"""By the code of evidence, match or action; excluded_user: no user asset but an excluded one."""
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
-_AFTER: Mapping[str, str] = {
-    "intended": "The next run finds out whether {owner} was written.",
-    "failed": "Correct what the message of the write says; the next run tries again.",
-    "not_written": "The next run decides about {owner} again.",
-    "owned_meanwhile": "The next run compares {owner} with the owner that the host has now.",
-    "undone": "The next run writes {owner} again, unless rules.exclude_hosts names the host.",
-}
-"""By the outcome of the last write."""
 
 
 class Remedies:
@@ -82,29 +55,25 @@ class Remedies:
         wins = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
         return decisions.hstack(asked.select(**needed)).hstack(without.select(wins_without_runner_up=wins))
 
-    def of_host(
-        self, decision: Mapping[str, Any], owners: Sequence[str] | None, outcome: str | None
-    ) -> Iterator[str]:
+    def of_host(self, host: Mapping[str, Any]) -> Iterator[str]:
         """Yield a sentence for each thing that would change the outcome.
 
-        `decision` is a row of `with_needs`, `owners` are the present ones (None: not known, or no host
-        asset), `outcome` is that of the last write since the decision.
+        `host` is a row of `reports.story.hosts_by_now` and `with_needs`.
         """
         names = ("host_id", "hostname", "username", "problem", "excluded_by")
-        values = {name: printable(decision[name] or "") for name in names} | {
+        values = {name: printable(host[name] or "") for name in names} | {
             "hostname_field": self._fields.hostname,
             "user_fields": either(self._fields.asked),
-            "primary_hostnames": either(decision["primary_hostnames"] or ()),
+            "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
-        match = "excluded_user" if decision["match"] and decision["excluded_by"] else decision["match"]
-        for code in (decision["evidence"], match, decision["action"]):
-            if code in _ADVICE:
-                yield _ADVICE[code].format_map(values)
-        if decision["evidence"] in _TO_WIN:
-            yield from self._to_win(decision)
-        if decision["match"] == "ambiguous_user":
-            yield from self._one_candidate(decision)
-        yield from self._to_be_written(decision, owners, outcome)
+        for words in (reason_of(host), ACTION[host["action"]]):
+            if words.advice:
+                yield words.advice.format_map(values)
+        if host["evidence"] in _TO_WIN:
+            yield from self._to_win(host)
+        if host["match"] == "ambiguous_user":
+            yield from self._one_candidate(host)
+        yield from self._to_be_written(host)
 
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
         """What would make the primary user the one whom the logons name."""
@@ -140,17 +109,16 @@ class Remedies:
             choose = ", or write in platform_user_value_field which field is right"
             yield f"{text}{instead if earlier else choose if not self._fields.decisive else ''}."
 
-    def _to_be_written(
-        self, decision: Mapping[str, Any], owners: Sequence[str] | None, outcome: str | None
-    ) -> Iterator[str]:
+    def _to_be_written(self, host: Mapping[str, Any]) -> Iterator[str]:
         """What would lead to another owner in the inventory, whatever it held when the run decided."""
-        named, field = decision["resolved_owner"], self._fields.owner
+        named, owners, field = host["resolved_owner"], host["owner_ids"], self._fields.owner
         owner = person(named, self.name_of) if named else ""
         if owners and named in owners:
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif owners:
             then = f"the next run would write {owner}" if named else "no run replaces an owner"
-            host = f"{printable(decision['hostname'] or 'the host')} ({printable(decision['host_id'] or '')})"
-            yield f"Clear {field} of {host} in the inventory: {then}."
+            name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
+            yield f"Clear {field} of {name} in the inventory: {then}."
         elif named and owners is not None:
-            yield _AFTER.get(outcome or "", _NEXT_RUN_WRITES).format(owner=owner)
+            advice = OUTCOME[host["outcome"]].advice if host["outcome"] else ""
+            yield (advice or _NEXT_RUN_WRITES).format(owner=owner)

@@ -78,11 +78,11 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
         if action == "none":
             reasons[EVIDENCE[evidence] if match == "null" else MATCH[match]] += count
     for action, count in actions.most_common():
-        why, sentence = bool(reasons) and action == "none", ACTION[action]
+        has_reasons, sentence = bool(reasons) and action == "none", str(ACTION[action])
         if action == "write" and in_run is not None:
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
-        yield f"{count:>8,}  {sentence}{' The reasons:' * why}"
-        if why:
+        yield f"{count:>8,}  {sentence}{' The reasons:' * has_reasons}"
+        if has_reasons:
             yield from (f"          {number:>8,}  {reason}" for reason, number in reasons.most_common())
 
 

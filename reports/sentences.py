@@ -1,10 +1,9 @@
-"""What became of a host, or is known of a person, in one sentence: in names, with the ids in parentheses."""
+"""Parts of sentences: names with ids in parentheses, numbers of logons, rows in columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ownership.codes import reason_of
 from ownership.names import printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
@@ -64,55 +63,3 @@ def logons(row: Mapping[str, Any]) -> str:
         return said
     percent = 100 * weight // row["total_weight"] if row["total_weight"] else 0
     return f"{said}, a share of {percent}% as the rules count ({weight:,} of {row['total_weight']:,})"
-
-
-def ownership_sentence(
-    decision: Mapping[str, Any],
-    now: Mapping[str, Any] | None,
-    name_of: Mapping[str, str],
-    *,
-    is_pending: bool = False,
-) -> str:
-    """Return whose a host is, why, and how the owner got there.
-
-    `now` is a row of `current_owners`; None: no host asset. `name_of` has names of user assets. Of a write
-    that `is_pending` nobody knows what became of it.
-    """
-    host = printable(decision["hostname"] or decision["host_id"])
-    named, why = decision["resolved_owner"], reason(decision)
-    candidate = f"{person(named, name_of)}: {logons(decision)}" if named else ""
-    if now is None:
-        who = f"; the logons name {candidate}" if named else f": {why}"
-        return f"{host} is not a host of the inventory{who}."
-    owners, ours, day = now["owner_ids"], now["source"] == "asset-owners", f"{now['since']:%Y-%m-%d}"
-    if owners is None:
-        return f"{host} cannot be read, so its owner is not known: {why}."
-    unknown = "is unknown until the next run"
-    if not owners:
-        then = f" yet; it is to get {candidate}" if named else f": {why}"
-        if is_pending:
-            who = person(named, name_of) if named else "an owner"
-            then = f" that is known: what became of the write of {who} {unknown}"
-        elif ours:
-            then = f": what asset-owners wrote was undone on {day}"
-        return f"{host} has no owner{then}."
-    belongs = f"{host} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
-    wrote = f"asset-owners wrote it on {day} (run {printable(now['run_id'][:8])})" if ours else ""
-    wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
-    if named in owners:
-        return f"{belongs}: {logons(decision)}; {wrote or 'the inventory had this owner already'}."
-    known = f"; {wrote}" if ours else " in the inventory"
-    but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {why}"
-    return f"{belongs}{known}{but}."
-
-
-def reason(decision: Mapping[str, Any]) -> str:
-    """Why the logons name somebody, or nobody, as a part of a sentence."""
-    if decision["problem"]:
-        return printable(decision["problem"])
-    sentence = reason_of(decision)
-    words = sentence[0].lower() + sentence[1:].rstrip(".")
-    details = [printable(decision["excluded_by"])] if decision["excluded_by"] else []
-    if decision["username"] and decision["total_events"] and decision["evidence"] != "excluded_host":
-        details.append(f"{printable(decision['username'])}, {logons(decision)}")
-    return f"{words} ({'; '.join(details)})" if details else words

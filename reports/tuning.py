@@ -7,10 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from ownership.certainty import least_certain_first
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model, least_certain_first
+from ownership.tuning.confidence import MIN_ANSWERED, Model
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10

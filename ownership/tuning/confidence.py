@@ -1,7 +1,7 @@
 """Owners drawn for an audit, and how sure each is, learnt from the answers (rules 9.7, 9.8).
 
 A ridge logistic regression in numpy, learnt where it is used, from owners that were drawn by chance from a
-plan; it holds for the rules of that plan only. The order of what is least certain needs no answers.
+plan; it holds for the rules of that plan only.
 """
 
 import random
@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 import polars as pl
 
+from ownership.certainty import FEATURES, exclusiveness, least_certain_first
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
@@ -19,41 +20,12 @@ from ownership.windows import Window
 MIN_ANSWERED = 50
 """Answers that are needed, with both right and wrong ones among them."""
 PENALTY = 1.0
-IDLE_DAYS = 14
-"""Days without a logon after which an owner is less certain where nothing is learnt."""
-IDLE_FACTOR = 0.2
-FEATURES = ("active_days", "host_days", "user_days", "events", "total_events", "idle_days")
-"""Columns of `owner_decisions` that say how sure an owner is."""
-CERTAINTY = (*FEATURES, "confidence")
-"""Columns of `owner_decisions` that order owners by how sure they are."""
 BANDS = (0.95, 0.9, 0.8, 0.7, 0.5, 0.0)
 """Lower ends of the bands of `confidence_bands`."""
 _DRAWS = 4_000
 _SEED = 20260330
 _STEPS = 50
 _TOGETHER = 1_000
-
-
-def exclusiveness() -> pl.Expr:
-    """How far user and host are each other's: part of the host's days times part of the user's.
-
-    0 to 1, of the columns `FEATURES`. Few days say less: so a day and a half of others is added.
-    """
-    days = pl.col("active_days")
-    return (days / (pl.col("host_days") + 1.5)) * (days / (pl.col("user_days") + 1.5))
-
-
-def certainty() -> pl.Expr:
-    """Order owners by how certain they are where nothing is learnt: no probability (rules 9.9)."""
-    is_idle = pl.col("idle_days") >= IDLE_DAYS
-    share = pl.col("events") / pl.col("total_events")
-    return exclusiveness() * share * pl.when(is_idle).then(IDLE_FACTOR).otherwise(1.0)
-
-
-def least_certain_first(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Sort rows of `owner_decisions` by how sure they are, then by host (rules 9.9); unknown last."""
-    order = pl.coalesce("confidence", certainty())
-    return decisions.sort(order, "hostname", "host_id", nulls_last=True, maintain_order=True)
 
 
 def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:

@@ -1,24 +1,20 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import polars as pl
 import typer
 
 from ownership.plan import compare_plans
 from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_styled
+from pipelines.cli.terminal import print_changes
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
 from resources.settings import load_instance
 from resources.store.tables import Tables
-
-_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def diff(
@@ -39,7 +35,7 @@ def diff(
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, "diff": compared}))
     else:
-        print_differences(compared)
+        print_changes(differences_in_words(compared))
 
 
 def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | None]]:
@@ -57,9 +53,3 @@ def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | Non
         users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
         name_of |= names_of(users.iter_rows(named=True))
     return compared_owners(differences, name_of)
-
-
-def print_differences(compared: Sequence[dict[str, Any]]) -> None:
-    """Print differences, each with the colour of its sign."""
-    for sign, line in differences_in_words(compared):
-        print_styled(click.style(line, fg=_COLOURS[sign]) if sign else line)

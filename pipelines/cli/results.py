@@ -11,10 +11,11 @@ from assets_defs.report import how_sure
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable
 from ownership.plan import exceeded_limit
-from pipelines.cli.diff import compare, print_differences
+from pipelines.cli.diff import compare
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
-from reports.plan import changes, plan_in_words, planned_hosts
+from pipelines.cli.terminal import print_changes
+from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from resources.settings import Instance, command_line
 from resources.store.retention import runs_by_file
@@ -85,10 +86,10 @@ def print_result(
         print(*lines, sep="\n")
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
-            print(_describe_plan(instance, tables, report, apply, is_new=not about))
+            print_changes(_describe_plan(instance, tables, report, apply, is_new=not about))
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
-            print_differences(report["diff"])
+            print_changes(differences_in_words(report["diff"]))
         for line in _next_steps(instance, run_id, outcomes):
             print(line)
     if "error" in report:
@@ -135,8 +136,8 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
 
 def _describe_plan(
     instance: Instance, tables: Tables, report: Mapping[str, Any], apply: Sequence[str], *, is_new: bool
-) -> str:
-    """Put a plan into words, with the command `apply` that writes it; one that `is_new` is that of a scan."""
+) -> Iterator[tuple[str, str]]:
+    """Return a plan as lines with signs; `apply` is the command that writes it, and a scan's `is_new`."""
     hosts, run_id = report["plan"], report["run_id"]
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]

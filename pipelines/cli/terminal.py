@@ -1,8 +1,11 @@
 """Whether a person reads what a command prints; questions, colours and findings for them."""
 
 import os
+import shutil
 import signal
 import sys
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -11,7 +14,7 @@ import typer
 from ownership.names import printable
 from resources.findings import Finding
 
-_COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "not tried": None}
+_COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
 
 
 def is_on_terminal() -> bool:
@@ -41,8 +44,19 @@ def print_styled(text: str) -> None:
     click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
 
 
+def print_changes(lines: Iterable[tuple[str, str]]) -> None:
+    """Print lines, each with the colour of its sign; on a terminal they break between words."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for sign, line in lines:
+        if sign:  # others may hold a command, which is to be copied as a whole
+            parts = textwrap.wrap(line, width, subsequent_indent=" " * 6, break_on_hyphens=False)
+            print_styled(click.style("\n".join(parts), fg=_COLOURS[sign]))
+        else:
+            print_styled(line)
+
+
 def print_finding(finding: Finding) -> None:
     """Print one line, as `check` and `init` do: on a terminal its first word has a colour."""
-    state = click.style(f"{finding.state:<11}", fg=_COLOURS[finding.state])
+    state = click.style(f"{finding.state:<11}", fg=_COLOURS.get(finding.state))
     text = printable(" ".join(finding.text.split()))  # the words of a service may hold line breaks
     print_styled(f"  {state}{finding.what}: {text}")

@@ -8,13 +8,16 @@ from assets_defs.metadata import (
     MAX_ROWS,
     days_metadata,
     decisions_metadata,
-    owners_metadata,
+    hosts_metadata,
     writes_metadata,
 )
-from ownership.codes import ACTION, EVIDENCE, MATCH
+from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.history import with_new_conflicts
-from ownership.tables import AcknowledgedConflicts
+from ownership.matching import FieldNames
+from ownership.rules import Rules
+from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from reports.story import hosts_by_now, hosts_sheet
 from tests.ownership.builders import counts, decide, host, hosts, plan, user, users
 
 PEOPLE = users(
@@ -44,7 +47,19 @@ def of_writes(*outcomes):
         for number, outcome in enumerate(outcomes)
     ]
     rows = pl.concat([planned.clear(), *rows])
-    return writes_metadata(rows, DECISIONS, PEOPLE, see_all="list them")
+    return writes_metadata(rows, DECISIONS)
+
+
+def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
+    """The first hosts of decisions, each as the sheet tells of it."""
+    rows = (empty(OwnerWrites) if writes is None else writes).lazy()
+    owners = current_owners(assets, people, rows)
+
+    def sheet_of(some):
+        now = hosts_by_now(some, owners, rows, empty(AcknowledgedConflicts))
+        return hosts_sheet(now, people, Rules(), FieldNames())
+
+    return hosts_metadata(decisions, sheet_of, see_all="list them")
 
 
 def records(value):
@@ -69,11 +84,12 @@ def test_decisions_show_the_way_from_events_to_owners():
 
 def test_hosts_without_an_owner_are_listed_with_the_reason():
     logons = counts(("two", "alice", 5), ("two", "bob", 5), ("lab", "zoe", 9))
-    decided = decide(logons, PEOPLE, hosts(host("h1", "lab"), host("h2", "idle"), host("h3", "two")))
-    assert records(owners_metadata(decided, PEOPLE, see_all="")["hosts_without_owner"]) == [
-        {"host": "lab", "host id": "h1", "why": MATCH["no_user_asset"]},
-        {"host": "idle", "host id": "h2", "why": EVIDENCE["no_logons"]},
-        {"host": "two", "host id": "h3", "why": EVIDENCE["no_majority"]},
+    assets = hosts(host("h1", "lab"), host("h2", "idle"), host("h3", "two"))
+    rows = records(told(decide(logons, PEOPLE, assets), assets=assets)["hosts_without_owner"])
+    assert [(row["Host"], row["Host id"], row["Status"], row["Reason"]) for row in rows] == [
+        ("lab", "h1", "no owner", "no user asset"),
+        ("two", "h3", "no owner", "no majority"),
+        ("idle", "h2", "no owner", "no logons"),
     ]
 
 
@@ -106,34 +122,40 @@ def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_the
 
 
 def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
-    found = of_writes(*["planned"] * (MAX_ROWS + 2))
-    hosts = records(found["hosts"])
-    assert len(hosts) == MAX_ROWS
-    assert found["more_hosts"].endswith("list them")
-    assert (hosts[2]["host"], hosts[2]["owner"]) == ("ws1", "alice@corp.example (u1)")
-    assert (hosts[2]["department"], hosts[2]["criticality"]) == ("Legal → Sales", "high → low")
+    names = [f"ws{number:03}" for number in range(MAX_ROWS + 2)]
+    assets = hosts(*(host(f"h-{name}", name, department="Legal", criticality="high") for name in names))
+    decisions = decide(counts(*((name, "alice", 6) for name in names)), PEOPLE, assets)
+    found = told(decisions, assets=assets, writes=plan(decisions, PEOPLE, assets))
+    rows = records(found["hosts"])
+    assert len(rows) == MAX_ROWS
+    assert found["more_hosts"] == "2 more; all of them: list them"
+    expected = {
+        "Host": "ws002",
+        "Status": "planned",
+        "Planned owner": "alice@corp.example",
+        "Department": "Legal",
+        "Planned department": "Sales",
+        "Criticality": "high",
+        "Planned criticality": "low",
+        "In words": "ws002 has no owner yet; it is to get alice@corp.example (u1): 6 of 6 logons on 1 day.",
+    }
+    assert rows[2].items() >= expected.items()
 
 
 def test_of_what_is_to_be_written_the_least_certain_hosts_are_shown_first():
     assets = hosts(host("h1", "alone"), host("h2", "shared"), host("h3", "taken", owners=("u1",)))
     logons = counts(("alone", "alice", 9), ("shared", "bob", 7), ("shared", "zoe", 3), ("taken", "bob", 2))
-    rows = records(owners_metadata(decide(logons, PEOPLE, assets), PEOPLE, see_all="")["hosts"])
-    assert [row["host"] for row in rows] == ["taken", "shared", "alone"]
+    rows = records(told(decide(logons, PEOPLE, assets), assets=assets)["hosts"])
+    assert [row["Host"] for row in rows] == ["taken", "shared", "alone"]
 
 
 def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
     assets = pl.concat([ASSETS, hosts(host("h6", owners=("u1",)))])
     decisions = decide(counts(*LOGONS), PEOPLE, assets)
-    rows = records(owners_metadata(decisions, PEOPLE, see_all="")["hosts"])
-    assert {row["host id"]: (row["owner"], row["department"]) for row in rows} == {
-        "h1": ("alice@corp.example (u1)", "Sales"),
-        "h3": ("alice@corp.example (u1)", "Sales"),
-        "h4": ("u9|<b>", ""),
-        "h6": ("alice@corp.example (u1)", "Sales"),
-    }
-    assert [row["why"] for row in rows] == [
-        ACTION["conflict"],
-        "has none and gets this one: 6 of 6 logons on 1 day",
-        "9 of 9 logons on 1 day",
-        ACTION["keep"],
+    rows = records(told(decisions, assets=assets)["hosts"])
+    assert [(row["Host id"], row["Owner"], row["Status"], row["Reason"]) for row in rows] == [
+        ("h4", "u9|<b>", "conflict", "only one user"),
+        ("h1", "", "no owner", "only one user"),
+        ("h3", "alice@corp.example", "set by hand", "only one user"),
+        ("h6", "alice@corp.example", "set by hand", "no host name"),
     ]

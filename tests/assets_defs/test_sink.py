@@ -17,7 +17,7 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     assert (stopped.success, job.inventory.written) == (False, {})
     assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
     assert "allow_writes" in shown["open_in_launchpad"].value
-    assert shown["hosts"].records[0].data["owner"] == "ann@corp.example (u1)"
+    assert shown["hosts"].records[0].data["Planned owner"] == "ann@corp.example"
     assert shown["result"].value == "Nothing is sent: 1 hosts to write"
 
 
@@ -37,4 +37,5 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     shown: Any = event.materialization.metadata
     assert list(shown)[:3] == ["run", "report", "result"]
     host = shown["hosts"].records[0].data
-    assert (host["owner"], host["why"], "outcome" in host) == ("none", "1 of 1 logons on 1 day", False)
+    assert (host["Status"], host["Reason"]) == ("no owner", "undone")
+    assert "what asset-owners wrote was undone on" in host["In words"]

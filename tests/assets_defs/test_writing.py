@@ -402,11 +402,15 @@ def test_days_without_usual_events_stop_the_writing_where_that_is_asked_for(tmp_
         write_planned(replace(run, window=Window(day_before, run.window.last)))
 
 
-def test_to_undo_a_plan_names_the_run_that_carried_it_out(planned, shelf):
+def test_to_undo_a_plan_names_the_runs_that_applied_it(planned, shelf):
     with refused(shelf, "wrote nothing that could be undone$"):
         follow(planned, "undo", RUN)
     assert follow(planned, "apply", RUN, run_id="applied") == {"h1": "written"}
     with pytest.raises(ConfigurationError, match=r"asset-owners undo .*applied$"):
+        follow(planned, "undo", RUN, run_id="further")
+    first = planned.tables.appended("runs", "applied")
+    planned.tables.append("runs", first.with_columns(run_id=pl.lit("part-2")))
+    with pytest.raises(ConfigurationError, match=r"by runs applied, part-2\. To undo .*applied; .*part-2$"):
         follow(planned, "undo", RUN, run_id="further")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from pipelines.cli.options import read_host_names
 from pipelines.cli.results import PLANNED, status_of
+from pipelines.cli.terminal import print_changes
 from reports.exports import as_csv
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
@@ -15,6 +16,20 @@ from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 
 NAMES = ["pc,2", "-pc6", "=pc4", "'pc5", "@pc", "''=x", "name\nof two", 'a"b', "007", "a;=b", "pc-1"]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monkeypatch, capsys, is_terminal):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    line, command = (
+        "+ lt-1001  no owner → Julia Pereira   66 of 66 logons",
+        "    asset-owners apply --instance NAME run-1",
+    )
+    print_changes([("+", line), ("", command)])
+    broken = "\x1b[32m+ lt-1001  no owner → Julia Pereira   66\n      of 66 logons\x1b[0m"
+    assert capsys.readouterr().out == f"{broken if is_terminal else line}\n{command}\n"
 
 
 def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):

@@ -99,7 +99,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
         f"    {MATCH['matched']} (u1, by user_email)",
         "    User u1 in the inventory: user_email alice@corp.example, user_department Sales",
         f"    {ACTION['write']}",
-        f"  2026-03-30 14:00 UTC, run run-2: {OUTCOME['written']} owner u1, department Sales (before: IT)",
+        f"  2026-03-30 14:00 UTC, run run-2: {OUTCOME['written']} no owner → u1, IT → Sales",
     ]
 
 

@@ -13,9 +13,9 @@ from ownership.matching import FieldNames, unmatched_users
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
 from reports import page_tables
-from reports.hosts import hosts_by_now
 from reports.page import report_page
-from reports.page_tables import coverage_by_week
+from reports.page_tables import coverage_by_day
+from reports.story import hosts_by_now, planned_first
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
 
 DAYS = pl.DataFrame(
@@ -59,7 +59,7 @@ def report(
     outcome="written",
     acknowledged=None,
     closest=None,
-    weeks=(),
+    coverage=((), None),
     planned_hosts=None,
     **changed,
 ):
@@ -86,12 +86,12 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=hosts_by_now(decisions, owners, writes.lazy(), known),
+        hosts_now=planned_first(hosts_by_now(decisions, owners, writes.lazy(), known)),
         counts=logons,
         days=days,
         writes=writes,
         earlier_writes=writes.clear(),
-        weeks=weeks,
+        coverage=coverage,
         window=WINDOW,
         is_plan=outcome == "planned",
         decided_by=Rules(),
@@ -202,30 +202,35 @@ def texts_of(html):
 
 
 def test_the_pictures_count_host_assets():
-    texts = texts_of(report(weeks=[(WINDOW.first, 20.5), (WINDOW.last, 33.3)]))
+    wrote = {"before": 20.5, "after": 33.3, "run_id": "12345678-9", "day": WINDOW.last}
+    texts = texts_of(report(coverage=([(WINDOW.first, 20.5), (WINDOW.last, 33.3)], wrote)))
     for said in (
         "33.3% → 50.0% of 6 hosts have an owner",
         "in the inventory 6 with logons 6 one primary user 5 user identified 3",
-        "2 conflicts 1 written by asset-owners 3 without an owner 2 users not identified",
+        "2 conflicts 1 written by asset-owners 3 without an owner 2 accounts without a person",
         "1 host not in the inventory",
         "2026-03-10 (3), 2026-03-11 (not fetched)",
         "2026-03-01: 20.5%",
+        "20.5% → 33.3% by run 12345678 , 2026-03-30, the last that wrote",
         "At more than 60%, 3 owners would be written.",
         "Compared with &lt;nobody&gt;.",
     ):
         assert said in texts
 
 
-def test_coverage_by_week_is_that_of_its_last_run_that_may_write():
+def test_coverage_of_a_day_is_that_of_its_last_run_that_may_write_and_the_last_write_is_told():
     run = {"kind": "run", "status": "succeeded", "started_at": NOW, "hosts": 10, "owned_after": 5}
+    run |= {"run_id": "r", "owned_before": 4, "written": 0}
     rows = [
         run,
         run | {"started_at": NOW + timedelta(hours=1), "owned_after": 6},
         run | {"started_at": NOW + timedelta(hours=2), "kind": "dry_run", "owned_after": 9},
-        run | {"started_at": NOW - timedelta(days=7), "owned_after": 4},
+        run | {"started_at": NOW - timedelta(days=7), "owned_after": 4, "written": 1},
+        run | {"started_at": NOW - timedelta(days=90), "owned_after": 1},
     ]
-    found = coverage_by_week(table(Runs, *rows).lazy())
-    assert [percent for _, percent in found] == [40.0, 60.0]
+    days, wrote = coverage_by_day(table(Runs, *rows).lazy())
+    assert [percent for _, percent in days] == [40.0, 60.0]
+    assert wrote == {"run_id": "r", "day": NOW.date() - timedelta(days=7), "before": 40.0, "after": 40.0}
 
 
 def test_a_page_of_too_many_hosts_holds_those_that_need_a_person(monkeypatch):

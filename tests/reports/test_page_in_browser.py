@@ -96,7 +96,7 @@ def test_what_is_filtered_is_in_the_address_that_can_be_sent(opened):
     search(page, "ANN")
     lists(page, "pc-4")
     page.get_by_role("button", name="Copy link").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    expect(page.get_by_role("button", name="Copied; it works on this machine only")).to_be_visible()
     sent = page.evaluate("navigator.clipboard.readText()")
     page.get_by_role("link", name="Clear filters").click()
     expect(page.locator("#list [role=status]")).to_have_text("6 of 6")
@@ -154,9 +154,69 @@ def test_lists_are_sorted_and_downloaded_for_a_spreadsheet(opened):
     text = download.value.path().read_text(encoding="utf-8")
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
-    assert head == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
+    assert head[:6] == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
+    assert head[6:] == ["Primary user", "Owner's address", "Host id"]
     assert [row[0] for row in rows] == ["'=cmd()", "pc-2", "pc-10", "pc;'=1+1"]
-    assert rows[0][1:] == ["ann@corp.example", "written: only one user", "1", "2026-03-02", "Sales"]
+    assert rows[0][1:] == [
+        "ann@corp.example",
+        "written: only one user",
+        "1",
+        "2026-03-02",
+        "Sales",
+        *["ann@corp.example"] * 2,
+        "h-0",
+    ]
+
+
+def test_a_host_that_a_link_opens_is_in_sight_and_keys_go_on_from_there(opened):
+    names = [f"pc-{number}" for number in range(300)]
+    logons = counts(*((name, "ann", 2) for name in names))
+    page = opened(report(logons, assets=hosts(*(host(name, name) for name in names))), "host=pc-250")
+    marked = page.locator("#rows tr[aria-current]")
+    expect(marked).to_contain_text("pc-250")
+    expect(marked).to_be_in_viewport()
+    for key, name in (("ArrowDown", "pc-251"), ("j", "pc-252"), ("k", "pc-251")):
+        page.keyboard.press(key)
+        expect(page.locator("#rows a:focus")).to_have_text(name)
+    page.keyboard.press("/")
+    page.keyboard.type("j/k")
+    expect(page.get_by_label("Search")).to_have_value("j/k")
+
+
+def test_an_empty_list_says_why_and_where_to_look(opened):
+    page = opened(report(), "view=conflicts&q=pc-6")
+    expect(page.locator("#empty")).to_have_text(re.compile("^None of 2 fits the search.* It is in: Hosts$"))
+    expect(page.get_by_role("columnheader", name="Host")).to_be_hidden()
+    page.get_by_role("link", name="Hosts", exact=True).click()
+    lists(page, "pc-6")
+    empty = report(counts(), PEOPLE, hosts(host("h1", "pc-1")), outcome="planned")
+    for view, said in {
+        "conflicts": "No host has another owner",
+        "writes": "There is nothing to write",
+        "users": "Each account in the logons belongs to one person",
+        "people": "no user asset that owns or uses",
+        "names": "The inventory has every host",
+    }.items():
+        expect(opened(empty, f"view={view}").locator("#empty")).to_contain_text(said)
+
+
+def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(opened):
+    page = opened(report(), "host=h3", permissions=["clipboard-read", "clipboard-write"])
+    panel = page.get_by_role("complementary")
+    expect(panel).to_contain_text("u9 (owner): no logon in 30 days")
+    panel.get_by_role("button", name="Copy for a ticket").click()
+    expect(panel.get_by_role("button", name="Copied")).to_be_visible()
+    sentence, remedy, address = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert sentence.startswith("pc-10 belongs to u9 in the inventory, but the logons name")
+    assert remedy.startswith("Clear asset_owner of pc-10")
+    assert address == page.url
+    expect(opened(report(), "host=h2").get_by_role("complementary")).not_to_contain_text("no logon in")
+
+
+def test_a_plan_says_what_each_field_has_and_would_get(opened):
+    page = opened(report(outcome="planned"), "host=h1")
+    for place in (page.locator("#rows td.department").first, page.get_by_role("complementary")):
+        expect(place).to_contain_text("Support → Sales")
 
 
 def test_a_host_opens_beside_the_list_by_click_and_key(opened):
@@ -231,7 +291,7 @@ def test_other_lists_are_a_click_away(opened):
     page.get_by_role("link", name="Conflicts 2").click()
     lists(page, "pc-2", "pc-10")
     expect(page.locator("#rows td.primary")).to_have_text(["ann@corp.example"] * 2)
-    page.get_by_role("link", name="Users not identified 2").last.click()
+    page.get_by_role("link", name="Accounts without a person 2").last.click()
     lists(page, "kim", "ext.moore", first="user")
     page.get_by_role("link", name="Hosts not in the inventory 1").click()
     lists(page, "pc-9")

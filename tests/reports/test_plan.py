@@ -2,7 +2,7 @@ from typing import Any
 
 from ownership.declaration import empty
 from ownership.plan import compare_plans
-from ownership.tables import OwnerDecisions
+from ownership.tables import OwnerDecisions, OwnerWrites
 from reports.plan import (
     SHOWN_HOSTS,
     compared_owners,
@@ -10,7 +10,7 @@ from reports.plan import (
     plan_in_words,
     planned_hosts,
 )
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
 from tests.resources.writeback import world
 
 COMMANDS: dict[str, Any] = {"apply": "APPLY", "see_all": "SEE ALL"}
@@ -22,47 +22,46 @@ def planned(*assets):
     return planned_hosts(plan(decisions, PEOPLE, hosts(*assets)), PEOPLE, decisions)
 
 
+def lines_of(found, **options):
+    return [line for _, line in plan_in_words(found, **options, **COMMANDS)]
+
+
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
-    text = plan_in_words(found, is_undo=False, sure=["About 1 is wrong."], **COMMANDS)
-    assert text.splitlines() == [
+    assert lines_of(found, is_undo=False, sure=["About 1 is wrong."]) == [
         "Plan, the least certain first:",
-        "  server-2 (h2)  owner none -> ann@corp.example (u1)",
-        "  ws1 (h1)       owner none -> ann@corp.example (u1)  department IT -> Sales",
+        "+ server-2  no owner → ann@corp.example  1 of 1 logons on 1 day",
+        "+ ws1       no owner → ann@corp.example  1 of 1 logons on 1 day  IT → Sales",
         "Plan: 2 owners to write, department replaced on 1. Nothing was written.",
         "About 1 is wrong.",
         "To apply it:",
         "    APPLY",
     ]
-    some = plan_in_words(found, is_undo=False, in_all=168, **COMMANDS)
+    some = lines_of(found, is_undo=False, in_all=168)
     assert "Plan: 2 of 168 owners to write, department replaced on 1. Nothing was written." in some
 
 
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     found = planned(*(host(f"h{number:04}", f"ws{number:04}") for number in range(1200)))
-    lines = plan_in_words(found, is_undo=False, **COMMANDS).splitlines()
+    lines = lines_of(found, is_undo=False)
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
     assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department set on 1,200.")
 
 
 def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
-    values = [
-        {"host_id": "h1", "hostname": "ws1", "owner_before": "u2", "owner_before_email": "bob@corp.example",
-         "owner": "", "owner_email": None, "department_before": "Sales", "department": "",
-         "criticality_before": "low", "criticality": None},
-    ]  # fmt: skip
-    text = plan_in_words(values, is_undo=True, **COMMANDS)
-    assert "ws1 (h1)  owner bob@corp.example (u2) -> none  department Sales -> none\n" in text
-    assert "Plan: 1 host to undo, department cleared on 1." in text
-    assert plan_in_words([], is_undo=True, **COMMANDS) == "Plan: nothing to undo."
-    assert plan_in_words([], is_undo=False, **COMMANDS) == "Plan: nothing to write."
+    undone = world.row("h1", hostname="ws1", old=world.values("u2", "Sales", "low"), new=world.values("", ""))
+    found = planned_hosts(table(OwnerWrites, undone | {"outcome": "planned"}), PEOPLE, empty(OwnerDecisions))
+    lines = lines_of(found, is_undo=True)
+    assert "- ws1  bob@corp.example → no owner  Sales → no department" in lines
+    assert "Plan: 1 host to undo, department cleared on 1. Nothing was written." in lines
+    assert lines_of([], is_undo=True) == ["Plan: nothing to undo."]
+    assert lines_of([], is_undo=False) == ["Plan: nothing to write."]
 
 
 def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a_terminal():
     found = planned(host("h\x07", "ws\x1b[2j"))
-    text = plan_in_words(found, is_undo=False, **COMMANDS)
-    assert all(line.isprintable() for line in text.splitlines())
+    assert all(line.isprintable() for line in lines_of(found, is_undo=False))
     assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE, empty(OwnerDecisions)) == []
 
 
@@ -99,10 +98,10 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
     )
     compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
     assert [line for _, line in differences_in_words(compared)] == [
-        "+ added    ann@corp.example        was: no majority (54%)",
-        "~ changed  ann@corp.example -> u2  was: 100%, now: 100%",
-        "- dropped  ann@corp.example        now: ambiguous user",
-        "- taken    ann@corp.example        now: has another owner",
+        "+ added    ann@corp.example       was: no majority (54%)",
+        "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
+        "- dropped  ann@corp.example       now: several user assets",
+        "- taken    ann@corp.example       now: has another owner",
         "1 to add, 2 to drop, 1 changed",
     ]
     assert [line for _, line in differences_in_words([])] == ["0 to add, 0 to drop, 0 changed"]

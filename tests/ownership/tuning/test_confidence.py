@@ -5,10 +5,11 @@ from random import Random
 import polars as pl
 import pytest
 
+from ownership.certainty import least_certain_first
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
-from ownership.tuning.confidence import confidence_bands, draw_sample, fit, least_certain_first
+from ownership.tuning.confidence import confidence_bands, draw_sample, fit
 from tests.ownership.tuning.companies import COMPANIES, VISITED, decisions, draw
 
 pytestmark = pytest.mark.jobs  # or takes as long

@@ -9,9 +9,9 @@ import duckdb
 import polars as pl
 import pytest
 
+from ownership.certainty import least_certain_first
 from ownership.declaration import column_descriptions, description
 from ownership.tables import TABLES
-from ownership.tuning.confidence import least_certain_first
 from resources.store.catalogue import catalogue_path
 from resources.store.tables import Tables
 from resources.store.views import VIEWS

@@ -11,7 +11,7 @@ from ownership.history import with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, OwnerWrites
-from reports.hosts import hosts_by_now, hosts_sheet, natural
+from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, table
 
 LOGONS = counts(
@@ -31,7 +31,7 @@ def by_now(assets, *outcomes, acknowledged=NOBODY):
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
-    return hosts_by_now(decisions, owners, writes, acknowledged)
+    return planned_first(hosts_by_now(decisions, owners, writes, acknowledged))
 
 
 ANN = "ann@corp.example (u1)"
@@ -46,20 +46,20 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     majority = "ann@corp.example (u1): 7 of 10 logons on 1 day"
     assert sheet.drop("In words").rows() == [
         (
-            *("pc-1", "written", "only one user", ann, ann, *nobody, 1.0, None, day, "Sales"),
+            *("pc-1", "written", "only one user", ann, ann, *nobody, 1.0, None, day, "Sales", *[None] * 3),
             "To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
-            *(None, *[None] * 3, "h2", "u1", None),
+            *(None, *[None] * 4, "h2", "u1", None),
         ),
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
-            *(0.7, None, day, None),
+            *(0.7, None, day, *[None] * 4),
             f"Clear asset_owner of pc-2 (h3) in the inventory: the next run would write {ANN}.",
-            *(NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
+            *(None, NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
-            *("kiosk", "no owner", "no majority", *nobody, *nobody, 0.5, None, day, None),
+            *("kiosk", "no owner", "no majority", *nobody, *nobody, 0.5, None, day, *[None] * 4),
             "ann would be named as the owner with 1 more logon.",
-            *(None, *[None] * 3, "h1", None, None),
+            *(None, *[None] * 4, "h1", None, None),
         ),
     ]
     assert sheet["In words"][1] == (

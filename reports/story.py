@@ -1,0 +1,229 @@
+"""The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from ownership.certainty import least_certain_first
+from ownership.codes import EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
+from ownership.decisions import HAS_OWNER
+from ownership.history import ACKNOWLEDGED, belongs_to_decision
+from ownership.matching import FieldNames
+from ownership.names import printable
+from ownership.rules import NAMING, Rules, first_that_holds
+from reports.exports import printable_texts
+from reports.people import display_names
+from reports.remedies import Remedies
+from reports.sentences import logons, names_of, person
+
+STATUS: Mapping[str, str] = {
+    "planned": "A run would write this owner; nothing is written yet.",
+    "conflict": "The inventory has one owner, who stays; the logons speak for another.",
+    "written": "asset-owners wrote the owner, and the host still has it.",
+    "set by hand": "The inventory has an owner whom asset-owners did not write.",
+    "no owner": "The inventory has no owner, or the host asset cannot be read.",
+    "not in the inventory": "The logons have this host name, and the inventory does not.",
+}
+"""How a host stands, in the words of the page and of the sheet, and what that means."""
+NEED_A_PERSON = ("planned", "conflict", "no owner")
+
+LEFT_FOR_LATER = "left for later"
+"""Why a host has no owner yet that a run of some hosts did not choose."""
+_STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
+"""Outcomes after which a host has no owner although the run decided on one."""
+
+
+def hosts_by_now(
+    decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame, acknowledged: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the decisions with each host's owners now and how it stands.
+
+    Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
+    planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
+    decision), of a conflict acknowledged_by, acknowledged_at and note, status (of `STATUS`) and why (its
+    reason, in a few words). `owners` are rows of `current_owners`, `writes` of `owner_writes`, `acknowledged`
+    of `acknowledged_conflicts`. The order is that of the decisions.
+    """
+    # What changed something, or may have, matters more than what left the host unchanged since.
+    sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
+    run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
+    outcomes = (
+        writes.filter(belongs_to_decision(run_id, decided_at))
+        .sort(sent, pl.coalesce("completed_at", "intended_at"))
+        .group_by("host_id")
+        .agg(pl.last("outcome", "message", "old_values", "new_values"))
+        .collect()
+    )
+    now = owners.select(
+        *("host_id", "owner_ids", "source", "since", "department", "criticality"), wrote_in="run_id"
+    )
+    known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
+    planned = pl.col("outcome").eq_missing("planned")
+    old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
+    return (
+        decisions.join(now, on="host_id", how="left", maintain_order="left")
+        .join(outcomes, on="host_id", how="left", maintain_order="left")
+        .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
+        .with_columns(
+            planned_owner=pl.when(planned).then(new.field("owner")),
+            **{
+                f"planned_{name}": pl.when(planned & new.field(name).ne_missing(old.field(name))).then(
+                    new.field(name)
+                )
+                for name in ("department", "criticality")
+            },
+        )
+        .with_columns(status=_status(), why=_why(has_plan=outcomes.height > 0))
+        .drop("old_values", "new_values")
+    )
+
+
+def _status() -> pl.Expr:
+    cases = (
+        ("not in the inventory", pl.col("host_id").is_null()),
+        ("planned", pl.col("planned_owner").is_not_null()),
+        ("conflict", pl.col("action") == "conflict"),
+        ("written", HAS_OWNER & (pl.col("source") == "asset-owners")),
+        ("set by hand", HAS_OWNER),
+    )
+    return first_that_holds(cases).fill_null("no owner")
+
+
+def _why(*, has_plan: bool) -> pl.Expr:
+    is_stopped = (pl.col("action") == "write") & ~HAS_OWNER
+    # A run that was asked for some hosts (`--host`, `--limit`) has no row for the others.
+    outcome = pl.col("outcome").fill_null(LEFT_FOR_LATER if has_plan else "planned")
+    stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
+    excluded = pl.when((pl.col("match") == "no_user_asset") & pl.col("excluded_by").is_not_null())
+    unmatched = excluded.then(pl.lit(EXCLUDED_USER.short)).when(pl.col("match") != "matched").then("match")
+    acknowledged = pl.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged"))
+    return pl.coalesce(acknowledged, stopped, unmatched, "evidence").replace(
+        short_words(EVIDENCE, MATCH, OUTCOME)
+    )
+
+
+def with_words(hosts: pl.DataFrame, remedies: Remedies) -> pl.DataFrame:
+    """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
+
+    Columns: summary, what_would_change (sentences), and those of `Remedies.with_needs`.
+    """
+    asked = remedies.with_needs(hosts)
+    rows = [
+        (ownership_sentence(host, remedies.name_of), [*remedies.of_host(host)])
+        for host in asked.iter_rows(named=True)
+    ]
+    schema = {"summary": pl.String, "what_would_change": pl.List(pl.String)}
+    return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
+
+
+def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
+    """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
+
+    `host` is a row of `hosts_by_now`, `name_of` has names of user assets. Of a write that is pending nobody
+    knows what became of it.
+    """
+    name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
+    candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
+    reason, owners = _reason(host), host["owner_ids"]
+    if host["source"] is None:
+        who = f"; the logons name {candidate}" if named else f": {reason}"
+        return f"{name} is not a host of the inventory{who}."
+    if owners is None:
+        return f"{name} cannot be read, so its owner is not known: {reason}."
+    ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
+    day, unknown = f"{host['since']:%Y-%m-%d}", "is unknown until the next run"
+    if not owners:
+        then = f" yet; it is to get {candidate}" if named else f": {reason}"
+        if is_pending:
+            who = person(named, name_of) if named else "an owner"
+            then = f" that is known: what became of the write of {who} {unknown}"
+        elif ours:
+            then = f": what asset-owners wrote was undone on {day}"
+        return f"{name} has no owner{then}."
+    belongs = f"{name} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
+    wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
+    wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
+    if named in owners:
+        return f"{belongs}: {logons(host)}; {wrote or 'the inventory had this owner already'}."
+    known = f"; {wrote}" if ours else " in the inventory"
+    but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
+    return f"{belongs}{known}{but}."
+
+
+def _reason(host: Mapping[str, Any]) -> str:
+    """Why the logons name somebody, or nobody, as a part of a sentence."""
+    if host["problem"]:
+        return printable(host["problem"])
+    sentence = reason_of(host)
+    words = sentence[0].lower() + sentence[1:].rstrip(".")
+    details = [printable(host["excluded_by"])] if host["excluded_by"] else []
+    if host["username"] and host["total_events"] and host["evidence"] != "excluded_host":
+        details.append(f"{printable(host['username'])}, {logons(host)}")
+    return f"{words} ({'; '.join(details)})" if details else words
+
+
+def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
+    """Return the rows of `hosts_by_now` as a table for a spreadsheet, in the words of the page."""
+    names, owners, planned = display_names(users), pl.col("owner_ids"), pl.concat_list("planned_owner")
+    addresses = names_of(users.iter_rows(named=True), ["user_email"])
+
+    def texts(ids: pl.Expr, known: Mapping[str, str], default: pl.Expr | None = None) -> pl.Expr:
+        each = pl.element().replace_strict(known, default=default, return_dtype=pl.String)
+        return ids.list.eval(each).list.drop_nulls().list.join(", ").replace("", None)
+
+    columns = {
+        "Host": pl.col("hostname"),
+        "Status": pl.col("status"),
+        "Reason": pl.col("why"),
+        "Owner": texts(owners, names, pl.element()),
+        "Owner's address": texts(owners, addresses),
+        "Planned owner": texts(planned, names, pl.element()),
+        "Planned owner's address": texts(planned, addresses),
+        "Share": pl.col("share").round(4),
+        "Confidence": pl.col("confidence").round(4),
+        "Last logon": pl.col("last_seen"),
+        "Department": pl.col("department"),
+        "Planned department": pl.col("planned_department"),
+        "Criticality": pl.col("criticality"),
+        "Planned criticality": pl.col("planned_criticality"),
+        "In words": pl.col("summary"),
+        "What would change it": pl.col("what_would_change").list.first(),
+        "Message": pl.col("message"),
+        "Conflict since": pl.col("conflict_since").dt.date(),
+        "Acknowledged by": pl.col("acknowledged_by"),
+        "Acknowledged on": pl.col("acknowledged_at").dt.date(),
+        "Note": pl.col("note"),
+        "Host id": pl.col("host_id"),
+        "Owner's id": texts(owners, {}, pl.element()),
+        "Planned owner's id": pl.col("planned_owner"),
+    }
+    told = with_words(hosts, Remedies(users, names, rules, fields))
+    return printable_texts(told.select(**columns))
+
+
+def planned_first(hosts: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows of `hosts_by_now`: planned ones, the least certain first (rules 9.9), then others by name.
+
+    Of the others those with a clear primary user come first, so that kiosks and servers do not.
+    """
+    planned, is_clear = pl.col("status") == "planned", pl.col("evidence").is_in(NAMING)
+    others = in_order(hosts.filter(~planned)).sort(is_clear, descending=True, maintain_order=True)
+    return pl.concat([least_certain_first(hosts.filter(planned)), others])
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sort by hostname and host_id as people do, those without a name last."""
+    names = frame.select("hostname", "host_id").rows()
+    order = sorted(
+        range(len(names)), key=lambda row: [(text is None, natural(text or "")) for text in names[row]]
+    )
+    return frame[order]
+
+
+@lru_cache(maxsize=100_000)  # of one page, where names are sorted several times
+def natural(text: str) -> tuple[str, str]:
+    """A key that sorts texts as people do: without regard to case, and 2 before 10."""
+    return re.sub("[0-9]+", lambda digits: digits[0].lstrip("0").zfill(20), text.casefold()), text
