@@ -2,7 +2,6 @@
 
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -435,23 +434,6 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
     assert shelf.written == {}
     assert first.tables.run_writes(RUN).equals(rows)
     assert rows.filter(outcome="written")["host_id"].to_list() == written
-
-
-def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_path):
-    sent, again = [], []
-
-    class Redelivering(Shelf):
-        def write(self, host_id, values, *, right_before):
-            super().write(host_id, values, right_before=right_before)
-            sent.append(host_id)
-            again.append(pool.submit(write_planned, run))
-            wait(again, timeout=0.5)
-
-    run = decided(tmp_path, instance(), Redelivering())
-    with ThreadPoolExecutor(1) as pool:
-        write_planned(run)
-    (rows,) = (one.result() for one in again)
-    assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
 
 
 def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path, shelf):
