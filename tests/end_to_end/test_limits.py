@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipelines.cli.app import app
-from tests.end_to_end.stand import USERS
+from sandbox.inventory_state import Origin
+from tests.end_to_end.stand import UPDATE, USERS
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +133,36 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
     assert run(last, "--host", "t-3", command="undo").exit_code == 0, "it is only one"
     assert run(last, answer="yes\n", command="undo").exit_code == 0
     assert [host for host, owner in owners(six).items() if owner] == ["t-1", "t-2"]
+
+
+@pytest.mark.parametrize("contract", [{}, {"read": None}], ids=["read", "listed"])
+@pytest.mark.parametrize("what", ["run", "apply", "undo"])
+def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_for_more_hosts(
+    six, what, contract
+):
+    """What it changes with each write by itself is no reason: a version, and what the contract names."""
+    state, item = six.inventory.state, {"location": "Hall 3", "serial": "S-1", "version": 7, "etag": "a"}
+    for host_id in owners(six):
+        state.update_asset(host_id, item, Origin("person"))
+    changes: dict[str, object] = {"version": 8, "etag": "b"}
+
+    def change(request, _):
+        if request.url.path == UPDATE:
+            state.update_asset(request.state.parameters["id"], changes, Origin("service"))
+
+    def settings(*names):
+        given = {**six.instance()["platform"], "contract": {**contract, "changed_by_writes": names}}
+        return {"platform": given, "writes": {"read_back_seconds": 1}}
+
+    six.inventory.hooks.after = change
+    first = None if what == "run" else six.run(settings("etag"), *["--dry-run"] * (what == "apply"))
+    changes |= {"version": 9, "etag": "c", "location": None, "serial": ""}
+    stopped = six.follow_up(what, first.report["run_id"], **settings()) if first else six.run(settings())
+    assert (stopped.status, first and first.status) == (1, first and 0)
+    assert "not sent were gone or changed: etag, location, serial. " in stopped.report["error"]
+    assert "changed_by_writes" in stopped.report["error"]
+    assert len([host for host in state.assets("host") if not host["location"]]) == 1
+    assert stopped.report["writes"] == {"undone" if what == "undo" else "written": 1, "not_written": 5}
 
 
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):

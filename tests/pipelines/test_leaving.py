@@ -363,6 +363,20 @@ def files(folder):
     return {file: file.read_bytes() for file in folder.rglob("*.parquet") if file.exists()}
 
 
+def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, call):
+    before = tables_of(home)
+    for yes in ([], ["--yes"]):
+        status, _, said = call("forget", "kim", "--instance", stored, *yes)
+        assert (status, "2 people fit 'kim'" in said, "u3: kim" in said, "u4: kim" in said) == (
+            1,
+            *[True] * 3,
+        )
+    assert tables_of(home) == before
+    for user_id, kims in (("u3", True), ("u4", False)):
+        assert call("forget", user_id, "--instance", stored, "--yes")[0] == 0
+        assert any('"kim"' in text for text in tables_of(home).values()) == kims
+
+
 def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, call):
     ended(home, "by-eve", **{"asset_owners/by": "eve@corp.example"})
     for no_person in ("eve", "null", "run", "head_office", ""):
