@@ -7,7 +7,7 @@ PICTURES := lineage owner_decisions plan launchpad report machine jobs_200 linea
 # Where it is set, each of pytest's workers would compile every module, and rewrite every test, again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock check lint ruff types imports unit lowest test bench chaos soak demo ui docs site images clean
+.PHONY: setup lock check lint ruff types imports unit lowest test bench chaos demo ui docs site images clean
 
 # A service with another user, or a read-only root, writes no bytecode: without any, each process would spend 5 s on what
 # it imports. So it is written here; of the project itself after each update.
@@ -88,11 +88,6 @@ chaos: setup
 	$(PYTEST) -m nightly --ignore tests/chaos
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
-
-# Lets a company live through 60 days in one home: under ten minutes on two cores.
-soak: setup
-	@echo '60 days of a made-up company: under ten minutes'
-	$(BIN)/pytest -m nightly tests/chaos/test_soak.py --soak-days 60 --timeout 3600
 
 # Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour and a half.
 bench: setup

@@ -194,12 +194,6 @@ class InventoryState:
                 self._lists.setdefault((tenant, asset_type), []).append(kept)
                 self._fields[asset_type].update(kept)
 
-    def remove_asset(self, asset_id: str) -> None:
-        """Forget an asset; those after it move up in their list. Raises KeyError when there is none."""
-        with self._lock:
-            tenant, asset_type, item = self._assets.pop(asset_id)
-            self._lists[tenant, asset_type].remove(item)
-
     def assets(self, asset_type: AssetType) -> list[dict[str, Any]]:
         """All assets of one type, `id` and fields side by side, in the order they were added."""
         with self._lock:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from assets_defs.record import RunRecord
-from assets_defs.run import MISSING_STEPS, settings_fingerprint
+from assets_defs.run import MISSING_STEPS
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.declaration import polars_schema
@@ -81,14 +80,6 @@ def test_a_plan_is_good_for_some_days(planned, shelf):
     assert shelf.written == WRITTEN
 
 
-def test_a_plan_that_was_made_by_other_rules_is_refused(tmp_path, shelf):
-    run = decided(tmp_path, instance(), shelf, settings_fingerprint=settings_fingerprint(instance()))
-    write_planned(replace(run, why_no_writes="Dry run"))
-    with refused(shelf, "other settings", "run .*--dry-run"):
-        follow(run, "apply", RUN, rules={"exclude_hosts": ["pc-1"]})
-    assert follow(run, "apply", RUN, run_id="later") == {"h1": "written"}
-
-
 @pytest.mark.parametrize("what", ACTS)
 def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
     elsewhere = {"platform": {**PLATFORM, "tenant_id": "t-2"}}
@@ -104,16 +95,6 @@ def test_a_plan_whose_apply_was_a_dry_run_is_applied_under_either_id(planned, sh
     assert follow(planned, "apply", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
     assert follow(planned, "apply", "tried") == {"h1": "written"}
     assert shelf.written == WRITTEN
-
-
-@pytest.mark.parametrize(("limit", "value"), [("max_writes", 0), ("max_write_percent", 99)])
-def test_a_plan_over_the_limit_is_applied_at_a_persons_word(planned, shelf, limit, value):
-    few = {"writes": {limit: value}}
-    with refused(shelf, rf"writes\.{limit} \({value}", "apply .*--allow-writes 1"):
-        follow(planned, "apply", RUN, **few)
-    with refused(shelf, r"more than were allowed \(0\)"):
-        follow(planned, "apply", RUN, run_id="fewer", allow=0)
-    assert follow(planned, "apply", RUN, run_id="later", allow=1, **few) == {"h1": "written"}
 
 
 def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is(tmp_path):
@@ -457,23 +438,6 @@ def test_a_sink_that_is_started_again_under_its_id_writes_nothing_more_and_loses
     assert shelf.written == {}
     assert first.tables.run_writes(RUN).equals(rows)
     assert rows.filter(outcome="written")["host_id"].to_list() == written
-
-
-def test_a_run_that_is_delivered_again_while_it_writes_sends_nothing_more(tmp_path):
-    sent, again = [], []
-
-    class Redelivering(Shelf):
-        def write(self, host_id, values, *, right_before):
-            super().write(host_id, values, right_before=right_before)
-            sent.append(host_id)
-            again.append(pool.submit(write_planned, run))
-            wait(again, timeout=0.5)
-
-    run = decided(tmp_path, instance(), Redelivering())
-    with ThreadPoolExecutor(1) as pool:
-        write_planned(run)
-    (rows,) = (one.result() for one in again)
-    assert (sent, rows["outcome"].to_list()) == (["h1"], ["written"])
 
 
 def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_says(tmp_path, shelf):

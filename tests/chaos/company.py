@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from pipelines.cli.app import app
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import TODAY, Stand, at_noon, in_memory, logons
-from tests.resources.clock import set_clock
 
 INDEX = "logs-chaos"
 WRITTEN = 12
@@ -37,15 +35,12 @@ def logons_on(hosts):
 
 def start(stand: Stand) -> RunningProcess:
     """Start a run."""
-    return RunningProcess(run, stand.instance_file(SETTINGS), None)
+    return RunningProcess(run, stand.instance_file(SETTINGS))
 
 
-def run(file: Path, now: datetime | None, environment: dict[str, str], log: Connection) -> None:
-    """Run the instance of a file: as of today, or as its schedule does when it is `now`."""
+def run(file: Path, environment: dict[str, str], log: Connection) -> None:
+    """Run the instance of a file as of today."""
     settle_in(environment, os.devnull, log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
-        if now:
-            patch.setattr("os.fsync", lambda _: None)
-            set_clock(patch, now)
-        app(["run", "--instance", str(file), *([] if now else ["--as-of", TODAY.isoformat()])])
+        app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])

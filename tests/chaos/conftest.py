@@ -30,7 +30,6 @@ class Effort(NamedTuple):
 
 def pytest_addoption(parser):
     parser.addoption("--chaos", type=int, metavar="PERCENT", help="Of 1,000 histories and 200 kills.")
-    parser.addoption("--soak-days", type=int, default=5, help="Of a company's life; at least 5.")
 
 
 def pytest_configure(config):

@@ -585,25 +585,3 @@ def test_no_history_loses_or_overwrites_anything(world, effort):
             print_blob=True,
         ),
     )
-
-
-CHANGES = {
-    "excluded": ("h-1", "group", "kiosk"),
-    "of another name": ("h-1", NAME, "pc-9"),
-    "owned": ("h-1", "asset_owner", "cyd"),
-    "of another department": ("h-1", "department", "new"),
-    "of somebody who left": ("ann", "state", "left"),
-    "of nobody": ("ann", "user_email", None),
-    "of one of two": ("cyd", "user_email", "ann@other.example"),
-    "of somebody in another department": ("ann", "user_department", "Legal"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_plan_is_applied_after_each_kind_of_change_in_the_inventory(history, change):
-    """What changed is skipped, and the rest is written."""
-    history.run(circumstances=CALM, **{**RUN, "kind": "dry"}, **HERE)
-    history.services[0].state.set_field(*change)
-    history.apply(0, CALM, **HERE)
-    sent = [*history.homes[0].books.runs.values()][-1].sent.keys()
-    assert sent == ({"h-2"} if change[0] in {"ann", "cyd"} else {"h-2", "h-3"})

@@ -165,23 +165,6 @@ def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_fo
     assert stopped.report["writes"] == {"undone" if what == "undo" else "written": 1, "not_written": 5}
 
 
-def test_a_service_that_ignores_a_field_is_warned_about_and_the_row_says_so(recorded_stand):
-    state = recorded_stand.inventory.state
-
-    def ignore(request, _):
-        if request.url.path == UPDATE:
-            state.set_field(request.state.parameters["id"], "department", "old")
-
-    recorded_stand.inventory.hooks.after = ignore
-    ran = recorded_stand.run({"writes": {"read_back_seconds": 1}})
-    said = (
-        "the service accepted the write, and then fields that were sent still had their old value: department"
-    )
-    assert (ran.status, f"warning: Host h-1: {said}" in ran.stderr) == (0, True), ran.stderr
-    rows = recorded_stand.tables.writes().sort("host_id").select("host_id", "outcome", "message").collect()
-    assert rows.rows() == [("h-1", "written", said), ("h-2", "written", None)]
-
-
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):
     limit, setting = {"max_write_percent": 74.9}, "writes.max_write_percent"
     six.inventory.state.add_assets("t-1", "host", same_name(7, 8, asset_owner="cyd"))

@@ -135,6 +135,8 @@ GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1"}
 def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, remedy, reason):
     rows = plan(decide(LOGONS, PEOPLE, ASSETS), PEOPLE, ASSETS)
     assert not list(refusals(Plan(rows=rows, **GOOD), NOW_AND_HERE))
+    other_clock = replace(NOW_AND_HERE, at=NOW - timedelta(minutes=3))
+    assert not list(refusals(replace(Plan(rows=rows, **GOOD), settings=None), other_clock))
     refused, here = Plan(rows=rows, **GOOD | changed), replace(NOW_AND_HERE, **now)
     (only,) = refusals(refused, here)
     assert only.remedy == remedy

@@ -34,9 +34,8 @@ from resources.store.retention import delete_inputs, delete_outdated
 from resources.store.stored_files import stored_files
 from resources.store.tables import Tables, write_file
 from resources.writeback.target_lock import locked_ledger
-from sandbox.stored_run import store_run
-from tests.ownership.builders import NOW, PEOPLE, RUN, resolution
-from tests.pipelines.conftest import ASSETS, DAY, LOGONS, WINDOW
+from tests.ownership.builders import RUN
+from tests.pipelines.conftest import DAY, WINDOW
 
 pytestmark = pytest.mark.jobs  # as long as jobs take
 
@@ -376,30 +375,6 @@ def test_a_name_of_several_people_changes_nothing_and_names_them(home, stored, c
     for user_id, kims in (("u3", True), ("u4", False)):
         assert call("forget", user_id, "--instance", stored, "--yes")[0] == 0
         assert any('"kim"' in text for text in tables_of(home).values()) == kims
-
-
-WHO = {"ann@corp.example (u1)": "u1", r"CORP\carol": "carol", "ann@other.example": "", "carol@x": ""}
-
-
-@pytest.mark.parametrize(("asked", "who"), WHO.items())
-def test_explain_and_forget_take_the_same_words_for_the_same_person(stored, call, asked, who):
-    answers = [call(command, asked, "--instance", stored) for command in ("explain", "forget")]
-    assert [(status, who in said.partition("\n")[0]) for status, said, _ in answers] == [(not who, True)] * 2
-
-
-def test_who_is_in_neither_service_any_more_is_forgotten(home, stored, call):
-    """The order that docs/data_protection.md gives: out of both services, a nightly run, then `forget`."""
-    tables = Tables(home, "head_office")
-    others = PEOPLE.filter(pl.col("user_id") != "u1")
-    logons = LOGONS.filter(~pl.col("document_username").str.contains("(?i)ann$"))
-    resolved = resolution(logons, others, ASSETS, window=WINDOW, run_id="nightly")
-    store_run(
-        tables, resolved, run_id="nightly", decided_at=NOW + timedelta(days=1), hosts=ASSETS, users=others
-    )
-    tables.write("inventory_users", others)
-    assert naming_ann(tables_of(home))
-    assert call("forget", "ann@corp.example", "--instance", stored, "--yes")[0] == 0
-    assert naming_ann(texts(home)) == []
 
 
 def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, call):

@@ -2,7 +2,6 @@
 
 import io
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -103,21 +102,6 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     instance_file(home / "instances", "Head office")
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
     return home
-
-
-def test_a_home_that_was_copied_answers_at_once_at_its_new_path(as_json, home, tmp_path, monkeypatch):
-    moved = tmp_path / "it's moved"
-    shutil.copytree(home, moved)
-    fill(moved, "branch", "c")
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(moved))
-    Tables(moved, "head_office").write("inventory_hosts", hosts(host("new")))
-    both = "SELECT host_id FROM head_office.inventory_hosts UNION FROM branch.inventory_hosts SELECT host_id"
-    assert {row["host_id"] for row in as_json(both)} == {"new", "c"}
-    shutil.move(moved, tmp_path / "again")
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "again"))
-    assert {row["host_id"] for row in as_json(both)} == {"new", "c"}
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-    assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
 
 
 def test_of_several_instances_one_is_named_or_chosen(sql, as_json, tmp_path, monkeypatch):

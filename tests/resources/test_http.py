@@ -649,13 +649,6 @@ def test_a_service_that_asks_to_wait_is_not_silent_until_then(monkeypatch):
     assert len(stub.requests) == 3
 
 
-@pytest.mark.parametrize("status", [200, 401, 500])
-def test_whatever_is_answered_is_a_sign_of_life(status):
-    with Stub(lambda _: Reply(status=status)) as stub:
-        transport(stub.url).probe("GET", "/")
-    assert len(stub.requests) == 1
-
-
 def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take(caplog):
     began = time.monotonic()
     with answering(b"", b"") as url, pytest.MonkeyPatch.context() as patch:

@@ -89,15 +89,6 @@ def test_uploads_and_posts_that_change_something_are_tried_once(service, invento
     assert watch.calls["profile/avatar"] == 2
 
 
-@pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
-def test_half_a_list_is_asked_for_again(served, cut):
-    whole = envelope({"size": 2, "data": [{"id": "h-1"}, {"id": "h-2"}]})
-    half = Reply(whole.body[: int(len(whole.body) * cut)])
-    replies = iter([envelope(), half, whole])
-    with served(lambda _: next(replies, whole)) as (_, inventory):
-        assert ids(inventory) == ["h-1", "h-2"]
-
-
 @pytest.mark.parametrize(
     "refusal",
     [

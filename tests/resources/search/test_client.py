@@ -12,11 +12,10 @@ import pytest
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.search import logons as search
 from resources.search.client import SearchClient
-from resources.search.explaining import find_times
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance
-from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
+from tests.resources.search.documents import DAY, ZONES, counted, event, found, random_documents
 
 
 @pytest.fixture(autouse=True)
@@ -92,23 +91,6 @@ def test_pages_follow_each_other_without_gap_or_repetition(client, monkeypatch, 
         (day,) = logons.logons([DAY])
     assert found(day)[3] == [(f"PC-{host}", f"u-{user}", 2) for host in range(4) for user in range(3)]
     assert (day.matching, len(logons.service.requests)) == (24, pages)
-
-
-@pytest.mark.parametrize(
-    ("time_field", "state"), [("@timestamp", "ok"), ("created", "wrong"), ("sometimes", "warning")]
-)
-def test_documents_that_lie_on_no_day_are_counted_when_none_lies_on_one(client, time_field, state):
-    documents = [event("PC", "ann") | {"sometimes": NOON}, event("PC", "ann"), event("FS", "ann")]
-    with client([*documents, event("FS", "eve")], time_field=time_field, query="user.name:ann") as logons:
-        assert find_times(logons).state == state
-        empty = logons.logons([DAY - timedelta(days=9), DAY - timedelta(days=8)])
-        if state == "wrong":  # and no empty day is stored before that is known
-            with pytest.raises(
-                ConfigurationError, match=r"time_field: created is in none of the documents in logs \(3 of 3"
-            ):
-                next(empty)
-        else:
-            assert [day.matching for day in empty] == [0, 0]
 
 
 def test_senders_are_listed_with_the_hosts_they_send_for(client):

@@ -144,19 +144,6 @@ def test_counts_and_totals_are_asked_for_in_one_way(engine, client, index):
     assert found(day) == (11, 4, 1, [("PC", "ann", 5), ("PC", "bob", 1)])
 
 
-@pytest.mark.parametrize("setting", ["user_field", "hostname_field"])
-def test_words_of_a_text_are_no_names_and_several_names_of_a_document_are(engine, client, index, setting):
-    load(engine, index, [{"plain": ["svc-miller", "dan"], "words": "svc-miller"}], plain=KEYWORD, words=WORDS)
-    with client(user_field="plain", hostname_field="plain") as logons:
-        (day,) = logons.logons([DAY])
-    assert day.counts.height == 4
-    fields = {"user_field": "plain", "hostname_field": "plain", setting: "words"}
-    with client(**fields) as logons, pytest.raises(ConfigurationError) as raised:
-        list(logons.logons([DAY]))
-    assert str(raised.value).startswith(f"{setting}: 'words' is text with fielddata in the index {index}")
-    assert "miller" not in str(raised.value)
-
-
 def test_a_field_of_two_types_and_a_red_index_are_named_and_not_asked_for_again(engine, client, index):
     for name, kind, user in (("-a", "long", 5), ("-b", "keyword", "ann")):
         load(engine, index + name, [{"user": user, "host": "PC"}], user={"type": kind}, host=KEYWORD)

@@ -155,13 +155,24 @@ def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
     assert (number, [row["outcome"] for row in rows.values()]) == (2, expected)
 
 
-@pytest.mark.parametrize(("hours", "outcome"), [(1, "not_written"), (-1, "written")], ids=["since", "before"])
-def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(ledger, hours, outcome):
+@pytest.mark.parametrize(
+    ("sent", "held", "hours", "outcome"),
+    [
+        (WRITTEN, holding("h-0", "u-1"), 1, "not_written"),
+        (WRITTEN, holding("h-0", "u-1"), -1, "written"),
+        (UNDONE, holding("h-0", "u-2", "Old"), 1, "undone"),  # the other run has met a host without an owner
+    ],
+    ids=["since", "before", "since the undo"],
+)
+def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(
+    ledger, sent, held, hours, outcome
+):
     """That one looked, and saw nothing of it; an undo of this run would take the other's owner away."""
     other = plan("h-0", run_id="run-2", outcome="written", completed_at=NOON + timedelta(hours=hours))
-    intend(ledger, "h-0")
-    _, rows = settled(ledger, holding("h-0", "u-1"), others=[other])
-    assert (rows["h-0"]["outcome"], "run-2" in rows["h-0"]["message"]) == (outcome, hours > 0)
+    intend(ledger, "h-0", **sent)
+    _, rows = settled(ledger, held, others=[other])
+    assert rows["h-0"]["outcome"] == outcome
+    assert ("run-2" in rows["h-0"]["message"]) == (outcome == "not_written")
 
 
 def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sent_once(
