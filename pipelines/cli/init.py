@@ -118,6 +118,7 @@ def init(
     schema = (SETTINGS / "instance.schema.json").as_uri()
     text = text.replace("instance.schema.json", schema, 1)
     text = text.replace("asset-owners check --instance FILE", check, 1)
+    checked_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return

@@ -149,7 +149,7 @@ class Secret(Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`. It is read when a client is opened."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
-    env: str | None = Field(None, min_length=1)
+    env: str | None = Field(None, pattern="^[A-Z_][A-Z0-9_]*$")
     """environment variable that holds the secret; a final line break and a byte order mark are ignored"""
     file: FilePath | None = None
     """file that holds the secret; a final line break and a byte order mark are ignored"""
@@ -159,6 +159,11 @@ class Secret(Section):
     def _refuse_clear_text(cls, value: object) -> object:
         if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
             raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
+        if not re.fullmatch("[A-Z_][A-Z0-9_]*", str(value.get("env", "_"))):  # it may be the secret itself
+            raise hidden_error(
+                "do not write the secret here; write {env: VARIABLE} or {file: PATH}, with a variable in "
+                "capital letters such as SEARCH_PASSWORD"
+            )
         return value
 
     @property

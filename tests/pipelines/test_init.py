@@ -85,11 +85,13 @@ def test_several_logs_count_together_without_the_accounts_of_either(call, tmp_pa
     [
         (["--logs", "winlogbaet"], "--logs: 'winlogbaet' is not a known way of shipping"),
         (["--url", "logs:9200"], "url: is not an address"),
+        (["--url", "https://elastic:hunter2@logs:9200", "--logs", "winlogbeat"], "url: is not an address"),
+        (["--password-env", "hunter2"], "password: do not write the secret here"),
     ],
 )
 def test_options_that_cannot_be_used_say_why_and_write_nothing(call, tmp_path, options, says):
     status, _, error = call("init", tmp_path / "some.yaml", *options)
-    assert (status, says in error) == (2, True)
+    assert (status, says in error, "hunter2" in error) == (2, True, False)
     assert not list(tmp_path.iterdir())
 
 
@@ -134,13 +136,26 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         InventoryService(state) as inventory,
     ):
         state.reset([robot], [], [], "0042")
-        status, out, _ = answer(
-            *("y", "Head office", "nowhere", "n", search.url, "", "", "n", "", ""),
-            *(inventory.url, "robot@corp.example", "", "", "n", "", "OTHER", "", "0042"),
+        status, out, error = answer(
+            *("y", "Head office", "nowhere", search.url, "", "", "n", "", ""),
+            *(
+                inventory.url,
+                "robot@corp.example",
+                "Hunter2!",
+                "{vault: hunter2}",
+                "",
+                "",
+                "n",
+                "",
+                "OTHER",
+                "",
+            ),
+            "0042",
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert status == 0, out
+    assert status == 0, out + error
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
+    assert out.count("Do not type the password here; it is asked for next, hidden") == 2
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
     assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
@@ -155,11 +170,12 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.url, instance.platform.url) == (search.url, inventory.url)
     assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
+    assert not re.search("(?i)hunter2", out + (tmp_path / "mine.yaml").read_text("utf-8"))
     assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
 
 
 def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(answer, tmp_path, monkeypatch):
-    monkeypatch.setenv("INVENTORY_PASSWORD", "pa55word")
+    (tmp_path / "secret").write_text("pa55word\n")
     monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
     robot = Account("robot@corp.example", "pa55word", roles={"42": "admin"})
     with (
@@ -168,12 +184,12 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
         InventoryService(state) as inventory,
     ):
         state.reset([robot], [], [], "42")
-        status, out, _ = answer(
+        status, out, error = answer(
             *("y", "Head office", search.url, "", "", "y", "winlogbaet", "winlogbeat"),
-            *(inventory.url, "robot@corp.example", "", "", "7", "n", "42", "y"),
+            *(inventory.url, "robot@corp.example", "{file: secret}", "", "7", "n", "42", "y"),
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert status == 0, out
+    assert status == 0, out + error
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
 
