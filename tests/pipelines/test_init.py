@@ -111,6 +111,37 @@ def newest_logon(request):
     return Reply(json.dumps({"hits": {"hits": [hit]}}).encode())
 
 
+def _hit(**parts):
+    return json.dumps({"hits": {"hits": [{"_index": "logs", "fields": {}, "matched_queries": []} | parts]}})
+
+
+ODD = (
+    *("", "<html>", "null", "[]", "1", "{}", "[" * 100_000, '{"hits": null}', '{"hits": []}'),
+    *(
+        '{"hits": {"hits": null}}',
+        '{"hits": {"hits": {}}}',
+        '{"hits": {"hits": [null]}}',
+        '{"hits": {"hits": [[]]}}',
+    ),
+    *(_hit(_index=wrong) for wrong in (None, 1, "", [], "\x1b[31mred", "x" * 5_000_000, "a b", "\ud800")),
+    *(
+        _hit(fields=wrong)
+        for wrong in (None, [], "x", {"agent.name": []}, {"agent.name": 1}, {"agent.name": None})
+    ),
+    _hit(fields={f"\x1b[2J{n}.user.name": ["x"] for n in range(9_999)} | {"x" * 9_999 + "hostname": ["x"]}),
+    *(_hit(matched_queries=wrong) for wrong in (None, "linux", {}, [1], ["unknown"], {"linux": 1.0})),
+)
+
+
+@pytest.mark.parametrize("body", ODD, ids=lambda body: body[:60])
+def test_an_odd_answer_of_the_search_service_is_one_sentence(call, tmp_path, monkeypatch, body):
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    with Stub(lambda _: Reply(body.encode("utf-8", "surrogatepass"))) as search:
+        status, out, error = call("init", tmp_path / "some.yaml", "--url", search.url)
+    assert (status in {1, 2}, out, "Traceback" in error, "\x1b" in error) == (True, "", False, False), error
+    assert len(error) < 2_000
+
+
 @pytest.fixture
 def answer(call, monkeypatch):
     """Call `init` on a terminal where somebody types these lines."""
