@@ -138,7 +138,7 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     slugs = own if instance else [*known]
     if not slugs or not known.issuperset(slugs):
         of = f" of {slugs[0]}" if slugs else ""
-        run = command_line(None, "run")
+        run = command_line(None, "run", "--dry-run")
         raise AssetOwnersError(
             f"There are no tables{of} in {location} yet; run the instance first ({run}), or set "
             "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
