@@ -9,18 +9,22 @@ from typing import Any
 import typer
 import yaml
 
+from assets_defs.launch import today_of, window_of
 from pipelines.cli.terminal import confirm, print_finding, prompt
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, reached
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
 from resources.inventory.try_inventory import listed, logged_in
+from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.propose import Proposal, propose
+from resources.search.source import Logs
 from resources.settings import Instance
 from resources.settings.fields import Secret
 from resources.settings.files import checked_instance
 from resources.settings.presets import presets
+from resources.try_names import MATCH, name_findings
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
@@ -40,6 +44,7 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     platform: dict[str, Any] = content["platform"]
     found: list[Proposal] = []
     signed_in: list[bool] = []
+    names: list[Finding] = []
 
     def search_address(instance: Instance) -> Iterator[Finding]:
         yield from reached(search_transport(instance), "POST", "/_search")
@@ -61,8 +66,11 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 
     def tenant(instance: Instance) -> Iterator[Finding]:
         if signed_in:
-            with AssetInventory(instance) as inventory:
+            with AssetInventory(instance) as inventory, Logs(instance, open_source) as opened:
                 yield from listed("hosts", inventory)
+                if found:
+                    window = window_of(instance, today_of(instance))
+                    names[:] = name_findings(instance, opened, inventory, window)
 
     def read() -> Instance:
         return checked_instance(content, path)
@@ -73,10 +81,17 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
         ways = f"How logons are shipped ({', '.join(presets())}; Enter: another, in ECS fields)"
         if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
+    for proposed in found[-1:]:
+        content |= {**presets()[proposed.preset].settings, "index": proposed.index}
     _ask_until_good(platform, {"url": "Address of the inventory service"}, read, inventory_address)
     account = {"email": "Its account", "password": "", "mfa_secret": ""}
     _ask_until_good(platform, account, read, inventory_log_in)
     _ask_until_good(platform, {"tenant_id": "Tenant"}, read, tenant)
+    for finding in names:
+        if finding.what == MATCH and finding.rows is not None:
+            print_finding(finding)
+            if confirm("Ignore the domain part of host names (rules.hostname_match: short)?", default=True):
+                content["rules"]["hostname_match"] = "short"
     return found[-1] if found else None
 
 

@@ -86,6 +86,9 @@ def print_result(
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
             print(_describe_plan(instance, tables, report, apply, is_new=not about))
+            if report["plan"] and not about:
+                sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
+                print(f"As a sheet for a colleague:\n    {sheet}")
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_differences(report["diff"])

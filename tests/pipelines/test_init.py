@@ -100,6 +100,10 @@ def newest_logon(request):
     given = request.headers.get("Authorization", "Basic ").removeprefix("Basic ")
     if not b64decode(given).endswith(b":s3cret"):
         return Reply(b"", 401)
+    if b'"pairs"' in request.body:
+        pair = {"key": {"hostname": "PC-1.corp.example", "username": "ann"}, "doc_count": 3}
+        found = {"timed_out": False, "_shards": {"total": 1}, "aggregations": {"pairs": {"buckets": [pair]}}}
+        return Reply(json.dumps(found).encode())
     settings = presets()["winlogbeat"].settings
     fields = {settings[key]: ["x"] for key in settings if key.endswith("_field")}
     hit = {
@@ -166,7 +170,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         InventoryState(tmp_path / "inventory.sqlite") as state,
         InventoryService(state) as inventory,
     ):
-        state.reset([robot], [], [], "0042")
+        state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
         status, out, error = answer(
             *("y", "Head office", "nowhere", search.url, "", "", "n", "", ""),
             *(
@@ -181,12 +185,13 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
                 "OTHER",
                 "",
             ),
-            "0042",
+            *("0042", ""),
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out + error
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
     assert out.count("Do not type the password here; it is asked for next, hidden") == 2
+    assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
     assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
@@ -203,6 +208,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
     assert not re.search("(?i)hunter2", out + (tmp_path / "mine.yaml").read_text("utf-8"))
     assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
+    assert instance.rules.hostname_match == "short"
 
 
 def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(answer, tmp_path, monkeypatch):
