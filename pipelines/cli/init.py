@@ -101,8 +101,7 @@ def init(
         proposed = ask(asked, path, logs=logs or [])
         answered = {"name", "url", "username", "password", "ca_file"}
         service |= {key: value for key, value in asked.items() if key in answered}
-        rules = asked["rules"].items()
-        indented = asked["platform"] | {key: value for key, value in rules if key == "hostname_match"}
+        indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
         index = asked["index"] if asked["index"] != _ANY_INDEX else None
         if proposed:
             logs, index = logs or [proposed.preset], index or proposed.index

@@ -52,8 +52,7 @@ from resources.store.catalogue import (
 from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
-MIN_COLUMNS = 3
-"""Columns that a terminal shows at least: a longer text is cut."""
+MIN_COLUMNS = 3  # that a terminal shows at least: a longer text is cut
 
 
 def sql(

@@ -25,11 +25,9 @@ READ = "platform.contract.read"
 
 def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     """Try connection, log-in, both lists with their fields, and the reading of one host."""
-    states = []
-    for finding in _reads(inventory):
-        states.append(finding.state)
-        yield finding
-    if "wrong" in states:
+    found = [*_reads(inventory)]
+    yield from found
+    if any(finding.state == "wrong" for finding in found):
         return
     instance, platform = inventory.instance, inventory.instance.platform
     written = ", ".join(_written_fields(instance).values())

@@ -9,8 +9,6 @@ from resources.errors import ConfigurationError, PermissionDeniedError
 from resources.search.asking import Asker
 from resources.settings.presets import Preset, presets
 
-MAX_NAMED = 10
-"""Fields that are named as candidates."""
 _EVENT_CODE = re.compile(r"([\w.]+):4624")
 _USER = re.compile(r"(?i)(user|account|logon|login)[._]?name(\.keyword)?$|\.acct$")
 _HOST = re.compile(r"(?i)(host|computer|agent|workstation|machine)[._]?(name)?(\.keyword)?$")
@@ -78,7 +76,7 @@ def propose(client: Asker) -> Proposal:
 
 def _candidates(kind: re.Pattern[str], fields: dict[str, list[object]]) -> list[str]:
     """Return the first fields whose names speak of one kind of value; no service names one in 100 letters."""
-    return [name for name in sorted(fields) if kind.search(name) and len(name) <= 100][:MAX_NAMED]
+    return [name for name in sorted(fields) if kind.search(name) and len(name) <= 100][:10]
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:

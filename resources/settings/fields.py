@@ -157,13 +157,12 @@ class Secret(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
-        if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
+        known = (
+            isinstance(value, Mapping) and set(value) in ({"env"}, {"file"}) and None not in value.values()
+        )
+        # A name in other letters may be the secret itself.
+        if not known or not re.fullmatch("[A-Z_][A-Z0-9_]*", str(dict(value).get("env", "_"))):
             raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
-        if not re.fullmatch("[A-Z_][A-Z0-9_]*", str(value.get("env", "_"))):  # it may be the secret itself
-            raise hidden_error(
-                "do not write the secret here; write {env: VARIABLE} or {file: PATH}, with a variable in "
-                "capital letters such as SEARCH_PASSWORD"
-            )
         return value
 
     @property

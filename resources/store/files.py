@@ -70,10 +70,8 @@ def try_to_store(folder: UPath) -> None:
 
 
 def allow(path: Path, readers: int | None) -> None:
-    """Let only the owner use a file or a folder, and the group `readers`, if any, read it.
-
-    Nobody writes into the catalogue: what somebody made there would be gone with the next one.
-    """
+    """Let only the owner use a file or a folder, and the group `readers`, if any, read it."""
+    # A catalogue is read-only: what somebody made in it would be gone with the next one.
     own = 0o700 if path.is_dir() else 0o400 if path.suffix == ".duckdb" else 0o600
     if readers is None:
         path.chmod(own)
