@@ -95,7 +95,7 @@ bench: setup
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
 
 demo: setup
-	@echo 'A search engine (500 MB, fetched once), an inventory, a made-up company, and two runs'
+	@echo 'A search engine (500 MB, fetched once), an inventory, a made-up company, a plan and its writing'
 	@$(BIN)/asset-owners sandbox demo
 
 ui: setup

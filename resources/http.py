@@ -3,6 +3,7 @@
 An answer here is bytes with a status; `inventory` and `search` know what it means.
 """
 
+import http.client
 import logging
 import random
 import re
@@ -282,6 +283,14 @@ class Transport:
         if time.monotonic() >= deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"
             return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
+        if isinstance(cause, urllib3.exceptions.NewConnectionError):  # whose own words name our classes
+            cause = cause.__cause__ or cause
+        if isinstance(cause, ConnectionRefusedError) and not proxy:
+            return TransientError(f"Nothing listens at {self.url} (connection refused); check {check}")
+        if isinstance(cause, http.client.RemoteDisconnected | ConnectionResetError) and self.url.startswith(
+            "http://"
+        ):
+            check = f"whether {self.section}url has to begin with https://, and {check}"
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
@@ -323,7 +332,7 @@ class Transport:
         def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
-            log.warning(f"{error}; try {number} of {MAX_TRIES} in {wait:.1f} s")
+            log.warning(f"{error}. Trying again, {number} of {MAX_TRIES}, in {wait:.1f} s")
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(TransientError),

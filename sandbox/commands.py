@@ -1,6 +1,5 @@
 """What `asset-owners sandbox` does: run both services, show the demo, open the Dagster UI on them."""
 
-import json
 import logging
 import os
 import shlex
@@ -12,7 +11,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 import typer
@@ -21,9 +20,10 @@ from pipelines.cli.options import Port, flag, number
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from resources.settings import command_line, home, load_instance, slug_of
-from resources.store.tables import Tables
+from resources.store.tables import Tables, short_run_id
 from sandbox.stand import NAME, TENANT, running_sandbox
 
+AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
 )
@@ -53,50 +53,57 @@ def up(
             "its accounts @corp.example: integration and coded, which wants a code, may write; reader may not"
         )
         _say(f"passwords are in {folder}, the certificate authority is {sandbox.engine.ca_file}")
-        _say(f"try: {_to_paste(sandbox.instance_file, 'run', '--dry-run')}")
+        tables = Tables(home(), slug_of(NAME))
+        runs = tables.all_runs("runs").filter(pl.col("written") > 0).sort("started_at").tail(1).collect()
+        wrote = [] if fresh else runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
+        plan = ("undo", short_run_id(wrote[0])) if wrote else ("run",)
+        _say(f"try: {_to_paste(sandbox.instance_file, *plan, '--dry-run')}")
         while True:
             time.sleep(3600)
 
 
 def demo() -> None:
-    """Fill in the owners of a made-up company, twice, and tell what happened and what to look at."""
+    """Plan the owners of a made-up company, write them, and tell how many are right and what to look at."""
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
     shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
     log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
-        _progress("first run: fetch, decide, write")
-        first = _run(sandbox.instance_file, log)
-        _progress("second run: nothing is written twice")
-        second = _run(sandbox.instance_file, log)
-        print(*_happened(sandbox.truth, first, second), "", "To look further:", sep="\n")
+        _progress("a dry run: fetch, decide, plan")
+        print(_run(log, "run", "--dry-run", file=sandbox.instance_file), end="")
+        tables = Tables(home(), slug_of(NAME))
+        plan = tables.last_run_that_decided() or ""
+        _progress("write this plan")
+        _run(log, "apply", plan, file=sandbox.instance_file)
+        written = tables.writes().filter(outcome="written").collect()
+        decisions = tables.of_run("owner_decisions", plan)
+        print("", *_happened(decisions, written, sandbox.truth), "", "To look further:", sep="\n")
         commands = {
-            _to_paste(None, "sandbox", "ui"): "the Dagster UI on the sandbox",
-            _to_paste(sandbox.instance_file, "explain", "lt-1001"): "why a host has its owner",
-            _to_paste(sandbox.instance_file, "report"): "all hosts as a page",
-            _to_paste(sandbox.instance_file, "tune"): "how many owners would be wrong, and better settings",
-            _to_paste(None, "sql", CODES): "each reason and its number of hosts",
-            f"less {shlex.quote(str(log))}": "all that both runs said, with their warnings",
-            _to_paste(None, "init"): "an instance file for services of your own",
+            "why a host has its owner": _to_paste(sandbox.instance_file, "explain", "lt-1001"),
+            "all hosts as a page": _to_paste(sandbox.instance_file, "report"),
+            "the plan as a page": _to_paste(sandbox.instance_file, "report", "--run", short_run_id(plan)),
+            "a sample for a colleague to check": _to_paste(sandbox.instance_file, "tune", *AUDIT),
+            "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
+            "each reason and its number of hosts": _to_paste(None, "sql", CODES),
+            "what the runs said, with their warnings": f"less {shlex.quote(str(log))}",
+            "the Dagster UI on the sandbox": _to_paste(None, "sandbox", "ui"),
+            "an instance file for services of your own": _to_paste(None, "init"),
         }
-        for command, what in commands.items():
-            print(f"  # {what}\n  {command}")
+        for what, command in commands.items():
+            print(f"  {what}:\n    {command}")
 
 
 def _happened(
-    truth: Mapping[str | None, str | None], first: Mapping[str, Any], second: Mapping[str, Any]
+    decisions: pl.DataFrame, written: pl.DataFrame, truth: Mapping[str | None, str | None]
 ) -> Iterator[str]:
-    """What two runs did, from what they print with `--json`; whose each host is, `truth` says."""
-    written = Tables(home(), slug_of(NAME)).run_writes(first["run_id"]).filter(outcome="written")
+    """What became of a plan; whose each host is, `truth` says."""
     given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
     right = sum(truth[host_id] == owner for host_id, owner in given)
-    hosts = sum(count for codes, count in first["decisions"].items() if not codes.endswith("/no_host"))
-    yield f"Hosts: {hosts} in the inventory"
-    yield f"Owners written: {len(given)}"
-    yield f"Right: of {len(given)} owners written, {right} are right by the company's truth"
-    yield f"Conflicts: {first['conflicts']} hosts have another owner than the logons name, and keep theirs"
-    yield f"Second run: {second['writes'].get('written', 0)} owners written"
+    yield f"Hosts in the inventory: {decisions['host_id'].count()}"
+    yield f"Owners written: {len(given)}, of which {right} are right by the company's truth"
+    conflicts = decisions.filter(action="conflict").height
+    yield f"Conflicts: {conflicts} hosts have another owner than the logons name, and keep theirs"
 
 
 def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
@@ -115,16 +122,16 @@ def ui(*, port: Port = 3000) -> None:
         serve(port=port)
 
 
-def _run(instance_file: Path, log: Path) -> dict[str, Any]:
-    """Run the instance's job as a shell would; what it prints, or its end where it fails. Its log is kept."""
+def _run(log: Path, command: str, *arguments: str, file: Path) -> str:
+    """Run a job of the instance as a shell would; return what it prints. Its log is kept."""
     program = Path(sys.executable).with_name("asset-owners")
     with log.open("a", encoding="utf-8") as errors:
-        command = [program, "run", "--instance", str(instance_file), "--json"]
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=errors, text=True)  # noqa: S603  (our own program)
+        words = [program, command, "--instance", str(file), *arguments]
+        done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=errors, text=True)  # noqa: S603  (our own program)
     if done.returncode:
         print(log.read_text(encoding="utf-8"), file=sys.stderr)
         raise typer.Exit(done.returncode)
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
 
 
 @contextmanager

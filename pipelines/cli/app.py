@@ -45,7 +45,7 @@ _GROUPS = {
 """The commands as `--help` lists them."""
 _SANDBOX_COMMANDS = {
     "up": ("commands", "Run both services until Ctrl-C."),
-    "demo": ("commands", "Fill in a made-up company's owners twice; count the right ones."),
+    "demo": ("commands", "Plan and write a made-up company's owners; count the right ones."),
     "ui": ("commands", "Run both services and the Dagster UI until Ctrl-C."),
 }
 

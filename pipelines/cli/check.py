@@ -30,6 +30,7 @@ from resources.settings import (
     Instance,
     analysts_group,
     check_environment,
+    command_line,
     home,
     instances_folder,
     journal_url,
@@ -94,6 +95,8 @@ def check(
     else:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
+        again = command_line(instance, *(["check"] if wrong else ["run", "--dry-run"]))
+        print(f"{'When it is mended' if wrong else 'Next, see what a run would write'}:\n    {again}")
     return 1 if wrong else 0
 
 

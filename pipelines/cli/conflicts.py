@@ -15,7 +15,7 @@ from pipelines.cli.options import InstanceFile, RowsAs, RunId, read_host_names
 from pipelines.cli.sql import sql
 from pipelines.cli.stored import held_tables
 from resources.errors import ConfigurationError
-from resources.settings import command_line, system_user
+from resources.settings import command_line, load_instance, system_user
 from resources.store.tables import Tables
 
 LISTED = """\
@@ -24,8 +24,11 @@ SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owne
        CAST(since AS DATE) AS since, acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
 FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
-COUNTED = """\
-; SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
+FOR_PEOPLE = """\
+SELECT coalesce(hostname, host_id) AS host, owner, named_by_logons AS "logons name",
+       CAST(floor(100 * share) AS INT) || '%' AS share, since, acknowledged_by AS "acknowledged by", note,
+       host_id;
+SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
          count_if(is_new AND acknowledged_at IS NULL) AS new
 FROM conflicts
 """
@@ -58,7 +61,12 @@ def conflicts(
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """
     if not (acknowledge or undo) and note is None:
-        return sql(LISTED + COUNTED * (form == "table"), instance=path, form=form, run_id=run_id)
+        if form != "table":
+            return sql(LISTED, instance=path, form=form, run_id=run_id)
+        status = sql(f"FROM ({LISTED}) {FOR_PEOPLE}", instance=path, run_id=run_id)
+        how = ("conflicts", "--acknowledge", "HOST", "--note", "WHY")
+        print(f"To acknowledge one that may stay:\n    {command_line(load_instance(path), *how)}")
+        return status
     if bool(acknowledge) == bool(undo) or run_id or (note is not None and undo):
         raise ConfigurationError(
             "--acknowledge and --undo are about the last run, each by itself and without --run; --note "

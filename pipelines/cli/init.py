@@ -90,7 +90,7 @@ def init(
         "ca_file": str(ca_file.absolute()) if ca_file else None,
     }
     service = {key: value for key, value in service.items() if value is not None}
-    platform: dict[str, Any] = {}
+    indented: dict[str, Any] = {}
     if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
         asked["name"] = prompt("Name of this instance", default=asked["name"])
@@ -101,7 +101,7 @@ def init(
         proposed = ask(asked, path, logs=logs or [])
         answered = {"name", "url", "username", "password", "ca_file"}
         service |= {key: value for key, value in asked.items() if key in answered}
-        platform = asked["platform"]
+        indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
         index = asked["index"] if asked["index"] != _ANY_INDEX else None
         if proposed:
             logs, index = logs or [proposed.preset], index or proposed.index
@@ -112,12 +112,13 @@ def init(
         logs, index = [proposed.preset], index or proposed.index
         found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
         print(f"The newest logon is in {found}.", file=sys.stderr)
-    text = _with_keys(_with_keys(text, service), platform, "  ")
+    text = _with_keys(_with_keys(text, service), indented, "  ")
     text = with_logs(text, logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
     text = text.replace("instance.schema.json", schema, 1)
     text = text.replace("asset-owners check --instance FILE", check, 1)
+    checked_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return
@@ -126,7 +127,7 @@ def init(
             file.write(text)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
-    filled_in = "Set the variables that it names" if platform else _FILL_IN
+    filled_in = "Set the variables that it names" if indented else _FILL_IN
     print(f"{path} is written. {filled_in}, then try it:\n    {check}")
 
 

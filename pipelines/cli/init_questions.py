@@ -2,23 +2,31 @@
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
+import yaml
 
+from assets_defs.launch import today_of, window_of
 from pipelines.cli.terminal import confirm, print_finding, prompt
-from resources.errors import AssetOwnersError
-from resources.findings import Finding, attempt, reached
+from resources.errors import ConfigurationError
+from resources.findings import Finding, attempt, attempt_all, reached
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
 from resources.inventory.try_inventory import listed, logged_in
+from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.propose import Proposal, propose
+from resources.search.source import Logs
+from resources.settings import Instance
+from resources.settings.fields import Secret
 from resources.settings.files import checked_instance
 from resources.settings.presets import presets
+from resources.try_names import MATCH, name_findings
 
-Trial = Callable[[], Iterator[Finding]]
+Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
 FURTHER = {
     "ca_file": ("ca_file", "File with the certificate authority to trust"),
@@ -36,57 +44,81 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
     platform: dict[str, Any] = content["platform"]
     found: list[Proposal] = []
     signed_in: list[bool] = []
+    names: list[Finding] = []
 
-    def search_address() -> Iterator[Finding]:
-        yield from reached(search_transport(checked_instance(content, path)), "POST", "/_search")
+    def search_address(instance: Instance) -> Iterator[Finding]:
+        yield from reached(search_transport(instance), "POST", "/_search")
 
-    def search_log_in() -> Iterator[Finding]:
-        with Asker(checked_instance(content, path)) as client:
+    def search_log_in(instance: Instance) -> Iterator[Finding]:
+        with Asker(instance) as client:
             if proposed := (yield from attempt("newest logon", lambda: propose(client))):
                 text = f"is in {proposed.index}: {presets()[proposed.preset].title}"
                 yield Finding("ok", "newest logon", text)
                 found.append(proposed)
 
-    def inventory_address() -> Iterator[Finding]:
-        yield from reached(inventory_transport(checked_instance(content, path)), "GET", PROFILE)
+    def inventory_address(instance: Instance) -> Iterator[Finding]:
+        yield from reached(inventory_transport(instance), "GET", PROFILE)
 
-    def inventory_log_in() -> Iterator[Finding]:
-        with AssetInventory(checked_instance(content, path)) as inventory:
+    def inventory_log_in(instance: Instance) -> Iterator[Finding]:
+        with AssetInventory(instance) as inventory:
             if (yield from logged_in(inventory)):
                 signed_in.append(True)
 
-    def tenant() -> Iterator[Finding]:
+    def tenant(instance: Instance) -> Iterator[Finding]:
         if signed_in:
-            with AssetInventory(checked_instance(content, path)) as inventory:
+            with AssetInventory(instance) as inventory, Logs(instance, open_source) as opened:
                 yield from listed("hosts", inventory)
+                if found:
+                    window = window_of(instance, today_of(instance))
+                    names[:] = name_findings(instance, opened, inventory, window)
 
-    _ask_until_good(content, {"url": "Address of the search service"}, search_address)
-    _ask_until_good(content, {"username": "Its user", "password": ""}, search_log_in)
+    def read() -> Instance:
+        return checked_instance(content, path)
+
+    _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
+    _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
     if not found and not logs:
         ways = f"How logons are shipped ({', '.join(presets())}; Enter: another, in ECS fields)"
         if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
-    _ask_until_good(platform, {"url": "Address of the inventory service"}, inventory_address)
+    for proposed in found[-1:]:
+        content |= {**presets()[proposed.preset].settings, "index": proposed.index}
+    _ask_until_good(platform, {"url": "Address of the inventory service"}, read, inventory_address)
     account = {"email": "Its account", "password": "", "mfa_secret": ""}
-    _ask_until_good(platform, account, inventory_log_in)
-    _ask_until_good(platform, {"tenant_id": "Tenant"}, tenant)
+    _ask_until_good(platform, account, read, inventory_log_in)
+    _ask_until_good(platform, {"tenant_id": "Tenant"}, read, tenant)
+    for finding in names:
+        if finding.what == MATCH and finding.rows is not None:
+            print_finding(finding)
+            if confirm("Ignore the domain part of host names (rules.hostname_match: short)?", default=True):
+                content["rules"]["hostname_match"] = "short"
     return found[-1] if found else None
 
 
-def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: Trial) -> None:
+def _ask_until_good(
+    section: dict[str, Any], questions: dict[str, str], read: Callable[[], Instance], trial: Trial
+) -> None:
     """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers."""
     while True:
-        typed = list[str]()
+        typed, before = list[str](), section.copy()
         for key, question in questions.items():
             if key in SECRETS:
                 typed += _ask_for_variable(section, key)
             else:
                 section[key] = prompt(question, default=section.get(key))
-        secrets = [section[key]["env"] for key in SECRETS if key in questions and key in section]
-        if lacking := [variable for variable in secrets if not os.environ.get(variable)]:
+        try:
+            instance = read()
+        except (
+            ConfigurationError
+        ) as error:  # no file may have this answer, such as an address with a password
+            print_finding(Finding("wrong", "answer", str(error).partition(": ")[2]))
+            section |= before
+            continue
+        secrets = [section.get(key, {}).get("env") for key in SECRETS if key in questions]
+        if lacking := [variable for variable in filter(None, secrets) if not os.environ.get(variable)]:
             print_finding(Finding("not tried", "log-in", f"{' and '.join(lacking)} is not set"))
             return
-        findings = [*_findings(trial)]
+        findings = [*attempt_all("answer", partial(trial, instance))]
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
@@ -103,17 +135,28 @@ def _ask_until_good(section: dict[str, Any], questions: dict[str, str], trial: T
 
 def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
     """Ask which environment variable has a secret; yield it where it is not set and the secret is typed."""
-    default = section.get(key, {}).get("env", "")
+    default = "".join(
+        place if kind == "env" else f"{{{kind}: {place}}}" for kind, place in section.get(key, {}).items()
+    )
     unless = "" if default else " (Enter: none)"
-    text = f"Name of the environment variable with its {SECRETS[key]}{unless}"
-    variable = prompt(text, default=default, show_default=bool(default))
-    if not variable:
+    text = f"Name of the environment variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
+    place = prompt(text, default=default, show_default=bool(default), value_proc=_place)
+    if not place:
         return
-    section[key] = {"env": variable}
-    if not os.environ.get(variable):
+    section[key] = place
+    if (variable := place.get("env")) and not os.environ.get(variable):
         text = f"{variable} is not set. The {SECRETS[key]}, to try it now (Enter: do not)"
         os.environ[variable] = prompt(text, default="", show_default=False, hide_input=True)
         yield variable
+
+
+def _place(answer: str) -> dict[str, str]:
+    """Return where a secret lies; an answer that may be the secret itself is asked for again."""
+    try:
+        place = yaml.safe_load(answer) if answer.startswith("{") else {"env": answer} if answer else {}
+        return Secret.model_validate(place).model_dump(exclude_none=True, mode="json") if place else {}
+    except (ValueError, yaml.YAMLError) as error:
+        raise typer.BadParameter("Do not type the password here; it is asked for next, hidden") from error
 
 
 def _known_way(answer: str) -> str:
@@ -121,10 +164,3 @@ def _known_way(answer: str) -> str:
     if answer and answer not in presets():
         raise typer.BadParameter(f"{answer!r} is not one of them")
     return answer
-
-
-def _findings(trial: Trial) -> Iterator[Finding]:
-    try:
-        yield from trial()
-    except AssetOwnersError as error:  # of an answer that no setting may have
-        yield Finding("wrong", "answer", str(error))

@@ -87,6 +87,9 @@ def print_result(
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
             print_changes(_describe_plan(instance, tables, report, apply, is_new=not about))
+            if report["plan"] and not about:
+                sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
+                print(f"As a sheet for a colleague:\n    {sheet}")
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_changes(differences_in_words(report["diff"]))

@@ -28,7 +28,7 @@ from pipelines.cli.options import (
     number,
     read_host_names,
 )
-from pipelines.cli.stored import own_tables
+from pipelines.cli.stored import note, own_tables
 from pipelines.cli.terminal import confirm, is_on_terminal
 from reports.run_results import plans_only
 from resources.errors import ConfigurationError, PlanRefusedError
@@ -78,6 +78,8 @@ def run(
 
     Example: --instance NAME --dry-run
     """
+    if is_on_terminal() and not as_json:  # Dagster takes seconds to load
+        note("Fetching logons and both lists of assets")
     from pipelines.cli.execution import chosen_window, execute
     from pipelines.cli.results import print_result, status_of
     from pipelines.jobs import launch_tags, run_config

@@ -40,7 +40,8 @@ def runs(
     ahead = pl.col("started_at") > latest_time()
     listed = all_runs.sort(~ahead, "started_at", descending=True).head(limit)
     if listed.is_empty():
-        raise AssetOwnersError(f"{instance.name} has no runs yet; begin with {command_line(instance, 'run')}")
+        begin = command_line(instance, "run", "--dry-run")
+        raise AssetOwnersError(f"{instance.name} has no runs yet; begin with {begin}")
     if wrong := all_runs.filter(ahead).height:
         are = "run is" if wrong == 1 else "runs are"
         note(f"{wrong} {are} dated in the future by a clock that was ahead, and listed after all others.")

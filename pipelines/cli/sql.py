@@ -3,15 +3,15 @@
 The catalogue is opened to read only; new tables go into a scratch database beside it, in memory.
 """
 
-import io
 import json
 import shutil
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import nullcontext, suppress
 from decimal import Decimal
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +22,11 @@ from duckdb.sqltypes import DuckDBPyType
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
-from ownership.names import printable_lines
+from ownership.names import as_shown, printable_lines
 from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
 from pipelines.cli.stored import as_of_run, note, own_tables
 from reports.exports import as_csv, without_formulas
+from reports.sentences import in_columns
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import damaged_tables
 from resources.settings import (
@@ -51,6 +52,7 @@ from resources.store.catalogue import (
 from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
+MIN_COLUMNS = 3  # that a terminal shows at least: a longer text is cut
 
 
 def sql(
@@ -135,7 +137,7 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     slugs = own if instance else [*known]
     if not slugs or not known.issuperset(slugs):
         of = f" of {slugs[0]}" if slugs else ""
-        run = command_line(None, "run")
+        run = command_line(None, "run", "--dry-run")
         raise AssetOwnersError(
             f"There are no tables{of} in {location} yet; run the instance first ({run}), or set "
             "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
@@ -200,11 +202,11 @@ def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, fo
     selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
     if relation is None or (relation.columns in done and not selects):
         return None
-    return {"table": _box, "csv": _csv, "json": _json}[form](relation)
+    return {"table": _for_people, "csv": _csv, "json": _json}[form](relation)
 
 
 def _without_end(statement: str) -> str:
-    """Return a statement without semicolon and comments at its end, which DuckDB cannot show as a box."""
+    """Return a statement without semicolon and comments at its end, which is no query to select from."""
     text = statement.encode()
     end = len(text)
     for offset, kind in reversed(duckdb.tokenize(statement)):
@@ -214,17 +216,34 @@ def _without_end(statement: str) -> str:
     return text[:end].decode()
 
 
-def _box(relation: duckdb.DuckDBPyRelation) -> str:
-    """Return a box, on a terminal cut to its width; names come from outside, so what acts on it is escaped.
+def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
+    """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
-    Elsewhere than on a terminal it has all rows and columns whole.
+    A terminal has the first rows, and the first columns, for which it has room; the last line says so.
     """
-    terminal, all_of_it = sys.stdout.isatty(), 1_000_000_000
-    rows = ROWS_ON_SCREEN if terminal else all_of_it
-    width = shutil.get_terminal_size().columns if terminal else all_of_it
-    with redirect_stdout(box := io.StringIO()):
-        relation.show(max_rows=rows, max_width=width, max_col_width=None if terminal else all_of_it)
-    return f"{printable_lines(box.getvalue().rstrip())}\n"
+    unique = relation.select("*")
+    texts = [duckdb.ColumnExpression(name).cast("VARCHAR") for name in unique.columns]
+    rows = unique.select(*texts).fetchall()
+    if unique.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
+        return "".join(f"{printable_lines(value)}\n" for _, value in rows)
+    cells = [[as_shown(cell) for cell in row] for row in (unique.columns, *rows)]
+    if not sys.stdout.isatty():
+        return "".join(f"{line}\n" for line in in_columns(cells))
+    width = shutil.get_terminal_size().columns
+    cells = [
+        [
+            cell if len(cell) <= width // MIN_COLUMNS - 2 else f"{cell[: width // MIN_COLUMNS - 3]}…"
+            for cell in row
+        ]
+        for row in cells[: ROWS_ON_SCREEN + 1]
+    ]
+    ends = accumulate(max(map(len, column)) + 2 for column in zip(*cells, strict=True))
+    fitting = sum(end <= width for end in ends)
+    lacking = [f"the columns {', '.join(cells[0][fitting:])}"] if fitting < len(cells[0]) else []
+    if len(rows) > ROWS_ON_SCREEN:
+        lacking.append(f"{len(rows) - ROWS_ON_SCREEN:,} more rows")
+    more = [f"  Without {' and '.join(lacking)}: --format csv prints all"] if lacking else []
+    return "".join(f"{line}\n" for line in (*in_columns([row[:fitting] for row in cells]), *more))
 
 
 def _print(text: str) -> None:

@@ -50,7 +50,8 @@ def holding(tables: Tables) -> Generator[Tables]:
 
 def _stored(instance: Instance, tables: Tables, run: str | None) -> Tables:
     if not tables.are_prepared():
-        raise AssetOwnersError(f"{instance.name} has no tables; begin with {command_line(instance, 'run')}")
+        begin = command_line(instance, "run", "--dry-run")
+        raise AssetOwnersError(f"{instance.name} has no tables; begin with {begin}")
     if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
         raise ConfigurationError(
             f"RUN_ID: run {run_id} decided nothing, such as an undo, or its decisions are no longer kept. "

@@ -12,6 +12,8 @@ MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bit
 READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,hits.hits,aggregations,error,status"
 """What is read; the service leaves the rest out."""
 
+_INDEX = r"""^[^\x00-\x20\x7f-\x9f"*,/<>?\\|#]{1,255}$"""
+"""The name of an index as services allow it; another one would act on a terminal or in an instance file."""
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
 
@@ -148,8 +150,26 @@ def _count(bucket: Bucket | None) -> int:
     return bucket.doc_count if bucket else 0
 
 
+class Newest(Document, kw_only=True):
+    """The newest document of the best hits: where it lies, its fields, and which queries it matches."""
+
+    index: Annotated[str, msgspec.Meta(pattern=_INDEX)] = field(name="_index")
+    matched_queries: list[str] = field(default_factory=list)
+
+
+class _NewestHits(_Part):
+    hits: list[Newest]
+
+
+class FoundNewest(_Part):
+    """An answer to a search for the newest document."""
+
+    hits: _NewestHits
+
+
 # Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.
 DECODER = msgspec.json.Decoder(Found)
+NEWEST = msgspec.json.Decoder(FoundNewest)
 
 
 def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -17,11 +17,12 @@ from requests.auth import HTTPBasicAuth
 from ownership.windows import day_start
 from resources.errors import ProtocolError
 from resources.http import Answer, Transport
-from resources.search.answers import DECODER, READ, Bucket, Found, faults
+from resources.search.answers import DECODER, NEWEST, READ, Bucket, Found, Newest, faults
 from resources.search.refusals import not_a_search_service, raise_refusal
 from resources.settings import Instance
 
 DAYS_AT_ONCE = 2
+T = TypeVar("T")
 
 MATCHING = {"matching": {"filter": {"match_all": {}}}}
 """Counts documents as buckets do, where `hits.total` counts one with `_doc_count` once."""
@@ -101,7 +102,7 @@ class Asker:
     ) -> Found:
         """Aggregate any documents of the index pattern, or of a part of it."""
         body = {"size": 0, "track_total_hits": count_documents, "query": query, "aggs": aggregations or {}}
-        found = self._found(self._answer(body, _path(index) if index else self.path))
+        found = self._decoded(DECODER, self._answer(body, _path(index) if index else self.path))
         if reasons := faults(found, aggregations or {}):
             raise ProtocolError(
                 f"{self.transport.where} answered incompletely ({', '.join(reasons)}); result not used. "
@@ -117,23 +118,19 @@ class Asker:
         arguments = self._arguments(body)
         arguments["params"] = {"allow_partial_search_results": "true"}
         answer = self.transport.send(self._session, "POST", self.path, **arguments)
-        buckets = self._found(answer).buckets if answer.status == 200 else []
+        buckets = self._decoded(DECODER, answer).buckets if answer.status == 200 else []
         return buckets, self._json(answer)
 
-    def newest(self, query: dict[str, Any]) -> dict[str, Any]:
-        """Return `_index`, `fields` and `matched_queries` of the newest of the best hits; {} without hits."""
+    def newest(self, query: dict[str, Any]) -> Newest | None:
+        """Return the newest of the best hits."""
         sort = ["_score", {"@timestamp": {"order": "desc", "unmapped_type": "date"}}]
         body = {"size": 1, "query": query, "sort": sort, "fields": ["*"], "_source": False, "aggs": {}}
-        answer = self._answer(body, self.path)
-        try:
-            hits = self._json(answer)["hits"]["hits"]
-        except (LookupError, TypeError) as error:
-            raise not_a_search_service(answer, self.instance) from error
-        return hits[0] if hits else {}
+        hits = self._decoded(NEWEST, self._answer(body, self.path)).hits.hits
+        return hits[0] if hits else None
 
-    def _found(self, answer: Answer) -> Found:
+    def _decoded(self, decoder: msgspec.json.Decoder[T], answer: Answer) -> T:
         try:
-            return DECODER.decode(answer.body)
+            return decoder.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise not_a_search_service(answer, self.instance) from error
 

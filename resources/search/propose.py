@@ -53,17 +53,17 @@ def propose(client: Asker) -> Proposal:
             f"No logon event of a known way of shipping is in {where.index} at {where.url}; name the index "
             f"with --index, or the way of shipping with --logs ({', '.join(known)})"
         )
-    index, fields = _DATA_STREAM.sub(r"\1", found["_index"]), found.get("fields", {})
-    fitting = [name for name in found.get("matched_queries", ()) if _fits(known[name], fields)]
+    index, fields = _DATA_STREAM.sub(r"\1", found.index), found.fields
+    fitting = [name for name in found.matched_queries if name in known and _fits(known[name], fields)]
     sender, machine = (
-        str(fields.get(field, [""])[0]).lower().partition(".")[0]
+        str(next(iter(fields.get(field, ())), "")).lower().partition(".")[0]
         for field in ("agent.name", "winlog.computer_name")
     )
     # What a collector sends is shaped as what each machine sends, and differs in nothing but these names.
     fitting = [name for name in fitting if (name == "windows-forwarding") <= (sender != machine)]
     fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
     if not fitting:
-        users, hosts = (", ".join(filter(kind.search, sorted(fields))) or "none" for kind in (_USER, _HOST))
+        users, hosts = (", ".join(_candidates(kind, fields)) or "none" for kind in (_USER, _HOST))
         raise ConfigurationError(
             f"The newest logon in {index} at {where.url} fits no known way of shipping. Its fields that may "
             f"hold the user: {users}; the host: {hosts}. Write a file with --logs and the nearest way "
@@ -72,6 +72,11 @@ def propose(client: Asker) -> Proposal:
     preset = known[fitting[0]]
     pattern = preset.settings["index"] if _holds(preset, index) else _DATE_OR_NUMBER.sub("*", index)
     return Proposal(fitting[0], pattern)
+
+
+def _candidates(kind: re.Pattern[str], fields: dict[str, list[object]]) -> list[str]:
+    """Return the first fields whose names speak of one kind of value; no service names one in 100 letters."""
+    return [name for name in sorted(fields) if kind.search(name) and len(name) <= 100][:10]
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:

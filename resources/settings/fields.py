@@ -149,7 +149,7 @@ class Secret(Section):
     """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`. It is read when a client is opened."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
-    env: str | None = Field(None, min_length=1)
+    env: str | None = Field(None, pattern="^[A-Z_][A-Z0-9_]*$")
     """environment variable that holds the secret; a final line break and a byte order mark are ignored"""
     file: FilePath | None = None
     """file that holds the secret; a final line break and a byte order mark are ignored"""
@@ -157,7 +157,11 @@ class Secret(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_clear_text(cls, value: object) -> object:
-        if not isinstance(value, Mapping) or set(value) not in ({"env"}, {"file"}) or None in value.values():
+        known = (
+            isinstance(value, Mapping) and set(value) in ({"env"}, {"file"}) and None not in value.values()
+        )
+        # A name in other letters may be the secret itself.
+        if not known or not re.fullmatch("[A-Z_][A-Z0-9_]*", str(dict(value).get("env", "_"))):
             raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
         return value
 

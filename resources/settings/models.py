@@ -14,6 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConst
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
+from resources.errors import ConfigurationError
 from resources.settings.fields import (
     MAX_TEXT,
     ApiPath,
@@ -365,16 +366,22 @@ class Instance(OneQuery):
         return self.model_copy(update={"logs": (), "index": index, **fields})
 
     def require_secrets(self) -> None:
-        """Resolve every secret once: ConfigurationError names the first that is missing."""
+        """Resolve every secret once: ConfigurationError names all that are missing."""
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
             "platform.mfa_secret": self.platform.mfa_secret,
             **{f"cookies.{name}": value for name, value in self.cookies.items()},
         }
+        missing = list[str]()
         for setting, secret in secrets.items():
-            if secret:
-                secret.resolve(setting)
+            try:
+                if secret:
+                    secret.resolve(setting)
+            except ConfigurationError as error:
+                missing.append(str(error))
+        if missing:
+            raise ConfigurationError("\n".join(missing))
 
     @property
     def decisive_user_field(self) -> str | None:

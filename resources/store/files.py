@@ -71,11 +71,13 @@ def try_to_store(folder: UPath) -> None:
 
 def allow(path: Path, readers: int | None) -> None:
     """Let only the owner use a file or a folder, and the group `readers`, if any, read it."""
+    # A catalogue is read-only: what somebody made in it would be gone with the next one.
+    own = 0o700 if path.is_dir() else 0o400 if path.suffix == ".duckdb" else 0o600
     if readers is None:
-        path.chmod(0o700 if path.is_dir() else 0o600)
+        path.chmod(own)
     else:
         os.chown(path, -1, readers)
-        path.chmod(0o750 if path.is_dir() else 0o640)
+        path.chmod(own | (0o050 if path.is_dir() else 0o040))
 
 
 def files_below(folder: UPath) -> Iterator[UPath]:

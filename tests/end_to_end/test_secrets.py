@@ -137,6 +137,7 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
 
     access = below(home)
     assert {mode for mode in access.values() if mode.startswith("d")} == {"drwx------"}, access
+    assert access.pop("warehouse.duckdb") == "-r--------"
     assert {mode for mode in access.values() if not mode.startswith("d")} == {"-rw-------"}, access
 
 

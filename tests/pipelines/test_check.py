@@ -30,6 +30,7 @@ def test_what_is_wrong_decides_the_exit_status(call, services, instance_file, st
     assert status == (state == "wrong")
     assert f"query: {'x' * 300}" in out, "no line is folded in a pipe"
     assert "\x1b" not in out
+    assert out.splitlines()[-1].partition("asset-owners ")[2].split()[0] == ("check" if status else "run")
     assert ("compared once nothing above is wrong" in out) == (state == "wrong")
     status, out, _ = call("check", "--instance", instance_file, "--json")
     report = json.loads(out)

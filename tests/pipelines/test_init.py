@@ -85,11 +85,13 @@ def test_several_logs_count_together_without_the_accounts_of_either(call, tmp_pa
     [
         (["--logs", "winlogbaet"], "--logs: 'winlogbaet' is not a known way of shipping"),
         (["--url", "logs:9200"], "url: is not an address"),
+        (["--url", "https://elastic:hunter2@logs:9200", "--logs", "winlogbeat"], "url: is not an address"),
+        (["--password-env", "hunter2"], "password: do not write the secret here"),
     ],
 )
 def test_options_that_cannot_be_used_say_why_and_write_nothing(call, tmp_path, options, says):
     status, _, error = call("init", tmp_path / "some.yaml", *options)
-    assert (status, says in error) == (2, True)
+    assert (status, says in error, "hunter2" in error) == (2, True, False)
     assert not list(tmp_path.iterdir())
 
 
@@ -98,6 +100,10 @@ def newest_logon(request):
     given = request.headers.get("Authorization", "Basic ").removeprefix("Basic ")
     if not b64decode(given).endswith(b":s3cret"):
         return Reply(b"", 401)
+    if b'"pairs"' in request.body:
+        pair = {"key": {"hostname": "PC-1.corp.example", "username": "ann"}, "doc_count": 3}
+        found = {"timed_out": False, "_shards": {"total": 1}, "aggregations": {"pairs": {"buckets": [pair]}}}
+        return Reply(json.dumps(found).encode())
     settings = presets()["winlogbeat"].settings
     fields = {settings[key]: ["x"] for key in settings if key.endswith("_field")}
     hit = {
@@ -107,6 +113,37 @@ def newest_logon(request):
     }
     hit["matched_queries"] = ["winlogbeat"]
     return Reply(json.dumps({"hits": {"hits": [hit]}}).encode())
+
+
+def _hit(**parts):
+    return json.dumps({"hits": {"hits": [{"_index": "logs", "fields": {}, "matched_queries": []} | parts]}})
+
+
+ODD = (
+    *("", "<html>", "null", "[]", "1", "{}", "[" * 100_000, '{"hits": null}', '{"hits": []}'),
+    *(
+        '{"hits": {"hits": null}}',
+        '{"hits": {"hits": {}}}',
+        '{"hits": {"hits": [null]}}',
+        '{"hits": {"hits": [[]]}}',
+    ),
+    *(_hit(_index=wrong) for wrong in (None, 1, "", [], "\x1b[31mred", "x" * 5_000_000, "a b", "\ud800")),
+    *(
+        _hit(fields=wrong)
+        for wrong in (None, [], "x", {"agent.name": []}, {"agent.name": 1}, {"agent.name": None})
+    ),
+    _hit(fields={f"\x1b[2J{n}.user.name": ["x"] for n in range(9_999)} | {"x" * 9_999 + "hostname": ["x"]}),
+    *(_hit(matched_queries=wrong) for wrong in (None, "linux", {}, [1], ["unknown"], {"linux": 1.0})),
+)
+
+
+@pytest.mark.parametrize("body", ODD, ids=lambda body: body[:60])
+def test_an_odd_answer_of_the_search_service_is_one_sentence(call, tmp_path, monkeypatch, body):
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    with Stub(lambda _: Reply(body.encode("utf-8", "surrogatepass"))) as search:
+        status, out, error = call("init", tmp_path / "some.yaml", "--url", search.url)
+    assert (status in {1, 2}, out, "Traceback" in error, "\x1b" in error) == (True, "", False, False), error
+    assert len(error) < 2_000
 
 
 @pytest.fixture
@@ -133,14 +170,28 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         InventoryState(tmp_path / "inventory.sqlite") as state,
         InventoryService(state) as inventory,
     ):
-        state.reset([robot], [], [], "0042")
-        status, out, _ = answer(
-            *("y", "Head office", "nowhere", "n", search.url, "", "", "n", "", ""),
-            *(inventory.url, "robot@corp.example", "", "", "n", "", "OTHER", "", "0042"),
+        state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
+        status, out, error = answer(
+            *("y", "Head office", "nowhere", search.url, "", "", "n", "", ""),
+            *(
+                inventory.url,
+                "robot@corp.example",
+                "Hunter2!",
+                "{vault: hunter2}",
+                "",
+                "",
+                "n",
+                "",
+                "OTHER",
+                "",
+            ),
+            *("0042", ""),
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert status == 0, out
+    assert status == 0, out + error
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
+    assert out.count("Do not type the password here; it is asked for next, hidden") == 2
+    assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
     assert [state for state, what in found if what == "log-in"] == ["wrong", "ok"]
@@ -155,11 +206,13 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.url, instance.platform.url) == (search.url, inventory.url)
     assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
+    assert not re.search("(?i)hunter2", out + (tmp_path / "mine.yaml").read_text("utf-8"))
     assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
+    assert instance.rules.hostname_match == "short"
 
 
 def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(answer, tmp_path, monkeypatch):
-    monkeypatch.setenv("INVENTORY_PASSWORD", "pa55word")
+    (tmp_path / "secret").write_text("pa55word\n")
     monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
     robot = Account("robot@corp.example", "pa55word", roles={"42": "admin"})
     with (
@@ -168,12 +221,12 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
         InventoryService(state) as inventory,
     ):
         state.reset([robot], [], [], "42")
-        status, out, _ = answer(
+        status, out, error = answer(
             *("y", "Head office", search.url, "", "", "y", "winlogbaet", "winlogbeat"),
-            *(inventory.url, "robot@corp.example", "", "", "7", "n", "42", "y"),
+            *(inventory.url, "robot@corp.example", "{file: secret}", "", "7", "n", "42", "y"),
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert status == 0, out
+    assert status == 0, out + error
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
 

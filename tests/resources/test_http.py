@@ -275,8 +275,26 @@ def test_an_address_where_nobody_answers_names_the_setting():
         pytest.raises(TransientError, match=r"plain HTTP.*platform\.url"),
     ):
         send(plain.url.replace("http:", "https:"))
-    with pytest.raises(TransientError, match=r"127.0.0.1:1 .*refused.*platform\.url"):
+    with pytest.raises(
+        TransientError, match=r"Nothing listens at http://127.0.0.1:1 \(connection refused\).*url"
+    ):
         send("http://127.0.0.1:1")
+    with pytest.raises(TransientError) as unknown:
+        send("https://nowhere.invalid")
+    assert not re.search(r"Connection\(|Errno|Error", str(unknown.value))
+
+
+@pytest.mark.parametrize("ends", [lambda line: line.shutdown(socket.SHUT_RDWR), socket.socket.close])
+def test_a_service_that_cuts_the_line_of_http_may_want_https(ends):
+    def close_one(server):
+        line, _ = server.accept()
+        line.recv(10)
+        ends(line)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=close_one, args=(server,), daemon=True).start()
+        with pytest.raises(TransientError, match=r"platform\.url has to begin with https://"):
+            send(f"http://127.0.0.1:{server.getsockname()[1]}")
 
 
 URL = "https://inventory.example"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from resources.errors import ConfigurationError
+from resources.search.answers import Newest
 from resources.search.propose import Proposal, propose
 from resources.settings.presets import presets
 from tests.resources.samples import instance
@@ -13,8 +14,8 @@ from tests.resources.samples import instance
 
 def client(index, fields, *matched):
     """A search client whose newest logon has these fields and fits the queries of these presets."""
-    found = {"_index": index, "fields": fields, "matched_queries": matched}
-    holder: Any = SimpleNamespace(newest=lambda _: found if fields else {}, instance=instance())
+    found = Newest(index=index, fields=fields, matched_queries=[*matched])
+    holder: Any = SimpleNamespace(newest=lambda _: found if fields else None, instance=instance())
     return holder
 
 

@@ -263,7 +263,11 @@ def test_a_file_that_cannot_be_used_keeps_no_other_from_loading(write, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "wrong", ["hunter2", 42, ["hunter2"], {"vault": "hunter2"}, {"env": "A", "file": "hunter2"}, {}]
+    "wrong",
+    [
+        *("hunter2", 42, ["hunter2"], {"vault": "hunter2"}, {"env": "A", "file": "hunter2"}, {}),
+        *({"env": "hunter2"}, {"env": "HUNTER-2"}, {"env": "2"}, {"env": 42}, {"env": "A\n"}, {"env": ""}),
+    ],
 )
 @pytest.mark.parametrize("key", ["password", "platform.mfa_secret", "cookies.session"])
 def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wrong):
@@ -288,6 +292,8 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
         "platform: 'password: hunter2'",
         "platform: [password: hunter2]",
         "passwd: hunter2",
+        "password: {env: hunter2}",
+        "notify: [{env: 'https://chat/hunter2'}]",
         # Lines that YAML cannot read are quoted by its messages.
         "password: @hunter2",
         "password: !hunter2",
@@ -332,6 +338,9 @@ def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place
     for key in ("password", "platform.mfa_secret", "cookies.a"):
         with pytest.raises(ConfigurationError, match=rf"^{key}: .*{name}"):
             load_instance(write(**{key: place})).require_secrets()
+    with pytest.raises(ConfigurationError) as raised:
+        load_instance(write(**{"password": place, "cookies.a": place})).require_secrets()
+    assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == ["password", "cookies.a"]
 
 
 # Paths, the query, names

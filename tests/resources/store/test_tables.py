@@ -232,6 +232,7 @@ def test_the_catalogue_is_replaced_only_when_its_views_change(tables, home):
     with catalogue_path(home).open("rb"):  # nobody else gets its number meanwhile
         Tables(home, "other").prepare()
         assert catalogue_path(home).stat().st_ino != built
+    assert catalogue_path(home).stat().st_mode & 0o777 == 0o400, "nobody makes a table that would be gone"
 
 
 def test_a_home_may_have_any_name(tmp_path):
