@@ -62,11 +62,10 @@ def report_page(
     """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
-    `coverage` is that of
-    `page_tables.coverage_by_day`; `writes` are the run's and `earlier_writes` those of others.
-    `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and `conflicts` of
-    this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the page, which is to
-    be stored as it is: its policy names its script by a hash.
+    `coverage` is that of `page_tables.coverage_by_day`; `writes` are the run's and `earlier_writes` those of
+    others. `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and
+    `conflicts` of this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the
+    page, which is to be stored as it is: its policy names its script by a hash.
     """
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)

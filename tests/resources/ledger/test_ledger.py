@@ -7,12 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ownership.declaration import validated
-from ownership.tables import OwnerWrites
+from ownership.declaration import polars_schema, validated
+from ownership.tables import OwnerWrites, Runs
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.ledger.ledger import Ledger, Result
 from resources.ledger.opening import ledger_findings
 from resources.store.tables import Tables
+from tests.pipelines.test_metrics import row
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
 LATER = NOON + timedelta(seconds=1, microseconds=123456)
@@ -109,6 +110,17 @@ def test_runs_are_kept_apart_and_the_one_that_began_to_write_last_comes_first(le
     ledger.complete(Result("a", "written"), run_id="z-first", completed_at=LATER)
     assert list(ledger.targets()) == ["a-second"]
     assert outcomes(ledger, "a-second") == {"a": "written", "b": "intended"}
+
+
+@pytest.mark.parametrize(
+    ("known", "is_open"),
+    [({}, True), ({"written": 1}, False), ({"status": "failed"}, False)],
+    ids=["cut off before it was counted", "counted", "failed before it wrote"],
+)
+def test_a_run_whose_writes_all_have_an_outcome_is_open_until_they_are_counted(ledger, known, is_open):
+    ledger.store("runs", pl.DataFrame([row(1, status="started") | known], schema=polars_schema(Runs)))
+    ledger.intend(writes("a", run_id="run-1", outcome="written"))
+    assert list(ledger.targets()) == ["run-1"] * is_open
 
 
 def test_the_ledger_of_a_newer_program_is_refused(opened, newer_program):
