@@ -208,7 +208,7 @@ def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company
     planned = start_scheduled(dagster, company, dry_run=True)
     before = filled(dagster)
     page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, planned, "julia.pereira@corp.example (user-0001)")
+    shows(page, planned, "Planned owner", "has no owner yet; it is to get")
     picture(page, "plan")
     page.goto(page.get_by_role("link", name="Open the launchpad of demo__apply").first.get_attribute("href"))
     shows(page, planned)

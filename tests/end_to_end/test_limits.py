@@ -95,7 +95,7 @@ def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_re
     tried = six.run({}, "--dry-run", "--detailed-exitcode", "--set", "rules.min_events=4")
     assert (plan.status, tried.status) == (3, 0), tried.stderr
     assert {(row["change"], row["reason"]) for row in tried.report["diff"]} == {
-        ("drop", "now: too few events (3 on 2 days)")
+        ("drop", "now: too few logons (3 on 2 days)")
     }
     some = six.follow_up("apply", run_id, "--host", "T-1", "--host", "t-2")
     assert (some.report["writes"], some.report["in_all"]) == ({"written": 2}, 6), some.stderr
