@@ -26,8 +26,8 @@ from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0
 """In which all instances are read; of the others the metrics say so. Prometheus waits for ten seconds."""
-READERS = 32
-"""Instances read at the same time: from an object store, each is a request."""
+READERS = 8
+"""Instances read at the same time, for some lie behind a network; more threads wait for each other."""
 
 _OF_LAST_RUN = {
     "hosts": ("hosts", "Hosts in the inventory."),
