@@ -119,7 +119,7 @@ class Ledger:
         Raises:
             AssetOwnersError: the ledger is damaged.
         """
-        where, values = (" AND run_id = ?", [run_id]) if run_id is not None else ("", [])
+        where, values = (" WHERE run_id = ?", [run_id]) if run_id is not None else ("", [])
         schema = polars_schema(TABLES[table])
         schema = {name: schema[name] for name in columns or schema}
         try:
@@ -127,7 +127,7 @@ class Ledger:
                 parts = [rows for run, _, rows in self._together(table) if run_id in (None, run)]
                 return pl.concat([empty(TABLES[table]), *parts])
             columns, key = _listed(schema), _listed(TABLES[table].__key__)
-            query = f"SELECT {columns} FROM {BY_ROW[table]} WHERE 1 = 1{where} ORDER BY {key}"  # noqa: S608  (no values)
+            query = f"SELECT {columns} FROM {BY_ROW[table]}{where} ORDER BY {key}"  # noqa: S608  (no values)
             stored = {name: kind if kind == pl.Int64 else pl.String for name, kind in schema.items()}
             rows = pl.DataFrame(self._execute(query, *values), schema=stored, orient="row")
             return rows.select(_from_text(name, kind) for name, kind in schema.items())

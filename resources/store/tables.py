@@ -230,7 +230,7 @@ class Tables:
     ) -> None:
         """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
 
-        They see a plan, rows of `owner_writes`, once `append_writes` says what became of it.
+        They see a plan, rows of `owner_writes`, once `publish_writes` says what became of it.
         """
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
@@ -300,9 +300,9 @@ class Tables:
         Also this run sees that, and the dry run that stands for what is published until a run has published.
         """
         with self.changing(), self.ledger() as ledger:
-            validated(OwnerWrites, ledger.rows("owner_writes", run_id))
+            written = validated(OwnerWrites, ledger.rows("owner_writes", run_id))
             self._publish("owner_writes", ledger)
-        if not self.appended("owner_writes", run_id).is_empty():
+        if not written.is_empty():
             self.store_current_owners()
             for shown in {run_id, self.visible().viewed}:
                 if shown and self.holds("current_owners", shown):
