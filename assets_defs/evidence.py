@@ -36,7 +36,13 @@ from ownership.windows import (
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
-from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints, of_each
+from resources.search.source import (
+    DayOfLogons,
+    EvidenceSource,
+    counted_as,
+    extraction_fingerprints,
+    of_each,
+)
 from resources.settings import Instance, command_line, named
 from resources.store.retention import recent_answers
 from resources.store.tables import BEING_REPLACED, Tables
@@ -343,8 +349,8 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
         raise ConfigurationError(
-            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules and of "
-            "about this window, right and wrong ones among them. Take the setting out, plan (run --dry-run), "
+            f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, of logons "
+            f"counted as now and of at most {window.days} days. Take the setting out, plan (run --dry-run), "
             f"draw an audit: {audit}"
         )
     no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
@@ -355,7 +361,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
     """Return what was learnt from answers to audits of such a window that are not too old."""
     answers = recent_answers(tables, instance.keep.history_days)
-    return fit(drawn_alike(answers, window, instance.rules.as_rules()))
+    return fit(drawn_alike(answers, window, instance.rules.as_rules(), counted_as(instance)))
 
 
 def require_evidence(run: ScanRun) -> None:

@@ -7,6 +7,8 @@ IDLE_DAYS = 14
 IDLE_FACTOR = 0.2
 FEATURES = ("active_days", "host_days", "user_days", "events", "total_events", "idle_days")
 """Columns of `owner_decisions` that say how sure an owner is."""
+TRAITS = (*FEATURES, "user_count", "runner_up_events", "first_seen", "last_seen")
+"""Columns of `owner_decisions` that a confidence is learnt from (rules 9.8)."""
 CERTAINTY = (*FEATURES, "confidence")
 """Columns of `owner_decisions` that order owners by how sure they are."""
 

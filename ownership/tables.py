@@ -36,6 +36,8 @@ _USER_ID = "Id of the user asset; null: no user asset has the name."
 _USERNAME = "User name, as compared (rules 1.3)."
 _PROBLEM = "Why the asset cannot be read whole."
 _EVENTS = "Logon events of username on the host in the window."
+_USER_COUNT = "Users with logons in the window."
+_RUNNER_UP_EVENTS = "Logon events of the runner-up."
 _TOTAL_EVENTS = "Logon events of all users on the host in the window."
 _WEIGHT = "What the logons of username count for (rules 1.7)."
 _TOTAL_WEIGHT = "What the logons of all users of the host count for."
@@ -220,9 +222,9 @@ class OwnerDecisions(Table):
     events: pl.Int64 = column(_EVENTS, ge=0)
     total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=0)
     share: pl.Float64 = column(_SHARE, gt=0, le=1, nullable=True)
-    user_count: pl.Int64 = column("Users with logons in the window.", ge=0)
+    user_count: pl.Int64 = column(_USER_COUNT, ge=0)
     runner_up_username: Account = column("User with the second greatest share.", nullable=True)
-    runner_up_events: pl.Int64 = column("Logon events of the runner-up.", ge=1, nullable=True)
+    runner_up_events: pl.Int64 = column(_RUNNER_UP_EVENTS, ge=1, nullable=True)
     first_seen: pl.Date = column(_FIRST_SEEN, nullable=True)
     last_seen: pl.Date = column(_LAST_SEEN, nullable=True)
     resolved_owner: UserId = column(_RESOLVED_OWNER, nullable=True)
@@ -474,7 +476,7 @@ class AuditSample(Table):
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
     username: Account = _text(_USERNAME)
     evidence: Text = column("What the logons say of username, in words without names.")
-    right: pl.Boolean = column("Whether user_id is the right owner; null: not answered.", nullable=True)
+    right: pl.Boolean = column("Whether user_id is the right owner; null: no clear answer.", nullable=True)
     instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
     answered_at: Instant = column("When it was answered.", nullable=True)
     answered_by: Name = column("User who read the answer in.", nullable=True)
@@ -490,6 +492,15 @@ class AuditSample(Table):
     events: pl.Int64 = column(_EVENTS)
     total_events: pl.Int64 = column(_TOTAL_EVENTS)
     idle_days: pl.Int64 = column(_IDLE_DAYS)
+    user_count: pl.Int64 = column(_USER_COUNT)
+    runner_up_events: pl.Int64 = column(_RUNNER_UP_EVENTS, nullable=True)
+    first_seen: pl.Date = column(_FIRST_SEEN)
+    last_seen: pl.Date = column(_LAST_SEEN)
+    is_asked_twice: pl.Boolean = column("Whether the sheet asks about the host a second time.")
+    contradicted: pl.Boolean = column(
+        "Whether the second answer contradicts the first; null: not answered twice.", nullable=True
+    )
+    counted: Text = column("How that plan's logons were counted: settings_fingerprint of each log.")
 
 
 class ConfidenceBands(Table):
@@ -515,7 +526,7 @@ class HostProfiles(Table):
     hostname: Text = column(_HOSTNAME, nullable=True)
     kind: pl.String = column("What kind of host.", codes=codes.HOST_KIND)
     reasons: Texts = column("What speaks for its kind, the deciding reason first.")
-    users: pl.Int64 = column("Users with logons in the window.", ge=0)
+    users: pl.Int64 = column(_USER_COUNT, ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
     leader_days: pl.Int64 = column("Days with a logon of the user with most events.", ge=0)
     entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)

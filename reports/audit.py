@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from random import Random
 from typing import Any
 
 import polars as pl
 
-from ownership.certainty import FEATURES
+from ownership.certainty import TRAITS
 from ownership.declaration import polars_schema
 from ownership.names import as_shown, printable
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.backtest import MIN_COMPARED
-from ownership.tuning.claims import wrong_by_audit
+from ownership.tuning.claims import least_right_percent, wrong_by_audit
+from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
 from reports.sentences import host_name, in_columns, logons, names_of, person
 from reports.sheets import (
@@ -30,16 +32,21 @@ _INSTEAD = ("Owners that were named instead. asset-owners does not write them; s
 
 
 def as_sample(
-    drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, window: Window, rules: Rules
+    drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, window: Window, rules: Rules, counted: str
 ) -> pl.DataFrame:
-    """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made."""
+    """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made.
+
+    Of 25 and more, five are to be asked twice.
+    """
+    number = ASKED_TWICE if drawn.height >= 5 * ASKED_TWICE else 0
+    twice = set(Random(seed).sample(range(drawn.height), number))  # noqa: S311  (it hides nothing)
     words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
     return drawn.select(
         "host_id",
         "hostname",
         "username",
         "run_id",
-        *FEATURES,
+        *TRAITS,
         user_id="resolved_owner",
         evidence=words,
         right=pl.lit(None, pl.Boolean),
@@ -51,29 +58,28 @@ def as_sample(
         rules=pl.lit(rules.of_evidence.as_json()),
         window_from=pl.lit(window.first),
         window_to=pl.lit(window.last),
+        is_asked_twice=pl.int_range(pl.len()).is_in(twice),
+        contradicted=pl.lit(None, pl.Boolean),
+        counted=pl.lit(counted),
     ).select(*polars_schema(AuditSample))
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """The sheet for a spreadsheet: a row of texts for each host, the last of them to be answered.
 
-    Answers that the rows of `audit_sample` have already are filled in.
+    The hosts that are asked twice follow once more, the other way round.
     """
-    right = pl.when("right").then(pl.lit("yes")).when(~pl.col("right")).then(pl.lit("no"))
+    sample = pl.concat([sample, sample.filter("is_asked_twice").reverse()])
     names = names_of(users.iter_rows(named=True))
-    persons, instead = (
-        pl.Series([user_id and person(user_id, names) for user_id in sample[ids]], dtype=pl.String)
-        for ids in ("user_id", "instead_id")
-    )
+    persons = pl.Series([person(user_id, names) for user_id in sample["user_id"]], dtype=pl.String)
     departments = users.select("user_id", department="user_department")
     name = pl.Series([*map(printable, sample["username"])], dtype=pl.String)
     evidence = pl.format("{}: {}", name, pl.col("evidence"))
+    empty = pl.lit(None, pl.String)
     return (
-        sample.with_columns(
-            pl.col("seed").cast(pl.String), evidence=evidence, person=persons, instead=instead
-        )
+        sample.with_columns(pl.col("seed").cast(pl.String), evidence=evidence, person=persons)
         .join(departments, on="user_id", how="left", maintain_order="left")
-        .select("host_id", "hostname", "person", "department", "evidence", "seed", "instead", right=right)
+        .select(*HOSTS, "person", "department", "evidence", "seed", instead=empty, right=empty)
     )
 
 
@@ -90,9 +96,10 @@ def answered(
             one that contradicts itself.
         UnicodeDecodeError: it is CSV, and not in UTF-8.
     """
-    find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, int]()
+    find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, list[int]]()
     ids = [(as_shown(user_id), as_shown(f"({user_id})")) for user_id in sample["user_id"]]
     right, instead = sample["right"].to_list(), sample["instead_id"].to_list()
+    contradicted, given = sample["contradicted"].to_list(), dict[int, list[bool]]()
     notes = list[str]()
     for line, values in read_rows(content, _READ):
         host, number = host_of(values), find_host(values)
@@ -102,8 +109,10 @@ def answered(
         whose = values["person"]
         if number is None or not (whose == ids[number][0] or whose.endswith(ids[number][1])):
             raise SheetError(f"line {line}: {host} with {printable(whose)} is not in the sample")
-        if (first := seen.setdefault(number, line)) != line:
-            raise SheetError(f"line {line}: {host} is in line {first}, too; delete one of the two")
+        lines = seen.setdefault(number, [])
+        if len(lines) > sample["is_asked_twice"][number]:
+            raise SheetError(f"line {line}: {host} is in line {lines[0]}, too; delete one of the two")
+        lines.append(line)
         answer, called = yes_or_no(values["right"], line), values.get("instead", "")
         found = [one.user_id for one in persons.find(called) if called]
         named = found[0] if len(found) == 1 and found[0] in users["user_id"] else None
@@ -117,12 +126,24 @@ def answered(
             answer = agrees if answer is None else answer
         if answer is None:
             continue
-        if right[number] is not None and right[number] != answer:
-            before, now = (("no", "yes")[each] for each in (right[number], answer))
+        earlier, answers = right[number], given.setdefault(number, [])
+        answers.append(answer)
+        instead[number] = None if answer else named or instead[number]
+        if len(answers) > 1:
+            contradicted[number] = answers[0] != answer
+        if len(set(answers)) > 1:
+            notes.append(f"line {line}: {host} is answered yes and no, which counts as no answer; ask again")
+            right[number] = instead[number] = None
+            continue
+        if earlier is not None and earlier != answer:
+            before, now = (("no", "yes")[each] for each in (earlier, answer))
             notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
-        right[number], instead[number] = answer, None if answer else named or instead[number]
-    answers = {"right": pl.Series(right, dtype=pl.Boolean), "instead_id": pl.Series(instead, dtype=pl.String)}
-    return sample.with_columns(**answers), notes
+        right[number] = answer
+    columns = {"right": right, "contradicted": contradicted}
+    return sample.with_columns(
+        pl.Series("instead_id", instead, pl.String),
+        *(pl.Series(name, values, pl.Boolean) for name, values in columns.items()),
+    ), notes
 
 
 def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
@@ -133,8 +154,14 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
     known, right = sample["right"].count(), sample.filter("right").height
     said = f"Audit with seed {sample['seed'].item(-1)}: of {sample.height:,} owners {known:,} are answered, "
     words = [f"{said}{right:,} of them right."]
-    if planned and known:
-        found = wrong_by_audit(known, known - right, drawn_from=planned, to_write=planned)
+    twice = asked_twice(sample)
+    if twice.hosts:
+        rate = f"about {twice.rate():.0%} of all answers may be wrong"
+        words.append(f"Of {twice.hosts:,} hosts asked twice {twice.contradicted:,} got two answers: {rate}.")
+    if known and known == right:
+        words.append(f"{right:,} of {known:,} right: at least {least_right_percent(known)}% of the plan is.")
+    elif planned and known:
+        found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         estimate, low, high = map(round, found)
         words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
         if known < MIN_COMPARED:

@@ -178,7 +178,7 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
     `planned` are rows of `owner_decisions`. Without a model: what is needed for one.
     """
     if model is None:
-        needed = f"{MIN_ANSWERED} answers to an audit of these rules, right and wrong ones among them"
+        needed = f"{MIN_ANSWERED} answers to an audit of these rules"
         return [f"How sure each owner is: not known yet; it takes {needed} (tune --audit {MIN_ANSWERED})."]
     owners, rows = planned.with_columns(confidence=model.confidence()), []
     for percent in LEVELS:

@@ -21,6 +21,7 @@ from ownership.tuning.claims import (
     wrong_among,
     wrong_by_audit,
 )
+from ownership.tuning.confidence import asked_twice
 
 THRESHOLDS = range(50, 100, 5)
 WINDOWS = (30, 60)
@@ -124,6 +125,7 @@ class _Now(_Hosts):
         self.drawn_from = _yes(frame["audited"])
         self.answered = frame["right_by_audit"].is_not_null().to_numpy()
         self.right_by_audit = _yes(frame["right_by_audit"])
+        self.twice = asked_twice(frame)
         self.in_training_half = _yes(frame["in_training_half"])
         self.traits = frame.select(pl.col(*TRAITS).rank() / pl.len()).to_numpy()
 
@@ -200,6 +202,7 @@ def _claim(
         return wrong_by_audit(
             int(answered.sum()),
             int((answered & ~now.right_by_audit).sum()),
+            twice=now.twice,
             drawn_from=int((to_write & now.drawn_from).sum()),
             to_write=int(to_write.sum()),
         )

@@ -1,6 +1,8 @@
 """How sure a share or a number of wrong owners is, from few hosts that may not be independent."""
 
-from math import sqrt
+from dataclasses import dataclass
+from functools import lru_cache
+from math import floor, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -8,6 +10,37 @@ import numpy as np
 
 _DRAWS = 10_000
 _SEED = 20260330
+_QUANTILES = (2 * np.arange(9) + 1) / 18
+RATES = 1 - (1 - _QUANTILES) ** (1 / 30)
+"""Parts of the answers that may be wrong, as likely as each other where nobody was asked twice.
+
+Quantiles of a beta distribution with a mean of 3%: people who know a host are seldom wrong about it.
+"""
+_PARTS = (np.arange(200) + 0.5) / 200
+
+
+@dataclass(frozen=True)
+class AskedTwice:
+    """How many hosts of an audit have two answers, and how many of them got two that contradict."""
+
+    hosts: int
+    contradicted: int
+
+    def log_likelihood(self) -> np.ndarray:
+        """How well each of `RATES` explains that so many answers contradict each other."""
+        differ = 2 * RATES * (1 - RATES)
+        alike = self.hosts - self.contradicted
+        return self.contradicted * np.log(differ) + alike * np.log(1 - differ)
+
+    def rate(self) -> float:
+        """Estimate which part of all answers is wrong, 0 to 1."""
+        return float(likely(self.log_likelihood()) @ RATES)
+
+
+def likely(log_likelihood: np.ndarray) -> np.ndarray:
+    """Return how likely each of some cases is, 1 in sum, from the logarithms of their likelihoods."""
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    return weights / weights.sum()
 
 
 def effective_sample_size(squares: Any, number: Any) -> Any:
@@ -55,20 +88,41 @@ def wrong_among(compared: Bands, wrong: np.ndarray, to_write: Bands) -> tuple[fl
     return float((hosts * (k + 0.5) / (n + 1)).sum()), float(low), float(high)
 
 
+@lru_cache(maxsize=4096)  # many settings would write the same hosts
 def wrong_by_audit(
-    answered: int, wrong: int, *, drawn_from: int, to_write: int
+    answered: int, wrong: int, *, twice: AskedTwice, drawn_from: int, to_write: int
 ) -> tuple[float, float, float]:
     """Predict how many owners to write are wrong from answers for some of them, drawn by chance.
 
-    Estimate, low and high as of `wrong_among`. `drawn_from` of the hosts to write could have been drawn:
-    those answered are known, the others predicted. The rest were planned since then and could all be right,
-    or all wrong.
+    Estimate, low and high as of `wrong_among`. `answered` are those with one answer, or with two that agree;
+    any of these may be wrong, as often as the hosts asked twice tell. `drawn_from` of the hosts to write
+    could have been drawn. The rest were planned since then and could all be right, or all wrong.
     """
+    rates = RATES[:, None]
+    said_no = _PARTS * (1 - rates) + (1 - _PARTS) * rates
+    likelihood = wrong * np.log(said_no) + (answered - wrong) * np.log(1 - said_no)
+    jeffreys = -0.5 * np.log(_PARTS * (1 - _PARTS))
+    cases = likely(likelihood + jeffreys + twice.log_likelihood()[:, None])
+    wrong_if_no, wrong_if_yes = _PARTS * (1 - rates) / said_no, _PARTS * rates / (1 - said_no)
+    of_answered = wrong * wrong_if_no + (answered - wrong) * wrong_if_yes
+    estimate = float((cases * (of_answered + (to_write - answered) * _PARTS)).sum())
     draw = np.random.default_rng(_SEED)
-    shares = draw.beta(wrong + 0.5, answered - wrong + 0.5, _DRAWS)
-    low, high = np.quantile(draw.binomial(drawn_from - answered, shares), [0.025, 0.975])
-    estimate = wrong + (to_write - answered) * (wrong + 0.5) / (answered + 1)
-    return estimate, wrong + float(low), wrong + float(high) + to_write - drawn_from
+    drawn = draw.choice(cases.size, _DRAWS, p=cases.ravel())
+    counts = sum(
+        draw.binomial(number, np.broadcast_to(chance, cases.shape).ravel()[drawn])
+        for number, chance in (
+            (wrong, wrong_if_no),
+            (answered - wrong, wrong_if_yes),
+            (drawn_from - answered, _PARTS),
+        )
+    )
+    low, high = np.quantile(counts, [0.025, 0.975])
+    return estimate, float(low), float(high) + to_write - drawn_from
+
+
+def least_right_percent(answered: int) -> int:
+    """Percent of a plan that are right at least, if all answers for hosts drawn by chance are yes (95%)."""
+    return floor(100 * 0.05 ** (1 / answered))
 
 
 def most_biased_trait(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:

@@ -15,6 +15,7 @@ from pipelines.cli.stored import holding, note, own_tables, persons_of
 from reports.audit import answered, as_sample, audit_in_words, sheet
 from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, system_user
 from resources.store.retention import decided_with, recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
@@ -31,11 +32,13 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
-        alike = drawn_alike(recent, window, rules)
+        counted = counted_as(instance)
+        alike = drawn_alike(recent, window, rules, counted)
         asked = draw_sample(decisions.join(alike, on="host_id", how="anti"), number, seed=seed)
         answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
         answers = answers.join(asked, on="host_id", how="anti")
-        sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), window=window, rules=rules)
+        now = datetime.now(UTC)
+        sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=counted)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out:
             require_new("--audit-file", out)
@@ -75,7 +78,7 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             with reading_sheet("--audit-answers", file) as content:
                 sample, notes = answered(content, sample, users, persons)
             lines += [f"{file}: {note}" for note in notes]
-        is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id"))
+        is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id", "contradicted"))
         answered_now = pl.when(pl.any_horizontal(is_new))
         sample = sample.with_columns(
             answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),

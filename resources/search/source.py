@@ -229,3 +229,8 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
 def extraction_fingerprints(instance: Instance, *, by_kind: bool = True) -> dict[str, str]:
     """Return the fingerprint of each of the instance's logs, by name."""
     return {name: extraction_fingerprint(one, by_kind=by_kind) for name, one in instance.sources.items()}
+
+
+def counted_as(instance: Instance) -> str:
+    """Return how the instance's logons are counted, as `audit_sample` keeps it (rules 9.8)."""
+    return " ".join(sorted(extraction_fingerprints(instance).values()))

@@ -129,7 +129,8 @@ def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
     oldest = datetime.now(UTC) - timedelta(days=history_days)
-    answered = pl.col("right").is_not_null() & (pl.coalesce("answered_at", "drawn_at") >= oldest)
+    has_answer = pl.col("right").is_not_null() | pl.col("contradicted")
+    answered = has_answer & (pl.coalesce("answered_at", "drawn_at") >= oldest)
     return tables.read("audit_sample").filter(answered).collect()
 
 

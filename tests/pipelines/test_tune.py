@@ -14,6 +14,7 @@ from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
 from reports.audit import as_sample
 from resources.errors import ConfigurationError
+from resources.search.source import counted_as
 from resources.settings import load_instance, system_user
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
@@ -126,7 +127,8 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
         answers_of_audits(instance, tables, WINDOW)
     decisions = tables.read("owner_decisions").collect()
     asked, now = draw_sample(decisions, 60, seed=1), datetime.now(UTC)
-    sample = as_sample(asked, seed=1, drawn_at=now, window=WINDOW, rules=instance.rules.as_rules())
+    rules, counted = instance.rules.as_rules(), counted_as(instance)
+    sample = as_sample(asked, seed=1, drawn_at=now, window=WINDOW, rules=rules, counted=counted)
     stored = json.loads(sample["rules"][0]) | {"exclude_users": ["y", "x"]}
     stored.pop("exclude_user_assets")  # by a version that had no such setting
     answered = sample.with_columns(
@@ -137,15 +139,16 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
         answers_of_audits(instance, tables, WINDOW)["confidence"] > 0.8, action="write"
     )
     assert set(is_sure["username"]) == {f"s{n}" for n in range(40)}
-    later = Window(WINDOW.last + timedelta(days=1), WINDOW.last + timedelta(days=WINDOW.days))
-    for other in (later, Window(WINDOW.first + timedelta(days=1), WINDOW.last)):
-        with too_few:
-            answers_of_audits(instance, tables, other)
-    by_days = instance.model_copy(
-        update={"rules": instance.rules.model_copy(update={"evidence_metric": "days"})}
-    )
+    longer = Window(WINDOW.first + timedelta(days=40), WINDOW.last + timedelta(days=41))
+    assert answers_of_audits(instance, tables, longer)["answered_no"]
     with too_few:
-        answers_of_audits(by_days, tables, WINDOW)
+        answers_of_audits(instance, tables, Window(WINDOW.first + timedelta(days=1), WINDOW.last))
+    for changed in (
+        {"rules": instance.rules.model_copy(update={"evidence_metric": "days"})},
+        {"logs": [instance.logs[0].model_copy(update={"query": "event.code: 4624"})]},
+    ):
+        with too_few:
+            answers_of_audits(instance.model_copy(update=changed), tables, WINDOW)
 
 
 def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instance_file, home_with, tmp_path):

@@ -22,10 +22,25 @@ def decided():
     return decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
 
 
+def long(seed=7):
+    """A sample of thirty hosts, and its sheet."""
+    names = [f"lt-{n:02}" for n in range(30)]
+    logons = counts(*((name, "ann", 5) for name in names))
+    decisions = decide(logons, PEOPLE, hosts(*(host(name, name) for name in names)))
+    drawn = draw_sample(decisions, 30, seed=seed)
+    sample = as_sample(drawn, seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules(), counted="as now")
+    return sample, handed_out(sheet(sample, PEOPLE)).decode()
+
+
 def made(seed=7):
     """A sample of them, and its sheet."""
     sample = as_sample(
-        draw_sample(decided(), 5, seed=seed), seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules()
+        draw_sample(decided(), 5, seed=seed),
+        seed=seed,
+        drawn_at=NOW,
+        window=WINDOW,
+        rules=Rules(),
+        counted="as now",
     )
     return sample, handed_out(sheet(sample, PEOPLE)).decode()
 
@@ -155,7 +170,14 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
     people = users(user("u\x01\n1 ", email="ann@corp.example"), user("=1'", email="bob\x02@corp.example"))
     logons = counts(("pc-1", "ann", 5), ("pc-2", "ann", 5), ("pc-2", "bob", 1))
     decisions = decide(logons, people, hosts(host(" h\t1", "pc-1"), host("h\x7f2\xa0", "pc-2")))
-    sample = as_sample(draw_sample(decisions, 2, seed=7), seed=7, drawn_at=NOW, window=WINDOW, rules=Rules())
+    sample = as_sample(
+        draw_sample(decisions, 2, seed=7),
+        seed=7,
+        drawn_at=NOW,
+        window=WINDOW,
+        rules=Rules(),
+        counted="as now",
+    )
     table = sheet(sample, people).with_columns(instead=pl.lit("=1'"), right=pl.lit("no"))
     answers, notes = read(handed_out(table, is_workbook=is_workbook), sample, people)
     assert (answers["right"].to_list(), notes) == ([False, False], [])
@@ -181,6 +203,33 @@ def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
     assert [line.split()[-2:] for line in audit_in_words(rows, 6, PEOPLE)[-2:]] == [
         ["bob@corp.example", "(u2)"]
     ] * 2
+
+
+def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contradict_count_as_none():
+    sample, text = long()
+    rows = [row["hostname"] for row in csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))]
+    twice = rows[30:]
+    assert (len(twice), rows[:30]) == (5, sample["hostname"].to_list())
+    assert twice != [name for name in rows[:30] if name in twice]
+
+    def answer(number, row):
+        row["right"] = "no" if number == 34 else "yes"
+
+    answers, notes = read(filled_in(text, answer), sample, PEOPLE)
+    assert [note.partition(": ")[2] for note in notes] == [
+        f"{twice[4]} is answered yes and no, which counts as no answer; ask again"
+    ]
+    assert answers.filter(pl.col("right").is_null())["hostname"].to_list() == [twice[4]]
+    assert answers["contradicted"].value_counts().sort("contradicted").rows() == [
+        (None, 25), (False, 4), (True, 1),
+    ]  # fmt: skip
+    said = audit_in_words(answers, 30, PEOPLE)
+    assert "Of 5 hosts asked twice 1 got two answers: about 5% of all answers may be wrong." in said
+    assert "29 of 29 right: at least 90% of the plan is." in said
+    once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample, PEOPLE)
+    assert (once["right"].sum(), once["contradicted"].count()) == (5, 0)
+    with pytest.raises(SheetError, match="delete one of the two"):
+        read(filled_in(text, lambda _, row: row.update(hostname=twice[0], host_id="")), sample, PEOPLE)
 
 
 def test_an_answer_that_contradicts_an_earlier_one_is_told():
