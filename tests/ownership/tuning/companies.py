@@ -287,7 +287,10 @@ def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, aud
     """Rows of `threshold_backtest`, after so many of the planned owners were looked at."""
     owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
     sample = draw_sample(decided, audit, seed=0).select(
-        "host_id", user_id="resolved_owner", right=owner.eq_missing(pl.col("resolved_owner"))
+        "host_id",
+        user_id="resolved_owner",
+        right=owner.eq_missing(pl.col("resolved_owner")),
+        contradicted=pl.lit(None, pl.Boolean),
     )
     stored: dict[str, Any] = {"window": WINDOW, "stored_days": STORED_DAYS, "last_settled": LAST}
     stored |= {"users": drawn.users, "audit": with_answers(decided, sample)}

@@ -210,7 +210,9 @@ def an_audit(answers, wrong=0, left_out=0):
         planned = decisions.filter(action="write")
         planned = planned.head(planned.height - left_out)
         right = [None if n >= answers else n >= wrong for n in range(planned.height)]
-        return planned.select("host_id", "resolved_owner", right_by_audit=pl.Series(right, dtype=pl.Boolean))
+        unknown = pl.lit(None, pl.Boolean)
+        answered = pl.Series(right, dtype=pl.Boolean)
+        return planned.select("host_id", "resolved_owner", right_by_audit=answered, contradicted=unknown)
 
     return of
 
@@ -219,18 +221,18 @@ def an_audit(answers, wrong=0, left_out=0):
     ("case", "measure", "wrong", "within"),
     [
         ({"to_write": 20}, "people", 20 * 10.5 / 41, (0, 20)),
-        ({"to_write": 100, "audit": an_audit(40, wrong=4)}, "audit", 4 + 60 * 4.5 / 41, (4, 39)),
-        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 3, (3, 3)),
+        # Not 4 + 60 * 4.5 / 41: some of the answers may be wrong.
+        ({"to_write": 100, "audit": an_audit(40, wrong=4)}, "audit", 7.4, (0, 39)),
+        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 2, (0, 5)),
     ],
     ids=["owners set by hand", "answers of an audit", "all answered"],
 )
 def test_the_number_of_wrong_owners_is_predicted(case, measure, wrong, within):
-    """Rules 9.4, 9.7: (k + 1/2) / (n + 1) of the hosts to write, but those answered are known."""
+    """Rules 9.4, 9.7: (k + 1/2) / (n + 1) of the hosts to write."""
     line = company(set_by_hand=40, wrong=10, **case)
     assert (line["to_write"], line["wrong_measure"], line["no_claim"]) == (case["to_write"], measure, None)
-    assert line["wrong"] == pytest.approx(wrong)
-    assert within[0] <= line["wrong_low"] <= wrong <= line["wrong_high"] <= within[1]
-    assert (line["wrong_low"] < line["wrong_high"]) == (within[0] < within[1])
+    assert line["wrong"] == pytest.approx(wrong, abs=0.1)
+    assert within[0] <= line["wrong_low"] < wrong < line["wrong_high"] <= within[1]
 
 
 def test_hosts_that_one_person_has_are_no_independent_tries():
