@@ -10,15 +10,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from itertools import product
 from multiprocessing import get_context
 from types import FunctionType
 from typing import Any, Literal
 
 import polars as pl
 
+from ownership.certainty import least_certain_first
 from ownership.rules import Rules
 from ownership.tuning.backtest import Tried, key_of, usual_settings
-from ownership.tuning.confidence import draw_sample, with_answers
+from ownership.tuning.confidence import draw_sample, fit, with_answers
 from ownership.windows import Window
 from reports.tuning import Aim, best_line, line_of, nearest_line
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
@@ -321,6 +323,40 @@ def measured(name: str, seed: int, known: Known, *, audit: int = 0, advice: bool
     return pl.DataFrame(found, schema | dict.fromkeys(("estimate", "low", "high"), pl.Float64), orient="row")
 
 
+def planned_and_right(name: str, seed: int = 0, rules: Rules | None = None) -> pl.DataFrame:
+    """The owners that a run would write, rows of `owner_decisions`, and whether each is right."""
+    drawn = draw((COMPANIES | VISITED)[name], seed)
+    owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
+    planned = decisions(drawn, rules or Rules()).filter(action="write")
+    return planned.with_columns(right=owner.eq_missing(pl.col("resolved_owner")))
+
+
+def asked(planned: pl.DataFrame, number: int, *, seed: int, wrong_answers: float = 0.0) -> pl.DataFrame:
+    """Some of them as an audit of this seed has them answered; of five both answers are known."""
+    sample, rng = draw_sample(planned, number, seed=seed), random.Random(seed)  # noqa: S311  (as above)
+    first, second = ([right != (rng.random() < wrong_answers) for right in sample["right"]] for _ in range(2))
+    contradicted = [one != other for one, other in zip(first, second, strict=True)][:5]
+    right = [None if n < 5 and contradicted[n] else answer for n, answer in enumerate(first)]
+    return sample.with_columns(
+        right=pl.Series(right, dtype=pl.Boolean),
+        contradicted=pl.Series(contradicted + [None] * (sample.height - 5), dtype=pl.Boolean),
+    )
+
+
+def kept_by_confidence(name: str, seed: int, rules: Rules, wrong_answers: float) -> list[tuple[Any, ...]]:
+    """What is written at each least confidence after 50 answers, and what the less certain half holds."""
+    planned = planned_and_right(name, seed, rules)
+    findable = outcome(draw((COMPANIES | VISITED)[name], seed), planned)[2]
+    wrong = least_certain_first(planned.with_columns(confidence=pl.lit(None, pl.Float64)))["right"].not_()
+    rows: list[tuple[Any, ...]] = [("less certain half", wrong.sum(), wrong[: len(wrong) // 2].sum(), None)]
+    model = fit(asked(planned, 50, seed=seed, wrong_answers=wrong_answers)) if planned.height >= 50 else None
+    sure = planned.with_columns(confidence=model.confidence() if model else pl.lit(1.0))
+    for least in (0, 0.7, 0.8, 0.9):
+        kept = sure.filter(pl.col("confidence") >= least)
+        rows.append((f"confidence of {least}", kept.height, kept["right"].sum(), findable))
+    return [(name, seed, *row) for row in rows]
+
+
 def by_setting(rows: pl.DataFrame) -> pl.DataFrame:
     """Sum each setting up over the draws: points of precision and coverage, and what precision gains.
 
@@ -376,6 +412,28 @@ def main() -> None:
         rows = all_measured(known, companies, audit=audit, advice=audit > 0)
         title = f"\n{len(companies)} companies, owners known of {known}, audit of {audit}:"
         print(title, by_setting(rows), sep="\n", flush=True)  # noqa: T201
+    print_confidence()
+
+
+def print_confidence() -> None:
+    """Print what is right and found at each least confidence, for two plans; answers may be wrong."""
+    for companies, setting, wrong_answers in product(
+        (COMPANIES, VISITED), ("(default)", "recommended"), (0, 0.05)
+    ):
+        rules = Rules(**SETTINGS[setting])
+        rows = pl.DataFrame(
+            [
+                row
+                for name, seed in product(companies, range(5))
+                for row in kept_by_confidence(name, seed, rules, wrong_answers)
+            ],
+            ["name", "seed", "setting", "written", "right", "findable"],
+            orient="row",
+        )
+        known = rows.with_columns(estimate=pl.lit(None), low=pl.lit(None), high=pl.lit(None))
+        title = f"\n{len(companies)} companies, {setting}, {wrong_answers:.0%} of 50 answers wrong:"
+        columns = ("setting", "precision", "worst_tenth", "coverage", "draws")
+        print(title, by_setting(known).select(columns), sep="\n", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """What is learnt from fifty answers, on companies whose truth is known (rules 9.8, 9.9)."""
 
-from random import Random
-
 import numpy as np
 import polars as pl
 import pytest
@@ -10,34 +8,10 @@ from ownership.certainty import least_certain_first
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
-from ownership.tuning.confidence import PRIOR, confidence_bands, draw_sample, fit
-from tests.ownership.tuning.companies import COMPANIES, SETTINGS, VISITED, decisions, draw
+from ownership.tuning.confidence import PRIOR, confidence_bands, fit
+from tests.ownership.tuning.companies import COMPANIES, SETTINGS, VISITED, asked, planned_and_right
 
 pytestmark = pytest.mark.jobs  # or takes as long
-
-
-def planned_and_right(name, seed=0, rules=None):
-    """The owners that a run would write, and whether each is right."""
-    drawn = draw((COMPANIES | VISITED)[name], seed)
-    owner = pl.col("host_id").replace_strict(drawn.truth, return_dtype=pl.String)
-    planned = decisions(drawn, rules or Rules()).filter(action="write")
-    return planned.with_columns(right=owner.eq_missing(pl.col("resolved_owner")))
-
-
-def asked(planned, number, *, seed, wrong_answers=0.0):
-    """Some of them as an audit of this seed has them answered; of five both answers are known."""
-    sample, rng = draw_sample(planned, number, seed=seed), Random(seed)  # noqa: S311  (nothing to hide)
-
-    def answers():
-        return [right != (rng.random() < wrong_answers) for right in sample["right"]]
-
-    first, second = answers(), answers()
-    contradicted = [one != other for one, other in zip(first, second, strict=True)][:5]
-    right = [None if n < 5 and contradicted[n] else answer for n, answer in enumerate(first)]
-    return sample.with_columns(
-        right=pl.Series(right, dtype=pl.Boolean),
-        contradicted=pl.Series(contradicted + [None] * (sample.height - 5), dtype=pl.Boolean),
-    )
 
 
 def part_of(answers):
