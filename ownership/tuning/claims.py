@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 _DRAWS = 10_000
+_FEW_DRAWS = 2_000
 _SEED = 20260330
 _QUANTILES = (2 * np.arange(9) + 1) / 18
 RATES = 1 - (1 - _QUANTILES) ** (1 / 30)
@@ -107,7 +108,7 @@ def wrong_by_audit(
     of_answered = wrong * wrong_if_no + (answered - wrong) * wrong_if_yes
     estimate = float((cases * (of_answered + (to_write - answered) * _PARTS)).sum())
     draw = np.random.default_rng(_SEED)
-    drawn = draw.choice(cases.size, _DRAWS, p=cases.ravel())
+    drawn = draw.choice(cases.size, _FEW_DRAWS, p=cases.ravel())
     counts = sum(
         draw.binomial(number, np.broadcast_to(chance, cases.shape).ravel()[drawn])
         for number, chance in (
