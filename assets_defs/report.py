@@ -198,8 +198,6 @@ def _hosts_now(tables: Tables, decisions: pl.DataFrame, writes: pl.LazyFrame) ->
 def _content(rows: Any) -> bytes:
     if not isinstance(rows, pl.DataFrame):
         return repr(rows).encode()
-    if "source" in rows.columns:  # otherwise `since` is when this run listed the host
-        rows = rows.with_columns(since=pl.when(source="asset-owners").then("since"))
     stable = rows.drop("decided_at", "listed_at", "run_id", strict=False)
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 

@@ -17,7 +17,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
-from ownership.tables import ConfidenceBands, OwnerDecisions
+from ownership.tables import TABLES, ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
@@ -28,10 +28,7 @@ from resources.settings import Instance, named
 from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
-TUNING_TABLES = (
-    *("accuracy", "threshold_backtest", "audit_sample", "confidence_bands", "host_profiles"),
-    *("account_profiles", "suggestions", "ownership_drift", "closest_users"),
-)
+TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:

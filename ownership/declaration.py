@@ -47,11 +47,15 @@ class Holds(Enum):
 
 
 class Table:
-    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of."""
+    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of.
+
+    `__filled_by__` is the command that fills it, if a run does not.
+    """
 
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
+    __filled_by__: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,9 @@ def _validator(model: type[Table]) -> Any:
 
 
 def description(model: type[Table]) -> str:
-    """What a table holds, as one paragraph."""
-    return " ".join((inspect.getdoc(model) or "").split())
+    """What a table holds, as one paragraph, and which command fills it."""
+    filled = f" Filled by `asset-owners {model.__filled_by__}`." if model.__filled_by__ else ""
+    return " ".join((inspect.getdoc(model) or "").split()) + filled
 
 
 def column_descriptions(model: type[Table]) -> dict[str, str]:

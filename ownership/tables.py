@@ -370,7 +370,7 @@ class CurrentOwners(Table):
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
-    since: Instant = column("When the owner was written, or else last read.")
+    since: Instant = column("When asset-owners wrote the owner, or undid that.", nullable=True)
     run_id: Text = column("Id of the run that wrote it.", nullable=True)
 
 
@@ -407,11 +407,28 @@ class Runs(Table):
     in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, nullable=True)
 
 
+class Coverage(Table):
+    """How many hosts of a department had an owner when a run that may write ended: its history.
+
+    The department is the one that the host had then, also where the run replaced it.
+    """
+
+    __key__ = ("run_id", "department")
+    __layout__ = Layout.LEDGER
+    __reads__ = ("current_owners",)
+
+    run_id: Text = _text("Id of the run.")
+    department: Text = column("Department of the hosts; null: none.", nullable=True)
+    hosts: pl.Int64 = column("Hosts of the department.", ge=1)
+    owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
+
+
 class Accuracy(Table):
     """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __filled_by__ = "tune"
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
@@ -428,6 +445,7 @@ class ThresholdBacktest(Table):
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __filled_by__ = "tune"
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
@@ -468,6 +486,7 @@ class AuditSample(Table):
 
     __key__ = ("host_id",)
     __reads__ = ("owner_decisions", "inventory_users")
+    __filled_by__ = "tune --audit"
 
     host_id: Text = _text(_HOST_ID, unique=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -497,6 +516,7 @@ class ConfidenceBands(Table):
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
+    __filled_by__ = "tune"
 
     band: pl.Float64 = column("Least confidence of the band (0 to 1).", ge=0, le=1, unique=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
@@ -510,6 +530,7 @@ class HostProfiles(Table):
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
+    __filled_by__ = "tune"
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -526,6 +547,7 @@ class AccountProfiles(Table):
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __filled_by__ = "tune"
 
     username: Account = _text(_USERNAME, unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
@@ -540,6 +562,7 @@ class Suggestions(Table):
 
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __filled_by__ = "tune"
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
@@ -555,6 +578,7 @@ class OwnershipDrift(Table):
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
+    __filled_by__ = "tune"
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -570,6 +594,7 @@ class ClosestUsers(Table):
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
+    __filled_by__ = "tune"
 
     username: Account = _text(_USERNAME)
     user_id: UserId = _text(_USER_ID)

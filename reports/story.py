@@ -134,7 +134,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
     if owners is None:
         return f"{name} cannot be read, so its owner is not known: {reason}."
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
-    day, unknown = f"{host['since']:%Y-%m-%d}", "is unknown until the next run"
+    day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
         then = f" yet; it is to get {candidate}" if named else f": {reason}"
         if is_pending:

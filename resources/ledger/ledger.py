@@ -28,7 +28,7 @@ from resources.watchdog import made_progress
 
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""
-TOGETHER = ("owner_decisions_history", "acknowledged_conflicts")
+TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
 """Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
 
 Change = tuple[str, Iterable[Sequence[object]]]

@@ -159,6 +159,7 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
     """Delete rows of the ledger that are older than an instant, but for those that still hold."""
     with tables.changing(), tables.ledger() as ledger:
         deleted = ledger.merge(HISTORY, before=before, kept=latest)
+        deleted += ledger.merge("coverage", before=before, kept=lambda old: old.clear().collect())
         writes = ledger.rows("owner_writes").filter(before > _AT, pl.col("outcome") != "intended")
         held = last_writes(tables.read("inventory_hosts").collect(), writes.lazy())
         still_held = held.filter("holds", outcome="written").collect()

@@ -151,9 +151,61 @@ FROM (
 ORDER BY "at", id""",
 )
 
+OWNERS_GONE = View(
+    comment="Owners who are not user assets any more, by host, and whom the logons name instead.",
+    meanings=dict(
+        [
+            *_from("current_owners", "hostname host_id"),
+            ("owner", "Id of the owner who is gone."),
+            *_from("current_owners", "department criticality source since run_id"),
+            *_from("owner_decisions", "username resolved_owner"),
+            ("resolved_owner_email", "E-mail address of that user asset."),
+        ]
+    ),
+    sql="""\
+SELECT owners.hostname, host_id, owner, owners.department, owners.criticality, source, since, owners.run_id,
+       username, resolved_owner, nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
+FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
+ANTI JOIN inventory_users AS present ON present.user_id = owner
+LEFT JOIN owner_decisions AS decisions USING (host_id)
+LEFT JOIN inventory_users AS people ON people.user_id = resolved_owner
+ORDER BY owners.hostname, host_id, owner""",
+)
+
+WRITES_STANDING = View(
+    comment="The last write of each host, if it was not undone since; the last write comes first.",
+    meanings=dict(
+        [
+            *_from("owner_writes", "completed_at hostname host_id"),
+            ("owner", "Id of the owner written."),
+            ("owner_email", "E-mail address of that user asset, as last listed."),
+            ("department", "Department written; null: not sent."),
+            ("criticality", "Criticality written; null: not sent."),
+            ("is_held", "Whether the host still has this owner; null: not known."),
+            *_from("owner_writes", "run_id by"),
+        ]
+    ),
+    sql="""\
+SELECT completed_at, writes.hostname, host_id, new_values.owner AS owner,
+       nullif(array_to_string(user_email, ', '), '') AS owner_email, new_values.department AS department,
+       new_values.criticality AS criticality, list_contains(owner_ids, new_values.owner) AS is_held,
+       writes.run_id, writes."by"
+FROM (
+    FROM owner_writes WHERE outcome = 'written'
+    QUALIFY row_number() OVER (PARTITION BY host_id ORDER BY completed_at DESC) = 1
+) AS writes
+ANTI JOIN (FROM owner_writes WHERE outcome = 'undone') AS undone
+    ON undone.host_id = writes.host_id AND undone.undoes = writes.run_id
+LEFT JOIN (SELECT host_id, owner_ids FROM current_owners) AS owners USING (host_id)
+LEFT JOIN inventory_users ON user_id = new_values.owner
+ORDER BY completed_at DESC, writes.hostname, host_id""",
+)
+
 VIEWS: Mapping[str, View] = {
     "audit_log": AUDIT_LOG,
     "conflicts": CONFLICTS,
+    "owners_gone": OWNERS_GONE,
     "write_history": WRITE_HISTORY,
+    "writes_standing": WRITES_STANDING,
 }
 """The views by name."""
