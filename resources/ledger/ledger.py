@@ -1,4 +1,4 @@
-"""The ledger of an instance: its runs, their writes, decisions that changed, and acknowledged conflicts.
+"""The ledger of an instance: its runs, their writes and coverage, changed decisions, acknowledged conflicts.
 
 A run stores all it intends before its first request, and each outcome where it stands. What analysts see are
 copies of these rows (`resources.store.tables`). The ledger is an SQLite file in the home, or lies in a
