@@ -107,7 +107,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
 def _audit(tables: Tables) -> pl.DataFrame:
     """Return the plan that the last audit was drawn from, with the answers; empty if it is not kept."""
     sample = tables.read("audit_sample").collect()
-    drawn_from = sample["run_id"].tail(1).to_list()
+    drawn_from = sample.drop_nulls("seed")["run_id"].tail(1).to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
     return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), last_drawn(sample))
 

@@ -482,33 +482,39 @@ class ThresholdBacktest(Table):
 
 
 class AuditSample(Table):
-    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7)."""
+    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7).
 
-    __key__ = ("host_id",)
+    Also an owner whom an undo called wrong (rules 1.12): without seed, and without what only a plan has.
+    """
+
+    __key__ = ("host_id", "user_id")
     __reads__ = ("owner_decisions", "inventory_users")
     __filled_by__ = "tune --audit"
 
-    host_id: Text = _text(_HOST_ID, unique=True)
+    host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
-    username: Account = _text(_USERNAME)
-    evidence: Text = column("What the logons say of username, in words without names.")
+    username: Account = _text(_USERNAME, nullable=True)
+    evidence: Text = column("What the logons say of username, in words without names.", nullable=True)
     right: pl.Boolean = column("Whether user_id is the right owner; null: not answered.", nullable=True)
     instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
     answered_at: Instant = column("When it was answered.", nullable=True)
     answered_by: Name = column("User who read the answer in.", nullable=True)
-    seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
-    drawn_at: Instant = column("When it was drawn.")
-    run_id: Text = _text("Id of the run whose plan it was drawn from.")
-    rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.")
-    window_from: pl.Date = column("First day whose logons that run used.")
-    window_to: pl.Date = column("Last day whose logons that run used.")
-    active_days: pl.Int64 = column(_ACTIVE_DAYS)
-    host_days: pl.Int64 = column(_HOST_DAYS)
-    user_days: pl.Int64 = column(_USER_DAYS)
-    events: pl.Int64 = column(_EVENTS)
-    total_events: pl.Int64 = column(_TOTAL_EVENTS)
-    idle_days: pl.Int64 = column(_IDLE_DAYS)
+    seed: pl.Int64 = column("Number that the draw follows from.", ge=0, nullable=True)
+    drawn_at: Instant = column("When it was drawn, or undone as wrong.")
+    run_id: Text = _text("Id of the run whose plan it was drawn from, or which wrote it.")
+    rules: SettingsJson = column(
+        "Rules of that plan, as JSON, without min_confidence; null: an undo answered, and nothing is learnt.",
+        nullable=True,
+    )
+    window_from: pl.Date = column("First day whose logons that run used.", nullable=True)
+    window_to: pl.Date = column("Last day whose logons that run used.", nullable=True)
+    active_days: pl.Int64 = column(_ACTIVE_DAYS, nullable=True)
+    host_days: pl.Int64 = column(_HOST_DAYS, nullable=True)
+    user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
+    events: pl.Int64 = column(_EVENTS, nullable=True)
+    total_events: pl.Int64 = column(_TOTAL_EVENTS, nullable=True)
+    idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
 
 
 class ConfidenceBands(Table):

@@ -125,6 +125,32 @@ def answered(
     return sample.with_columns(**answers), notes
 
 
+def answered_wrong(
+    sample: pl.DataFrame, undone: pl.DataFrame, decisions: pl.DataFrame, *, at: datetime, by: str | None
+) -> pl.DataFrame:
+    """Return rows of `audit_sample` in which the owners that a person undid as wrong are answered no.
+
+    `undone` are the rows of `owner_writes` that wrote them, `decisions` those that they followed. Who undoes
+    does not choose by chance, so nothing is learnt from the answer: without rules a row is of no draw.
+    """
+    key, owner = ("host_id", "user_id"), pl.col("new_values").struct.field("owner")
+    answer = {"answered_at": pl.lit(at, pl.Datetime("us", "UTC")), "answered_by": pl.lit(by, pl.String)}
+    wrong = undone.select("host_id", "hostname", "run_id", user_id=owner, is_wrong=pl.lit(value=True))
+    said = pl.col("is_wrong")
+    asked = sample.join(wrong.select(*key, "is_wrong"), on=key, how="left", maintain_order="left")
+    known = asked.with_columns(
+        right=said.fill_null(value=False).not_() & pl.col("right"),
+        rules=pl.when(said.is_null() | ~pl.col("right").fill_null(value=True)).then("rules"),
+        **{name: pl.when(said).then(value).otherwise(name) for name, value in answer.items()},
+    )
+    usernames = decisions.select("host_id", "username", user_id="resolved_owner")
+    new = wrong.join(sample, on=key, how="anti").join(usernames, on=key, how="left")
+    added = new.with_columns(**answer, right=pl.lit(value=False), drawn_at=answer["answered_at"])
+    # Last come those of the last draw.
+    rows = pl.concat([sample.clear(), added.drop("is_wrong"), known.drop("is_wrong")], how="diagonal")
+    return rows.select(*polars_schema(AuditSample))
+
+
 def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 

@@ -101,7 +101,7 @@ def fill(home: Path) -> None:
     for table, frame in tuning_frames(_INSTANCE, tables).items():
         tables.write(table, frame, run_id="tuning", publish=True)
         tuned_at = _evening(RUNS[1]).timestamp()
-        os.utime(tables.folder / f"{table}.parquet", (tuned_at, tuned_at))
+        os.utime(str(tables.folder / f"{table}.parquet"), (tuned_at, tuned_at))
     tables.prepare()  # the catalogue says when that was
 
 

@@ -32,9 +32,10 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
         alike = drawn_alike(recent, window, rules)
-        asked = draw_sample(decisions.join(alike, on="host_id", how="anti"), number, seed=seed)
+        no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
+        not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
+        asked = draw_sample(not_answered, number, seed=seed)
         answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
-        answers = answers.join(asked, on="host_id", how="anti")
         sample = as_sample(asked, seed=seed, drawn_at=datetime.now(UTC), window=window, rules=rules)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out:
@@ -64,7 +65,9 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
     for file in files:
         require_file("--audit-answers", file)
     with holding(own_tables(instance)) as tables:
-        before = sample = tables.read("audit_sample").collect()
+        stored = tables.read("audit_sample").collect()
+        # Of a host that was drawn again with another owner, the last draw is on the sheet.
+        before = sample = stored.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
@@ -81,7 +84,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),
             answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
         )
-        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+        others = stored.join(sample, on=["host_id", "user_id"], how="anti")
+        tables.write("audit_sample", pl.concat([others, sample]), run_id=run_id, publish=True)
     decisions, asked = tables.of_run("owner_decisions", run_id), last_drawn(sample)
     planned = with_answers(decisions, asked).height if decisions.height else 0
     return [*lines, *audit_in_words(asked, planned, users)]

@@ -32,6 +32,7 @@ CHANGES = "set"
 
 
 _AT = pl.coalesce("completed_at", "intended_at")
+_ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,7 @@ def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
     oldest = datetime.now(UTC) - timedelta(days=history_days)
-    answered = pl.col("right").is_not_null() & (pl.coalesce("answered_at", "drawn_at") >= oldest)
-    return tables.read("audit_sample").filter(answered).collect()
+    return tables.read("audit_sample").drop_nulls("right").filter(oldest <= _ANSWERED_AT).collect()
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
@@ -140,6 +140,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     inventory still shows, which would count as set by hand otherwise (rules 9.1).
     """
     deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
+    deleted += _delete_answers(tables, history_before)
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
@@ -174,6 +175,16 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
         if deleted:
             tables.publish(ledger)
     return deleted
+
+
+def _delete_answers(tables: Tables, before: datetime) -> int:
+    """Delete the answers to audits, and to undos, that do not count any more."""
+    with tables.changing():
+        answers = tables.read("audit_sample").collect()
+        kept = answers.filter(pl.col("right").is_null() | (before <= _ANSWERED_AT))
+        if kept.height < answers.height:
+            tables.write("audit_sample", kept)
+    return answers.height - kept.height
 
 
 def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:

@@ -157,14 +157,14 @@ OWNERS_GONE = View(
         [
             *_from("current_owners", "hostname host_id"),
             ("owner", "Id of the owner who is gone."),
-            *_from("current_owners", "department criticality source since run_id"),
+            *_from("current_owners", "source since run_id"),
             *_from("owner_decisions", "username resolved_owner"),
             ("resolved_owner_email", "E-mail address of that user asset."),
         ]
     ),
     sql="""\
-SELECT owners.hostname, host_id, owner, owners.department, owners.criticality, source, since, owners.run_id,
-       username, resolved_owner, nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
+SELECT owners.hostname, host_id, owner, source, since, owners.run_id, username, resolved_owner,
+       nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
 FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
 ANTI JOIN inventory_users AS present ON present.user_id = owner
 LEFT JOIN owner_decisions AS decisions USING (host_id)
@@ -174,31 +174,17 @@ ORDER BY owners.hostname, host_id, owner""",
 
 WRITES_STANDING = View(
     comment="The last write of each host, if it was not undone since; the last write comes first.",
-    meanings=dict(
-        [
-            *_from("owner_writes", "completed_at hostname host_id"),
-            ("owner", "Id of the owner written."),
-            ("owner_email", "E-mail address of that user asset, as last listed."),
-            ("department", "Department written; null: not sent."),
-            ("criticality", "Criticality written; null: not sent."),
-            ("is_held", "Whether the host still has this owner; null: not known."),
-            *_from("owner_writes", "run_id by"),
-        ]
-    ),
+    meanings={**WRITE_HISTORY.meanings, "is_held": "Whether the host still has the owner; null: not known."},
     sql="""\
-SELECT completed_at, writes.hostname, host_id, new_values.owner AS owner,
-       nullif(array_to_string(user_email, ', '), '') AS owner_email, new_values.department AS department,
-       new_values.criticality AS criticality, list_contains(owner_ids, new_values.owner) AS is_held,
-       writes.run_id, writes."by"
+SELECT last_write.*, list_contains(owner_ids, owner) AS is_held
 FROM (
-    FROM owner_writes WHERE outcome = 'written'
+    FROM write_history WHERE outcome = 'written'
     QUALIFY row_number() OVER (PARTITION BY host_id ORDER BY completed_at DESC) = 1
-) AS writes
-ANTI JOIN (FROM owner_writes WHERE outcome = 'undone') AS undone
-    ON undone.host_id = writes.host_id AND undone.undoes = writes.run_id
+) AS last_write
+ANTI JOIN (SELECT host_id, undoes AS run_id FROM owner_writes WHERE outcome = 'undone') AS undone
+    USING (host_id, run_id)
 LEFT JOIN (SELECT host_id, owner_ids FROM current_owners) AS owners USING (host_id)
-LEFT JOIN inventory_users ON user_id = new_values.owner
-ORDER BY completed_at DESC, writes.hostname, host_id""",
+ORDER BY completed_at DESC, hostname, host_id""",
 )
 
 VIEWS: Mapping[str, View] = {
