@@ -18,7 +18,8 @@ from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.quality import masked_days, most_lack
+from ownership.names import printable
+from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
 from ownership.tables import LogonCounts, LogonDays
@@ -37,9 +38,9 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
 from resources.search.source import DayOfLogons, EvidenceSource, extraction_fingerprints, of_each
-from resources.settings import Instance, command_line, named
+from resources.settings import Instance, command_line, host_arguments, named
 from resources.store.retention import recent_answers
-from resources.store.tables import BEING_REPLACED, Tables
+from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
@@ -350,6 +351,19 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
     no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
     answered_no = no.select("host_id", "user_id").rows()
     return {"confidence": model.confidence() if model else UNKNOWN, "answered_no": answered_no}
+
+
+def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:
+    """Return the rows of `quality.owners_answered_no`, and a sentence with the commands that undo them."""
+    answers = recent_answers(tables, instance.keep.history_days)
+    rows, commands = owners_answered_no(tables.read("current_owners").collect(), answers), []
+    for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
+        undo = ["undo", short_run_id(str(run_id)), *host_arguments(hosts["host_id"]), "--wrong"]
+        commands.append(command_line(instance, *undo))
+    names = ", ".join(printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True))
+    were, them = ("was", "it") if rows.height == 1 else ("were", "them")
+    said = f"{rows.height:,} of the owners written {were} answered no: {names}. Undo {them}:"
+    return rows, [said, *commands] if commands else []
 
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:

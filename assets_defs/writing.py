@@ -18,7 +18,7 @@ from ownership.plan import Circumstances, Plan, refusals
 from reports.audit import answered_wrong
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import command_line, load_instance
+from resources.settings import command_line, host_arguments, load_instance
 from resources.store.retention import publish_plan
 from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
@@ -92,7 +92,7 @@ def _answer_no(run: InstanceRun, plan: Plan) -> None:
         )
         by = run.record.row().get("by")
         answers = answered_wrong(sample, undone, decisions, at=datetime.now(UTC), by=by)
-        tables.write("audit_sample", answers, run_id=run.run_id, publish=True)
+        tables.write("audit_sample", answers)
 
 
 def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
@@ -195,9 +195,7 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    # Without a blank before it, @ begins the name of a file.
-    only = [part for host in plan.hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *only)
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *host_arguments(plan.hosts))
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",

@@ -12,7 +12,6 @@ from ownership.names import as_shown, printable
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import wrong_by_audit
 from ownership.windows import Window
 from reports.sentences import host_name, in_columns, logons, names_of, person
@@ -163,8 +162,6 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         found = wrong_by_audit(known, known - right, drawn_from=planned, to_write=planned)
         estimate, low, high = map(round, found)
         words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
-        if known < MIN_COMPARED:
-            words.append(f"What follows does without these answers: it asks for {MIN_COMPARED} at least.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]

@@ -59,8 +59,15 @@ def host_explanation(
             "acknowledged_conflicts",
         )
     )
-    answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
-    answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
+    said = (
+        "host_id",
+        "user_id",
+        "right",
+        "instead_id",
+        pl.coalesce("answered_at", "drawn_at"),
+        "answered_by",
+    )
+    answered_no = read("audit_sample").filter(~pl.col("right")).select(no).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
@@ -92,7 +99,7 @@ def host_explanation(
             "now": now,
         }
 
-    told = with_words(hosts_by_now(decisions, current, writes, acknowledged), remedies)
+    told = with_words(hosts_by_now(decisions, current, writes, acknowledged, answered_no), remedies)
     return {
         "hostname": name or asked,
         "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),

@@ -40,7 +40,7 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out:
             require_new("--audit-file", out)
-        tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
+        tables.write("audit_sample", pl.concat([answers, sample]))
         if out:
             write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
@@ -59,8 +59,8 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         note(next_step)
 
 
-def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
-    """Store the answers of sheets; return what they say of the plan that they were drawn from, in lines."""
+def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
+    """Store the answers of sheets; return the run whose plan they are about, and what they say of it."""
     instance = load_instance(path)
     for file in files:
         require_file("--audit-answers", file)
@@ -85,10 +85,10 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
         )
         others = stored.join(sample, on=["host_id", "user_id"], how="anti")
-        tables.write("audit_sample", pl.concat([others, sample]), run_id=run_id, publish=True)
+        tables.write("audit_sample", pl.concat([others, sample]))
     decisions, asked = tables.of_run("owner_decisions", run_id), last_drawn(sample)
     planned = with_answers(decisions, asked).height if decisions.height else 0
-    return [*lines, *audit_in_words(asked, planned, users)]
+    return run_id, [*lines, *audit_in_words(asked, planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

@@ -111,7 +111,8 @@ def _next_steps(instance: Instance, report: Mapping[str, Any], again: Sequence[s
     elif undone := outcomes.get("undone"):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
-        yield "Is an owner wrong? The same undo with --host HOST --wrong keeps the next run from that"
+        wrong = command_line(instance, *again, *(() if "--host" in again else ("--host", "HOST")), "--wrong")
+        yield f"If an owner is wrong, so that no run writes them there again:\n    {wrong}"
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

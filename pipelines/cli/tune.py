@@ -11,7 +11,7 @@ from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
 from reports import tuning
 from resources.errors import ConfigurationError
-from resources.settings import named
+from resources.settings import command_line, named
 from resources.store.retention import decided_with
 from resources.store.tables import short_run_id
 
@@ -52,9 +52,9 @@ def tune(
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
         return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
     aim = tuning.Aim(target_precision, keep)
-    audited = read_answers(path, audit_answers) if audit_answers else []
+    audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
-    from assets_defs.evidence import learnt_model
+    from assets_defs.evidence import learnt_model, written_but_wrong
     from pipelines.cli.execution import errors, execute
 
     result = execute(instance, named(instance, "tuning"), {})
@@ -80,14 +80,25 @@ def tune(
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", the last that may write" if tables.published_run() == decided_by else ""
-    planned = tables.visible().read("owner_decisions").filter(action="write").collect()
-    parts = [
-        audited,
-        [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided{last}"],
-        tuning.settings_in_words(now, best, nearest, aim, tried=lines.height),
-        tuning.confidence_in_words(learnt_model(instance, tables, window), planned),
+    by = f"as run {short_run_id(decided_by)} decided{last}"
+    planned = tables.visible().read("owner_decisions").collect()
+    settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, audited=bool(audited))
+    found = [
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
+    ]
+    if audited and (audited != decided_by or now["wrong_measure"] != "audit"):
+        # The rest is about another plan, or does without the answers: it would contradict the audit.
+        planned = tables.of_run("owner_decisions", audited)
+        window = decided_with(tables, audited)[0] if planned.height else window
+        settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
+    parts = [
+        audit_words,
+        written_but_wrong(instance, tables.visible())[1],
+        [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
+        settings,
+        tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
+        *found,
     ]
     print("\n\n".join("\n".join(lines) for lines in parts if lines))
     return 0

@@ -243,7 +243,7 @@ def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expi
     planned.tables.write("audit_sample", sample, run_id=RUN, publish=True)
     assert follow(planned, "apply", RUN) == {"h1": outcome}
     said = planned.tables.run_writes("next")["message"].item() or ""
-    assert ("somebody answered no" in said) == (outcome == "not_written")
+    assert ("Somebody answered no" in said) == (outcome == "not_written")
 
 
 @pytest.mark.parametrize("before", ["held", "undone", "changed by a person", "dry run"])
