@@ -59,15 +59,9 @@ def host_explanation(
             "acknowledged_conflicts",
         )
     )
-    said = (
-        "host_id",
-        "user_id",
-        "right",
-        "instead_id",
-        pl.coalesce("answered_at", "drawn_at"),
-        "answered_by",
-    )
-    answered_no = read("audit_sample").filter(~pl.col("right")).select(no).collect()
+    told = read("audit_sample").filter(right=False).with_columns(pl.coalesce("answered_at", "drawn_at"))
+    columns = ("host_id", "user_id", "right", "instead_id", "answered_at", "answered_by")
+    answered_no = told.select(columns).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
