@@ -67,11 +67,9 @@ def coverage_by_department(owners: pl.DataFrame, *, run_id: str) -> pl.DataFrame
 
     Rows of `coverage`; the department is null for hosts without one.
     """
-    owned = (pl.col("owner_ids").list.len() > 0).sum().cast(pl.Int64)
-    counted = owners.group_by("department").agg(hosts=pl.len().cast(pl.Int64), owned=owned)
-    return counted.select(pl.lit(run_id).alias("run_id"), *polars_schema(Coverage).names()[1:]).sort(
-        "department"
-    )
+    owned = (pl.col("owner_ids").list.len() > 0).sum()
+    counted = owners.group_by("department", run_id=pl.lit(run_id)).agg(hosts=pl.len(), owned=owned)
+    return counted.select(polars_schema(Coverage).names()).cast(polars_schema(Coverage)).sort("department")
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:

@@ -47,15 +47,16 @@ class Holds(Enum):
 
 
 class Table:
-    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of.
-
-    `__filled_by__` is the command that fills it, if a run does not.
-    """
+    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of."""
 
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
-    __filled_by__: ClassVar[str] = ""
+    __filled_by__: ClassVar[str]
+
+    def __init_subclass__(cls, filled_by: str = "") -> None:
+        """Name the command that fills the table, if a run does not."""
+        cls.__filled_by__ = filled_by
 
 
 @dataclass(frozen=True)

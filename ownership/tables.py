@@ -423,12 +423,11 @@ class Coverage(Table):
     owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
 
 
-class Accuracy(Table):
+class Accuracy(Table, filled_by="tune"):
     """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
-    __filled_by__ = "tune"
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
@@ -440,12 +439,11 @@ class Accuracy(Table):
     high: pl.Float64 = _fraction(_HIGH)
 
 
-class ThresholdBacktest(Table):
+class ThresholdBacktest(Table, filled_by="tune"):
     """What other settings would have led to on the stored evidence: a row for each combination tried."""
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
-    __filled_by__ = "tune"
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
@@ -481,7 +479,7 @@ class ThresholdBacktest(Table):
     wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
 
 
-class AuditSample(Table):
+class AuditSample(Table, filled_by="tune --audit"):
     """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7).
 
     Also an owner whom an undo called wrong (rules 1.12): without seed, and without what only a plan has.
@@ -489,7 +487,6 @@ class AuditSample(Table):
 
     __key__ = ("host_id", "user_id")
     __reads__ = ("owner_decisions", "inventory_users")
-    __filled_by__ = "tune --audit"
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -503,10 +500,7 @@ class AuditSample(Table):
     seed: pl.Int64 = column("Number that the draw follows from.", ge=0, nullable=True)
     drawn_at: Instant = column("When it was drawn, or undone as wrong.")
     run_id: Text = _text("Id of the run whose plan it was drawn from, or which wrote it.")
-    rules: SettingsJson = column(
-        "Rules of that plan, as JSON, without min_confidence; null: an undo answered, and nothing is learnt.",
-        nullable=True,
-    )
+    rules: SettingsJson = column("Rules of that plan, as JSON; null: an undo answered.", nullable=True)
     window_from: pl.Date = column("First day whose logons that run used.", nullable=True)
     window_to: pl.Date = column("Last day whose logons that run used.", nullable=True)
     active_days: pl.Int64 = column(_ACTIVE_DAYS, nullable=True)
@@ -517,12 +511,11 @@ class AuditSample(Table):
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
 
 
-class ConfidenceBands(Table):
+class ConfidenceBands(Table, filled_by="tune"):
     """How many of the planned owners in a band of confidence are right (rules 9.8)."""
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
-    __filled_by__ = "tune"
 
     band: pl.Float64 = column("Least confidence of the band (0 to 1).", ge=0, le=1, unique=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
@@ -531,12 +524,11 @@ class ConfidenceBands(Table):
     high: pl.Float64 = column(_HIGH, ge=0)
 
 
-class HostProfiles(Table):
+class HostProfiles(Table, filled_by="tune"):
     """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
     __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
-    __filled_by__ = "tune"
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -548,12 +540,11 @@ class HostProfiles(Table):
     entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)
 
 
-class AccountProfiles(Table):
+class AccountProfiles(Table, filled_by="tune"):
     """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
     __key__ = ("username",)
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
-    __filled_by__ = "tune"
 
     username: Account = _text(_USERNAME, unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
@@ -563,12 +554,11 @@ class AccountProfiles(Table):
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
 
 
-class Suggestions(Table):
+class Suggestions(Table, filled_by="tune"):
     """A value for the instance file that would change decisions, tried by itself."""
 
     __key__ = ("setting", "value")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
-    __filled_by__ = "tune"
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
@@ -579,12 +569,11 @@ class Suggestions(Table):
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 
-class OwnershipDrift(Table):
+class OwnershipDrift(Table, filled_by="tune"):
     """An owner whom the evidence no longer supports."""
 
     __key__ = ("host_id", "owner")
     __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
-    __filled_by__ = "tune"
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -595,12 +584,11 @@ class OwnershipDrift(Table):
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
 
-class ClosestUsers(Table):
+class ClosestUsers(Table, filled_by="tune"):
     """A user asset that a user name without one may stand for; runs never use it."""
 
     __key__ = ("username", "user_id")
     __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
-    __filled_by__ = "tune"
 
     username: Account = _text(_USERNAME)
     user_id: UserId = _text(_USER_ID)

@@ -75,10 +75,8 @@ def host_explanation(
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
         now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
-        answers, named = answered_no.filter(is_asset), matches.filter(username=decision["username"] or "")
-        decisive = answers.filter(
-            decision["evidence"] == "answered_no", pl.col("user_id").is_in(named["user_id"].implode())
-        )
+        answers = answered_no.filter(is_asset)
+        decisive = answers.filter(decision["evidence"] == "answered_no")
         owners = decision["owner_ids"] or ()
         shown = [*decision["candidate_ids"], *owners, *decisive["instead_id"].drop_nulls()]
         return {
@@ -211,7 +209,10 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  - {change}" for change in decision["what_would_change"])
     yield "What happened, the oldest first:"
     happened = [(decision["decided_at"], _decided(decision)), *_writes(decision["writes"])]
-    happened += ((answer["answered_at"], [_answered(answer)]) for answer in decision["answers"])
+    for answer in decision["answers"]:
+        by, instead = (answer[name] and _shown(answer[name]) for name in ("answered_by", "instead_id"))
+        said = f"answered{f' by {by}' if by else ''}: no, not {_shown(answer['user_id'])}"
+        happened.append((answer["answered_at"], [said + (f"; named instead: {instead}" if instead else "")]))
     if host := decision["host_asset"]:
         happened.insert(0, (host["listed_at"], _listed(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
@@ -246,16 +247,6 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         yield f"Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
 
 
-def _answered(answer: Mapping[str, Any]) -> str:
-    """Who said whose the host is not."""
-    instead = f"; named instead: {_shown(answer['instead_id'])}" if answer["instead_id"] else ""
-    return f"answered{_by(answer['answered_by'])}: no, not {_shown(answer['user_id'])}{instead}"
-
-
-def _by(name: str | None) -> str:
-    return f" by {_shown(name)}" if name else ""
-
-
 def _detail(decision: Mapping[str, Any]) -> str:
     """The values behind the sentence on the evidence."""
     if why := decision["problem"] or (not decision["match"] and decision["excluded_by"]):
@@ -277,8 +268,9 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Ite
     for write in kept:
         outcome, words = write["outcome"], short_words(OUTCOME)
         parts = [OUTCOME[outcome], _shown(write["changes"]), _shown(write["message"] or "")]
-        why = f' ("{_shown(write["reason"])}")' if write["reason"] else ""
-        who = ",".join(filter(None, [f"run {_shown(write['run_id'][:8])}", _by(write["by"])])) + why
+        by, why = (write[name] and _shown(write[name]) for name in ("by", "reason"))
+        who = f"run {_shown(write['run_id'][:8])}" + (f", by {by}" if by else "")
+        who += f' ("{why}")' if why else ""
         told = f"{who}: {words[outcome]}. {' '.join(filter(None, parts))}"
         yield write["completed_at"] or write["intended_at"], [told]
 

@@ -140,7 +140,6 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     inventory still shows, which would count as set by hand otherwise (rules 9.1).
     """
     deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
-    deleted += _delete_answers(tables, history_before)
     outdated = [
         path
         for table in of_layout(Layout.BY_DAY)
@@ -157,7 +156,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
 
 
 def _delete_rows(tables: Tables, before: datetime) -> int:
-    """Delete rows of the ledger that are older than an instant, but for those that still hold."""
+    """Delete rows of the ledger, and answers, older than an instant, but for those that still hold."""
     with tables.changing(), tables.ledger() as ledger:
         deleted = ledger.merge(HISTORY, before=before, kept=latest)
         deleted += ledger.merge("coverage", before=before, kept=lambda old: old.clear().collect())
@@ -174,17 +173,11 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
             deleted += rows.height
         if deleted:
             tables.publish(ledger)
-    return deleted
-
-
-def _delete_answers(tables: Tables, before: datetime) -> int:
-    """Delete the answers to audits, and to undos, that do not count any more."""
-    with tables.changing():
         answers = tables.read("audit_sample").collect()
         kept = answers.filter(pl.col("right").is_null() | (before <= _ANSWERED_AT))
         if kept.height < answers.height:
             tables.write("audit_sample", kept)
-    return answers.height - kept.height
+    return deleted + answers.height - kept.height
 
 
 def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
