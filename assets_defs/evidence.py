@@ -22,7 +22,7 @@ from ownership.names import printable
 from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
-from ownership.tables import LogonCounts, LogonDays
+from ownership.tables import CurrentOwners, LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
 from ownership.windows import (
     Window,
@@ -355,8 +355,10 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:
     """Return the rows of `quality.owners_answered_no`, and a sentence with the commands that undo them."""
-    answers = recent_answers(tables, instance.keep.history_days)
-    rows, commands = owners_answered_no(tables.read("current_owners").collect(), answers), []
+    no = recent_answers(tables, instance.keep.history_days).filter(right=False)
+    # To put all owners together takes a while where there are many hosts.
+    owners = tables.read("current_owners").collect() if no.height else empty(CurrentOwners)
+    rows, commands = owners_answered_no(owners, no), []
     for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
         undo = ["undo", short_run_id(str(run_id)), *host_arguments(hosts["host_id"]), "--wrong"]
         commands.append(command_line(instance, *undo))

@@ -123,10 +123,7 @@ class FollowUpConfig(dg.Config):
 class UndoConfig(FollowUpConfig):
     """What an operator chooses for a run that undoes another one."""
 
-    wrong: bool = Field(
-        default=False,
-        description="The owners of these hosts are wrong: no run names them again (rules 1.12).",
-    )
+    wrong: bool = Field(default=False, description="Their owners are wrong: no run names them there again.")
 
 
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
@@ -153,12 +150,8 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
-    define = dg.op(
-        name=named(instance, act.__name__),
-        required_resource_keys={keys.tables, keys.inventory},
-        pool=write_pool(instance),
-    )
-    return define(follow_up)
+    name, needed = named(instance, act.__name__), {keys.tables, keys.inventory}
+    return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:

@@ -83,16 +83,12 @@ def undo_run(
 
 def _answer_no(run: InstanceRun, plan: Plan) -> None:
     """Store that the owners that a plan undoes are wrong."""
-    tables, decided_by = run.tables, run.tables.decided_by(plan.of_run)
+    tables, by, at = run.tables, run.record.row().get("by"), datetime.now(UTC)
     undone = tables.run_writes(plan.of_run).join(plan.rows, on="host_id", how="semi")
+    decisions = tables.of_run("owner_decisions", tables.decided_by(plan.of_run))
     with tables.changing():
-        sample, decisions = (
-            tables.read("audit_sample").collect(),
-            tables.of_run("owner_decisions", decided_by),
-        )
-        by = run.record.row().get("by")
-        answers = answered_wrong(sample, undone, decisions, at=datetime.now(UTC), by=by)
-        tables.write("audit_sample", answers)
+        sample = tables.read("audit_sample").collect()
+        tables.write("audit_sample", answered_wrong(sample, undone, decisions, at=at, by=by))
 
 
 def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:

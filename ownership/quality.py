@@ -254,10 +254,9 @@ def owners_answered_no(owners: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFr
 
     `owners` are rows of `current_owners`, `answers` of `audit_sample`.
     """
-    no = answers.filter(~pl.col("right")).select("host_id", "user_id")
-    written = owners.filter(source="asset-owners").join(no, on="host_id")
-    wrong = written.filter(pl.col("owner_ids").list.contains(pl.col("user_id")))
-    return wrong.select("run_id", "hostname", "host_id").sort("run_id", "hostname", "host_id")
+    asked = owners.filter(source="asset-owners").join(answers.filter(right=False), on="host_id")
+    wrong = asked.filter(pl.col("owner_ids").list.contains(pl.col("user_id")))
+    return wrong.select("run_id", "hostname", "host_id").sort(pl.all())
 
 
 def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:
