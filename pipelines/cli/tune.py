@@ -94,11 +94,11 @@ def tune(
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
     parts = [
         audit_words,
-        written_but_wrong(instance, tables.visible())[1],
+        ["\n    ".join(written_but_wrong(instance, tables.visible())[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
         *found,
     ]
-    print("\n\n".join("\n".join(lines) for lines in parts if lines))
+    print("\n\n".join("\n".join(lines) for lines in parts if any(lines)))
     return 0
