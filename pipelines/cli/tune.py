@@ -63,7 +63,8 @@ def tune(
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
-    decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
+    planned = tables.read("owner_decisions").collect()
+    decided_by = planned["run_id"].item(0)
     window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
     now = tuning.line_of(lines, rules, window_days=window.days)
@@ -74,14 +75,13 @@ def tune(
             "now": tuning.as_values(now),
             "best": best and tuning.as_values(best),
             "tried": lines.height,
+            "suggestions": suggestions.to_dicts(),
         }
-        found = {"instance": instance.name, "window": days, **compared}
-        print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
+        print(json.dumps({"instance": instance.name, "window": days, **compared}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", the last that may write" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
-    planned = tables.visible().read("owner_decisions").collect()
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, audited=bool(audited))
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -94,7 +94,7 @@ def tune(
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
     parts = [
         audit_words,
-        ["\n    ".join(written_but_wrong(instance, tables.visible())[1])],
+        ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
