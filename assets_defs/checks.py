@@ -12,6 +12,7 @@ from types import FunctionType
 import dagster as dg
 import polars as pl
 
+from assets_defs.evidence import written_but_wrong
 from assets_defs.metadata import CONFLICT, examples
 from assets_defs.run import ScanRun, scan_run
 from assets_defs.scan_resources import resource_keys
@@ -283,6 +284,13 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
         emptied=emptied,
         replaced=replaced,
     )
+
+
+@check("owner_checks", "owner_decisions")
+def written_owners_are_not_wrong(run: ScanRun) -> dg.AssetCheckResult:
+    """No owner whom an earlier run wrote was answered no since; the host still has them."""
+    rows, said = written_but_wrong(run.instance, run.tables)
+    return _none(rows, "\n".join(said))
 
 
 @check(BLOCKING, "owner_decisions")

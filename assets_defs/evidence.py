@@ -18,10 +18,11 @@ from assets_defs.specs import asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.quality import masked_days, most_lack
+from ownership.names import printable
+from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import UNKNOWN, Resolution
 from ownership.shares import split_nameless
-from ownership.tables import LogonCounts, LogonDays
+from ownership.tables import CurrentOwners, LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
 from ownership.windows import (
     Window,
@@ -43,9 +44,9 @@ from resources.search.source import (
     extraction_fingerprints,
     of_each,
 )
-from resources.settings import Instance, command_line, named
+from resources.settings import Instance, command_line, host_arguments, named
 from resources.store.retention import recent_answers
-from resources.store.tables import BEING_REPLACED, Tables
+from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
@@ -356,6 +357,21 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
     no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
     answered_no = no.select("host_id", "user_id").rows()
     return {"confidence": model.confidence() if model else UNKNOWN, "answered_no": answered_no}
+
+
+def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:
+    """Return the rows of `quality.owners_answered_no`, and a sentence with the commands that undo them."""
+    no = recent_answers(tables, instance.keep.history_days).filter(right=False)
+    # To put all owners together takes a while where there are many hosts.
+    owners = tables.read("current_owners").collect() if no.height else empty(CurrentOwners)
+    rows, commands = owners_answered_no(owners, no), []
+    for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
+        undo = ["undo", short_run_id(str(run_id)), *host_arguments(hosts["host_id"]), "--wrong"]
+        commands.append(command_line(instance, *undo))
+    names = ", ".join(printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True))
+    were, them = ("was", "it") if rows.height == 1 else ("were", "them")
+    said = f"{rows.height:,} of the owners written {were} answered no: {names}. Undo {them}:"
+    return rows, [said, *commands] if commands else []
 
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 import polars as pl
@@ -19,6 +19,7 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.declaration import polars_schema
 from ownership.names import printable
+from ownership.plan import Command
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
@@ -179,6 +180,8 @@ class RunRecord:
                 **_counts(row, self.tables.run_writes(self.run_id)),
             }
             _store(self.tables, row)
+            if row["kind"] in get_args(Command) and row["owned_after"] is not None:
+                self.tables.store_coverage(self.run_id)
             if self.settings:
                 with self.tables.ledger() as ledger:
                     ledger.store_setting(KEEP, dict(self.settings))

@@ -12,6 +12,7 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
+from assets_defs.evidence import written_but_wrong
 from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.coverage import events_by_day
@@ -116,6 +117,7 @@ class Report:
             "earlier_writes": earlier,
             "coverage": coverage_by_day(tables.all_runs("runs")),
             "is_plan": self.is_plan,
+            "answered_no": written_but_wrong(instance, tables)[1],
         }
 
     @cached_property
@@ -189,17 +191,15 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def _hosts_now(tables: Tables, decisions: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    owners, acknowledged = (
-        tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts")
+    owners, *known = (
+        tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
     )
-    return hosts_by_now(decisions, owners, writes, acknowledged)
+    return hosts_by_now(decisions, owners, writes, *known)
 
 
 def _content(rows: Any) -> bytes:
     if not isinstance(rows, pl.DataFrame):
         return repr(rows).encode()
-    if "source" in rows.columns:  # otherwise `since` is when this run listed the host
-        rows = rows.with_columns(since=pl.when(source="asset-owners").then("since"))
     stable = rows.drop("decided_at", "listed_at", "run_id", strict=False)
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 

@@ -120,21 +120,23 @@ class FollowUpConfig(dg.Config):
     reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
 
 
+class UndoConfig(FollowUpConfig):
+    """What an operator chooses for a run that undoes another one."""
+
+    wrong: bool = Field(default=False, description="Their owners are wrong: no run names them there again.")
+
+
 def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
     """Define the op that applies a plan that an earlier run stored, or undoes what a run wrote."""
     act, keys = FOLLOW_UPS[command], resource_keys(instance)
 
-    @dg.op(
-        name=named(instance, act.__name__),
-        required_resource_keys={keys.tables, keys.inventory},
-        pool=write_pool(instance),
-    )
     @watched()
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
+        is_wrong = {"wrong": config.wrong} if isinstance(config, UndoConfig) else {}
         with reporting(run), as_dagster_failure(run.record, last=True):
-            written = act(run, config.run_id, config.allow_writes, config.hosts)
+            written = act(run, config.run_id, config.allow_writes, config.hosts, **is_wrong)
         if command == "apply" and run.may_write:
             plan_id = run.tables.decided_by(run.run_id)
             # The page of the decisions shows them as the last ones, too.
@@ -147,7 +149,9 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
-    return follow_up
+    follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
+    name, needed = named(instance, act.__name__), {keys.tables, keys.inventory}
+    return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
-from ownership.tables import ConfidenceBands, OwnerDecisions
+from ownership.tables import TABLES, ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
@@ -28,10 +28,7 @@ from resources.settings import Instance, named
 from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
-TUNING_TABLES = (
-    *("accuracy", "threshold_backtest", "audit_sample", "confidence_bands", "host_profiles"),
-    *("account_profiles", "suggestions", "ownership_drift", "closest_users"),
-)
+TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
@@ -110,7 +107,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
 def _audit(tables: Tables) -> pl.DataFrame:
     """Return the plan that the last audit was drawn from, with the answers; empty if it is not kept."""
     sample = tables.read("audit_sample").collect()
-    drawn_from = sample["run_id"].tail(1).to_list()
+    drawn_from = sample.drop_nulls("seed")["run_id"].tail(1).to_list()
     decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
     return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), last_drawn(sample))
 

@@ -7,6 +7,7 @@ target and an instance, and first settles what a run that was cut off left pendi
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import polars as pl
 
@@ -14,9 +15,10 @@ from assets_defs.make_plan import plan_of_run, plan_to_apply, plan_to_undo, skip
 from assets_defs.run import InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Circumstances, Plan, refusals
-from resources.errors import AssetOwnersError, PlanRefusedError, ServiceError
+from reports.audit import answered_wrong
+from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import command_line, load_instance
+from resources.settings import command_line, host_arguments, load_instance
 from resources.store.retention import publish_plan
 from resources.store.tables import short_run_id
 from resources.writeback.decide import decide_apply, decide_undo, decide_write
@@ -54,18 +56,39 @@ def apply_plan(
     def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
 
-    return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan.of_run))
+    return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan))
 
 
 def undo_run(
-    run: InstanceRun, undone_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
+    run: InstanceRun,
+    undone_id: str,
+    allow_writes: int | None,
+    hosts: Sequence[str] = (),
+    *,
+    wrong: bool = False,
 ) -> pl.DataFrame:
-    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`."""
+    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`.
+
+    `wrong`: their owners count as answered no, also where a host does not hold them any more (rules 1.12).
+    """
+    if wrong and not hosts:
+        raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
 
     def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
         return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts))
 
-    return execute_plan(run, make_plan)
+    # Stored first: a run that is cut off must not leave an owner to the next one who is known to be wrong.
+    return execute_plan(run, make_plan, before_writing=partial(_answer_no, run) if wrong else None)
+
+
+def _answer_no(run: InstanceRun, plan: Plan) -> None:
+    """Store that the owners that a plan undoes are wrong."""
+    tables, by, at = run.tables, run.record.row().get("by"), datetime.now(UTC)
+    undone = tables.run_writes(plan.of_run).join(plan.rows, on="host_id", how="semi")
+    decisions = tables.of_run("owner_decisions", tables.decided_by(plan.of_run))
+    with tables.changing():
+        sample = tables.read("audit_sample").collect()
+        tables.write("audit_sample", answered_wrong(sample, undone, decisions, at=at, by=by))
 
 
 def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
@@ -82,7 +105,7 @@ def execute_plan(
     """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
 
     The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
-    called once the plan is about to be written.
+    called once the plan is about to be written, even if no host is left to write.
     """
     with run.ledger() as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
@@ -95,14 +118,16 @@ def execute_plan(
         writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
-        if plan.to_write and before_writing:
+        if before_writing:
             before_writing(plan)
         return _write(run, ledger, plan, writer)
 
 
-def _show_plan(run: InstanceRun, plan_id: str) -> None:
-    """Publish what the run decided whose plan is about to be applied."""
-    plan_id = run.tables.decided_by(plan_id)
+def _show_plan(run: InstanceRun, plan: Plan) -> None:
+    """Publish what the run decided whose plan is about to be applied, unless nothing of it is."""
+    if not plan.to_write:
+        return
+    plan_id = run.tables.decided_by(plan.of_run)
     lost = publish_plan(run.tables, plan_id, applied_by=run.run_id, at=datetime.now(UTC))
     if lost:
         run.log.warning(
@@ -166,9 +191,7 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    # Without a blank before it, @ begins the name of a file.
-    only = [part for host in plan.hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *only)
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *host_arguments(plan.hosts))
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",

@@ -51,9 +51,9 @@ EVIDENCE: Mapping[str, Words] = {
         "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
     ),
     "answered_no": Words(
-        "In an audit somebody answered no: the host is not the primary user's.",
-        "Set the right owner in the inventory; or, if it is {username} after all, answer yes in the sheet of "
-        "the audit.",
+        "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
+        "Set the right owner in the inventory; if that is {username} after all, set them, or answer yes in "
+        "the sheet of the audit.",
     ),
     "low_confidence": Words(
         "Fewer of such owners are right than min_confidence asks for.",

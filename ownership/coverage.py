@@ -5,7 +5,9 @@ from datetime import date
 
 import polars as pl
 
+from ownership.declaration import polars_schema
 from ownership.rules import NAMING, first_that_holds
+from ownership.tables import Coverage
 from ownership.windows import gap_days
 
 _ASSET = pl.col("host_id").is_not_null()
@@ -58,6 +60,16 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
     """
     hosts = decisions.drop_nulls("host_id").filter(_OWNER_KNOWN)
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
+
+
+def coverage_by_department(owners: pl.DataFrame, *, run_id: str) -> pl.DataFrame:
+    """Count the hosts of each department, and those with an owner, in rows of `current_owners`.
+
+    Rows of `coverage`; the department is null for hosts without one.
+    """
+    owned = (pl.col("owner_ids").list.len() > 0).sum()
+    counted = owners.group_by("department", run_id=pl.lit(run_id)).agg(hosts=pl.len(), owned=owned)
+    return counted.select(polars_schema(Coverage).names()).cast(polars_schema(Coverage)).sort("department")
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:

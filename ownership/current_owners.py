@@ -23,7 +23,7 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
         .sort("seen_at", maintain_order=True)
         .group_by("host_id")
         .agg(
-            pl.last("owner_ids", *_COPIED, "seen_at"),
+            pl.last("owner_ids", *_COPIED),
             pl.col("wrote", "wrote_at", "run_id").filter(given).last(),
         )
     )
@@ -32,7 +32,7 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
         pl.col("owner_ids").list.filter(pl.element() != ""),
         *(pl.when(pl.col(name) != "").then(name) for name in _COPIED),
         source=pl.when(ours).then(pl.lit("asset-owners")).otherwise(pl.lit("inventory")),
-        since=pl.when(ours).then("wrote_at").otherwise("seen_at"),
+        since=pl.when(ours).then("wrote_at"),
         run_id=pl.when(ours).then("run_id"),
     )
     names = hosts.lazy().select("host_id", hostname=pl.col("hostnames").list.first())

@@ -52,6 +52,11 @@ class Table:
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
+    __filled_by__: ClassVar[str]
+
+    def __init_subclass__(cls, filled_by: str = "") -> None:
+        """Name the command that fills the table, if a run does not."""
+        cls.__filled_by__ = filled_by
 
 
 @dataclass(frozen=True)
@@ -141,8 +146,9 @@ def _validator(model: type[Table]) -> Any:
 
 
 def description(model: type[Table]) -> str:
-    """What a table holds, as one paragraph."""
-    return " ".join((inspect.getdoc(model) or "").split())
+    """What a table holds, as one paragraph, and which command fills it."""
+    filled = f" Filled by `asset-owners {model.__filled_by__}`." if model.__filled_by__ else ""
+    return " ".join((inspect.getdoc(model) or "").split()) + filled
 
 
 def column_descriptions(model: type[Table]) -> dict[str, str]:

@@ -249,6 +249,16 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     )
 
 
+def owners_answered_no(owners: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+    """Find hosts whose owner a run wrote and somebody answered no (rules 1.12): run_id, hostname, host_id.
+
+    `owners` are rows of `current_owners`, `answers` of `audit_sample`.
+    """
+    asked = owners.filter(source="asset-owners").join(answers.filter(right=False), on="host_id")
+    wrong = asked.filter(pl.col("owner_ids").list.contains(pl.col("user_id")))
+    return wrong.select("run_id", "hostname", "host_id").sort(pl.all())
+
+
 def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:
     """Find names that stand for the collector of other hosts' events, not for one host; most events first.
 

@@ -372,7 +372,7 @@ class CurrentOwners(Table):
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
-    since: Instant = column("When the owner was written, or else last read.")
+    since: Instant = column("When asset-owners wrote the owner, or undid that.", nullable=True)
     run_id: Text = column("Id of the run that wrote it.", nullable=True)
 
 
@@ -409,7 +409,23 @@ class Runs(Table):
     in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, nullable=True)
 
 
-class Accuracy(Table):
+class Coverage(Table):
+    """How many hosts of a department had an owner when a run that may write ended: its history.
+
+    The department is the one that the host had then, also where the run replaced it.
+    """
+
+    __key__ = ("run_id", "department")
+    __layout__ = Layout.LEDGER
+    __reads__ = ("current_owners",)
+
+    run_id: Text = _text("Id of the run.")
+    department: Text = column("Department of the hosts; null: none.", nullable=True)
+    hosts: pl.Int64 = column("Hosts of the department.", ge=1)
+    owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
+
+
+class Accuracy(Table, filled_by="tune"):
     """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
@@ -425,7 +441,7 @@ class Accuracy(Table):
     high: pl.Float64 = _fraction(_HIGH)
 
 
-class ThresholdBacktest(Table):
+class ThresholdBacktest(Table, filled_by="tune"):
     """What other settings would have led to on the stored evidence: a row for each combination tried."""
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
@@ -465,45 +481,50 @@ class ThresholdBacktest(Table):
     wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
 
 
-class AuditSample(Table):
-    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7)."""
+class AuditSample(Table, filled_by="tune --audit"):
+    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7).
 
-    __key__ = ("host_id",)
+    Also an owner whom an undo called wrong (rules 1.12): without seed, and without what only a plan has.
+    """
+
+    __key__ = ("host_id", "user_id")
     __reads__ = ("owner_decisions", "inventory_users")
 
-    host_id: Text = _text(_HOST_ID, unique=True)
+    host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
     user_id: UserId = _text("Id of the user asset that the run planned to write.")
-    username: Account = _text(_USERNAME)
-    evidence: Text = column("What the logons say of username, in words without names.")
+    username: Account = _text(_USERNAME, nullable=True)
+    evidence: Text = column("What the logons say of username, in words without names.", nullable=True)
     right: pl.Boolean = column("Whether user_id is the right owner; null: no clear answer.", nullable=True)
     instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
     answered_at: Instant = column("When it was answered.", nullable=True)
     answered_by: Name = column("User who read the answer in.", nullable=True)
-    seed: pl.Int64 = column("Number that the draw follows from.", ge=0)
-    drawn_at: Instant = column("When it was drawn.")
-    run_id: Text = _text("Id of the run whose plan it was drawn from.")
-    rules: SettingsJson = column("Rules of that plan, as JSON, without min_confidence.")
-    window_from: pl.Date = column("First day whose logons that run used.")
-    window_to: pl.Date = column("Last day whose logons that run used.")
-    active_days: pl.Int64 = column(_ACTIVE_DAYS)
-    host_days: pl.Int64 = column(_HOST_DAYS)
-    user_days: pl.Int64 = column(_USER_DAYS)
-    events: pl.Int64 = column(_EVENTS)
-    total_events: pl.Int64 = column(_TOTAL_EVENTS)
-    idle_days: pl.Int64 = column(_IDLE_DAYS)
-    user_count: pl.Int64 = column(_USER_COUNT)
+    seed: pl.Int64 = column("Number that the draw follows from.", ge=0, nullable=True)
+    drawn_at: Instant = column("When it was drawn, or undone as wrong.")
+    run_id: Text = _text("Id of the run whose plan it was drawn from, or which wrote it.")
+    rules: SettingsJson = column("Rules of that plan, as JSON; null: an undo answered.", nullable=True)
+    window_from: pl.Date = column("First day whose logons that run used.", nullable=True)
+    window_to: pl.Date = column("Last day whose logons that run used.", nullable=True)
+    active_days: pl.Int64 = column(_ACTIVE_DAYS, nullable=True)
+    host_days: pl.Int64 = column(_HOST_DAYS, nullable=True)
+    user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
+    events: pl.Int64 = column(_EVENTS, nullable=True)
+    total_events: pl.Int64 = column(_TOTAL_EVENTS, nullable=True)
+    idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
+    user_count: pl.Int64 = column(_USER_COUNT, nullable=True)
     runner_up_events: pl.Int64 = column(_RUNNER_UP_EVENTS, nullable=True)
-    first_seen: pl.Date = column(_FIRST_SEEN)
-    last_seen: pl.Date = column(_LAST_SEEN)
-    is_asked_twice: pl.Boolean = column("Whether the sheet asks about the host a second time.")
+    first_seen: pl.Date = column(_FIRST_SEEN, nullable=True)
+    last_seen: pl.Date = column(_LAST_SEEN, nullable=True)
+    is_asked_twice: pl.Boolean = column("Whether the sheet asks about the host a second time.", nullable=True)
     contradicted: pl.Boolean = column(
         "Whether the second answer contradicts the first; null: not answered twice.", nullable=True
     )
-    counted: Text = column("How that plan's logons were counted: settings_fingerprint of each log.")
+    counted: Text = column(
+        "How that plan's logons were counted: settings_fingerprint of each log.", nullable=True
+    )
 
 
-class ConfidenceBands(Table):
+class ConfidenceBands(Table, filled_by="tune"):
     """How many of the planned owners in a band of confidence are right (rules 9.8)."""
 
     __key__ = ("band",)
@@ -516,7 +537,7 @@ class ConfidenceBands(Table):
     high: pl.Float64 = column(_HIGH, ge=0)
 
 
-class HostProfiles(Table):
+class HostProfiles(Table, filled_by="tune"):
     """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
@@ -532,7 +553,7 @@ class HostProfiles(Table):
     entropy: pl.Float64 = column("How evenly the users share the events (0: one user, 1: evenly).", ge=0)
 
 
-class AccountProfiles(Table):
+class AccountProfiles(Table, filled_by="tune"):
     """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
     __key__ = ("username",)
@@ -546,7 +567,7 @@ class AccountProfiles(Table):
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
 
 
-class Suggestions(Table):
+class Suggestions(Table, filled_by="tune"):
     """A value for the instance file that would change decisions, tried by itself."""
 
     __key__ = ("setting", "value")
@@ -561,7 +582,7 @@ class Suggestions(Table):
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
 
 
-class OwnershipDrift(Table):
+class OwnershipDrift(Table, filled_by="tune"):
     """An owner whom the evidence no longer supports."""
 
     __key__ = ("host_id", "owner")
@@ -576,7 +597,7 @@ class OwnershipDrift(Table):
     days: pl.Int64 = column("Days from then to the end of the window.", nullable=True)
 
 
-class ClosestUsers(Table):
+class ClosestUsers(Table, filled_by="tune"):
     """A user asset that a user name without one may stand for; runs never use it."""
 
     __key__ = ("username", "user_id")

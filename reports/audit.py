@@ -13,7 +13,6 @@ from ownership.names import as_shown, printable
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.claims import least_right_percent, wrong_by_audit
 from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
@@ -146,6 +145,32 @@ def answered(
     ), notes
 
 
+def answered_wrong(
+    sample: pl.DataFrame, undone: pl.DataFrame, decisions: pl.DataFrame, *, at: datetime, by: str | None
+) -> pl.DataFrame:
+    """Return rows of `audit_sample` in which the owners that a person undid as wrong are answered no.
+
+    `undone` are the rows of `owner_writes` that wrote them, `decisions` those that they followed. Who undoes
+    does not choose by chance, so nothing is learnt from the answer: without rules a row is of no draw.
+    """
+    key, owner = ("host_id", "user_id"), pl.col("new_values").struct.field("owner")
+    answer = {"answered_at": pl.lit(at, pl.Datetime("us", "UTC")), "answered_by": pl.lit(by, pl.String)}
+    wrong = undone.select("host_id", "hostname", "run_id", user_id=owner, is_wrong=pl.lit(value=True))
+    said = pl.col("is_wrong")
+    asked = sample.join(wrong.select(*key, "is_wrong"), on=key, how="left", maintain_order="left")
+    known = asked.with_columns(
+        right=said.fill_null(value=False).not_() & pl.col("right"),
+        rules=pl.when(said.is_null() | ~pl.col("right").fill_null(value=True)).then("rules"),
+        **{name: pl.when(said).then(value).otherwise(name) for name, value in answer.items()},
+    )
+    usernames = decisions.select("host_id", "username", user_id="resolved_owner")
+    new = wrong.join(sample, on=key, how="anti").join(usernames, on=key, how="left")
+    added = new.with_columns(**answer, right=pl.lit(value=False), drawn_at=answer["answered_at"])
+    # Last come those of the last draw.
+    rows = pl.concat([sample.clear(), added.drop("is_wrong"), known.drop("is_wrong")], how="diagonal")
+    return rows.select(*polars_schema(AuditSample))
+
+
 def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 
@@ -164,8 +189,6 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         estimate, low, high = map(round, found)
         words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
-        if known < MIN_COMPARED:
-            words.append(f"What follows does without these answers: it asks for {MIN_COMPARED} at least.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]

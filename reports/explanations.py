@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of, short_words
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
@@ -39,8 +39,9 @@ def host_explanation(
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
-    user_assets), host_asset, user_assets, answer (no, to an audit, where that decided), writes,
-    what_would_change, summary and now. There are no decisions where the host is not known.
+    user_assets), host_asset, user_assets, answers (no, to an audit or with an undo), answer (the one that
+    decided), writes (with the reason that somebody gave), what_would_change, summary and now. There are no
+    decisions where the host is not known.
     """
     run = {"window_from": window.first, "window_to": window.last, "rules": json.loads(decided_by.as_json())}
     name = pl.select(normalise_hostname(pl.lit(asked), short=decided_by.short_hostnames)).item()
@@ -58,17 +59,24 @@ def host_explanation(
             "acknowledged_conflicts",
         )
     )
-    answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
-    answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
+    told = read("audit_sample").filter(right=False).with_columns(pl.coalesce("answered_at", "drawn_at"))
+    columns = ("host_id", "user_id", "right", "instead_id", "answered_at", "answered_by")
+    answered_no = told.select(columns).collect()
     remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
-    sent = in_order.with_columns(changes=pl.concat_list(sent_changes()).list.drop_nulls()).collect()
+    reasons = read("runs").select("run_id", reason=pl.col("options").str.json_path_match("$.reason"))
+    sent = (
+        in_order.with_columns(changes=pl.concat_list(sent_changes()).list.drop_nulls())
+        .join(reasons, on="run_id", how="left", maintain_order="left")
+        .collect()
+    )
 
     def explained(decision: Mapping[str, Any]) -> dict[str, Any]:
         is_asset = pl.col("host_id") == pl.lit(decision["host_id"], pl.String)
         now = next(current.drop("hostname", "owner_emails").filter(is_asset).iter_rows(named=True), None)
-        decisive = answered_no.filter(is_asset, decision["evidence"] == "answered_no")
+        answers = answered_no.filter(is_asset)
+        decisive = answers.filter(decision["evidence"] == "answered_no")
         owners = decision["owner_ids"] or ()
         shown = [*decision["candidate_ids"], *owners, *decisive["instead_id"].drop_nulls()]
         return {
@@ -77,12 +85,13 @@ def host_explanation(
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
             "host_asset": next(hosts.filter(is_asset).iter_rows(named=True), None),
             "user_assets": _user_assets(shown, users, fields),
+            "answers": answers.to_dicts(),
             "answer": next(decisive.iter_rows(named=True), None),
             "writes": sent.filter(is_asset).to_dicts(),
             "now": now,
         }
 
-    told = with_words(hosts_by_now(decisions, current, writes, acknowledged), remedies)
+    told = with_words(hosts_by_now(decisions, current, writes, acknowledged, answered_no), remedies)
     return {
         "hostname": name or asked,
         "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
@@ -200,6 +209,10 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  - {change}" for change in decision["what_would_change"])
     yield "What happened, the oldest first:"
     happened = [(decision["decided_at"], _decided(decision)), *_writes(decision["writes"])]
+    for answer in decision["answers"]:
+        by, instead = (answer[name] and _shown(answer[name]) for name in ("answered_by", "instead_id"))
+        said = f"answered{f' by {by}' if by else ''}: no, not {_shown(answer['user_id'])}"
+        happened.append((answer["answered_at"], [said + (f"; named instead: {instead}" if instead else "")]))
     if host := decision["host_asset"]:
         happened.insert(0, (host["listed_at"], _listed(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
@@ -216,11 +229,6 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     yield f"{EVIDENCE[decision['evidence']] if decision['match'] else why}{_detail(decision)}"
     if decision["confidence"] is not None:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
-    if answer := decision["answer"]:
-        by = f" by {_shown(answer['answered_by'])}" if answer["answered_by"] else ""
-        instead = f"; named instead: {_shown(answer['instead_id'] or 'nobody')}"
-        on, user_id = f"{answer['answered_at']:%Y-%m-%d}", _shown(answer["user_id"])
-        yield f"Answered on {on}{by}: no, not {user_id}{instead}"
     if decision["match"]:
         owners = decision["candidate_ids"]
         by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
@@ -258,9 +266,13 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Ite
     """What runs did to the host, and when; what was not sent is shown only where it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
     for write in kept:
-        parts = [OUTCOME[write["outcome"]], _shown(write["changes"]), _shown(write["message"] or "")]
-        said = f"run {_shown(write['run_id'])}: {' '.join(filter(None, parts))}"
-        yield write["completed_at"] or write["intended_at"], [said]
+        outcome, words = write["outcome"], short_words(OUTCOME)
+        parts = [OUTCOME[outcome], _shown(write["changes"]), _shown(write["message"] or "")]
+        by, why = (write[name] and _shown(write[name]) for name in ("by", "reason"))
+        who = f"run {_shown(write['run_id'][:8])}" + (f", by {by}" if by else "")
+        who += f' ("{why}")' if why else ""
+        told = f"{who}: {words[outcome]}. {' '.join(filter(None, parts))}"
+        yield write["completed_at"] or write["intended_at"], [told]
 
 
 def _listed(host: Mapping[str, Any]) -> Iterator[str]:

@@ -51,6 +51,7 @@ def report_page(
     coverage: tuple[Sequence[tuple[date, float]], Mapping[str, Any] | None],
     window: Window | None,
     is_plan: bool,
+    answered_no: Sequence[str],
     decided_by: Rules,
     rules: Rules,
     fields: FieldNames,
@@ -64,8 +65,9 @@ def report_page(
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
     `coverage` is that of `page_tables.coverage_by_day`; `writes` are the run's and `earlier_writes` those of
     others. `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and
-    `conflicts` of this instance, `how_sure` sentences. `page_fingerprint` reads the `fingerprint` from the
-    page, which is to be stored as it is: its policy names its script by a hash.
+    `conflicts` of this instance, `how_sure` sentences, `answered_no` a sentence and commands.
+    `page_fingerprint` reads the `fingerprint` from the page, which is to be stored as it is: its policy names
+    its script by a hash.
     """
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
@@ -106,6 +108,7 @@ def report_page(
             style=style,
             packed=compressed(content),
             is_plan=is_plan,
+            answered_no=answered_no,
             apply=commands.get("apply"),
             run=next(hosts_now.iter_rows(named=True), None),
             window=window,

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, OUTCOME, reason_of
+from ownership.codes import ACTION, EVIDENCE, OUTCOME, reason_of
 from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import Rules, events_needed, further_days_needed
@@ -73,7 +73,10 @@ class Remedies:
             yield from self._to_win(host)
         if host["match"] == "ambiguous_user":
             yield from self._one_candidate(host)
-        yield from self._to_be_written(host)
+        if host["is_wrong"]:
+            yield EVIDENCE["answered_no"].advice.format_map(values)
+        else:
+            yield from self._to_be_written(host)
 
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
         """What would make the primary user the one whom the logons name."""

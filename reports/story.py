@@ -37,15 +37,20 @@ _STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
 
 
 def hosts_by_now(
-    decisions: pl.DataFrame, owners: pl.DataFrame, writes: pl.LazyFrame, acknowledged: pl.DataFrame
+    decisions: pl.DataFrame,
+    owners: pl.DataFrame,
+    writes: pl.LazyFrame,
+    acknowledged: pl.DataFrame,
+    answers: pl.DataFrame,
 ) -> pl.DataFrame:
     """Return the decisions with each host's owners now and how it stands.
 
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
-    decision), of a conflict acknowledged_by, acknowledged_at and note, status (of `STATUS`) and why (its
-    reason, in a few words). `owners` are rows of `current_owners`, `writes` of `owner_writes`, `acknowledged`
-    of `acknowledged_conflicts`. The order is that of the decisions.
+    decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
+    no), status (of `STATUS`) and why (its reason, in a few words). `owners` are rows of `current_owners`,
+    `writes` of `owner_writes`, `acknowledged` of `acknowledged_conflicts`, `answers` of `audit_sample`. The
+    order is that of the decisions.
     """
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
@@ -61,12 +66,14 @@ def hosts_by_now(
         *("host_id", "owner_ids", "source", "since", "department", "criticality"), wrote_in="run_id"
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
+    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (
         decisions.join(now, on="host_id", how="left", maintain_order="left")
         .join(outcomes, on="host_id", how="left", maintain_order="left")
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
+        .join(no, on=no.columns[:2], how="left", maintain_order="left")
         .with_columns(
             planned_owner=pl.when(planned).then(new.field("owner")),
             **{
@@ -134,7 +141,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
     if owners is None:
         return f"{name} cannot be read, so its owner is not known: {reason}."
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
-    day, unknown = f"{host['since']:%Y-%m-%d}", "is unknown until the next run"
+    day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
         then = f" yet; it is to get {candidate}" if named else f": {reason}"
         if is_pending:

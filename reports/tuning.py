@@ -146,12 +146,14 @@ def settings_in_words(
     aim: Aim,
     *,
     tried: int,
+    audited: bool = False,
 ) -> list[str]:
     """Say what the present settings lead to, and the best of those `tried`, with lines for the file.
 
-    `nearest` is shown where no setting reaches the aim, so that `best` is None.
+    `nearest` is shown where no setting reaches the aim, so that `best` is None. `audited`: an audit has said
+    already what the present settings lead to.
     """
-    words = ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
+    words = [] if audited else ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
     if best is None:
         none = (
             f"No setting tried is certain to be right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"

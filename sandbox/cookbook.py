@@ -5,6 +5,7 @@ in Python, as the search service would count them. Everything after that is the 
 rows, then shares, matches, decisions, plan, history and catalogue. What is planned counts as written.
 """
 
+import os
 import re
 import tempfile
 from collections import Counter
@@ -18,8 +19,8 @@ import polars as pl
 
 from assets_defs.tuning import tuning_frames
 from ownership.declaration import polars_schema
-from ownership.plan import plan_writes
-from ownership.tables import LogonCounts, LogonDays
+from ownership.plan import plan_undo, plan_writes
+from ownership.tables import LogonCounts, LogonDays, Runs
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
@@ -27,7 +28,7 @@ from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
-from sandbox.stored_run import ResolvedRun, inventory_reader, store_run
+from sandbox.stored_run import ResolvedRun, inventory_reader, store_run, store_writes
 
 PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
@@ -96,8 +97,12 @@ def fill(home: Path) -> None:
     for day in RUNS:
         for host_id, values in _run(tables, company, list(assets.values()), day).items():
             assets[host_id] = {**assets[host_id], **values}
+    _undo(tables, f"run-of-{RUNS[1]}")
     for table, frame in tuning_frames(_INSTANCE, tables).items():
         tables.write(table, frame, run_id="tuning", publish=True)
+        tuned_at = _evening(RUNS[1]).timestamp()
+        os.utime(str(tables.folder / f"{table}.parquet"), (tuned_at, tuned_at))
+    tables.prepare()  # the catalogue says when that was
 
 
 def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> None:
@@ -171,6 +176,21 @@ def _run(
         )
         for row in written.iter_rows(named=True)
     }
+
+
+def _undo(tables: Tables, run_id: str) -> None:
+    """Undo the first two hosts that a run wrote, in the night after the last one."""
+    at, undo = _evening(RUNS[-1]) + timedelta(minutes=30), f"undo-of-{run_id}"
+    plan = {"run_id": undo, "target": _INSTANCE.target, "intended_at": at}
+    rows = plan_undo(tables.run_writes(run_id), tables.writes().collect(), **plan).head(2)
+    run = tables.appended("runs", f"run-of-{RUNS[-1]}").to_dicts()[0]
+    owned = {"owned_before": run["owned_after"], "owned_after": run["owned_after"] - rows.height}
+    times = {"started_at": at, "ended_at": at}
+    run |= {"run_id": undo, "kind": "undo", "of_run": run_id, "written": rows.height, **times, **owned}
+    tables.append("runs", pl.DataFrame([run], schema=polars_schema(Runs)), run_id=undo)
+    store_writes(tables, rows.with_columns(outcome=pl.lit("undone"), completed_at="intended_at"), run_id=undo)
+    with tables.changing():
+        tables.store_coverage(undo)
 
 
 def _evening(day: date) -> datetime:

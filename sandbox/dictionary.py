@@ -87,7 +87,8 @@ def _table(name: str, model: type[Table], shared: Mapping[str, str]) -> Iterator
     ends = [column for column in columns if column in model.__annotations__ and column.endswith(_ENDS)]
     yield f"## {name}\n"
     yield f"{inspect.getdoc(model)}\n"
-    yield f"Key: {_listed(model.__key__)}.\n"
+    filled = f" Filled by `asset-owners {model.__filled_by__}`." if model.__filled_by__ else ""
+    yield f"Key: {_listed(model.__key__)}.{filled}\n"
     yield from (_column(name, column) for column in own if column not in elsewhere)
     if elsewhere:
         yield f"- [Shared](#shared-columns): {_listed(elsewhere)}."

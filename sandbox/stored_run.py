@@ -69,6 +69,9 @@ def store_run(
         store_writes(tables, writes, run_id=run_id)
     elif writes is not None:
         tables.write("owner_writes", writes, run_id=run_id, publish=False)
+    if publish:
+        with tables.changing():
+            tables.store_coverage(run_id)
 
 
 def store_writes(tables: Tables, writes: pl.DataFrame, *, run_id: str) -> None:

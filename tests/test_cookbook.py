@@ -27,10 +27,10 @@ def test_the_answers_are_what_the_demos_tables_give(demo):
     assert answered(TEXT, demo) == TEXT, "run `make docs`"
 
 
-def test_there_are_ten_questions_each_with_a_query_and_an_answer_that_has_rows():
-    assert re.findall(r"^## (\d+)\.", TEXT, re.MULTILINE) == [str(number) for number in range(1, 11)]
+def test_there_are_fifteen_questions_each_with_a_query_and_an_answer_that_has_rows():
+    assert re.findall(r"^## (\d+)\.", TEXT, re.MULTILINE) == [str(number) for number in range(1, 16)]
     answers = [recipe[2] for recipe in RECIPE.finditer(TEXT)]
-    assert len(answers) == 10
+    assert len(answers) == 15
     assert [answer for answer in answers if answer.count("\n") < 2] == [], "head and a row at least"
 
 

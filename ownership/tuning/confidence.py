@@ -78,10 +78,11 @@ def drawn_alike(sample: pl.DataFrame, window: Window, rules: Rules, counted: str
 
 def last_drawn(sample: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `audit_sample` of the last draw, and those from plans like the one of that."""
-    for row in sample.tail(1).drop_nulls("window_from").iter_rows(named=True):
+    drawn = sample.drop_nulls("rules")
+    for row in drawn.tail(1).iter_rows(named=True):
         window, rules = Window(row["window_from"], row["window_to"]), Rules.from_json(row["rules"])
-        return drawn_alike(sample, window, rules, row["counted"])
-    return sample
+        return drawn_alike(drawn, window, rules, row["counted"])
+    return drawn
 
 
 def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:

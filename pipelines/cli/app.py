@@ -36,6 +36,8 @@ _COMMANDS = {
     "docs": ("docs", "Print a guide: how owners are decided, settings, daily work."),
 }
 """The module of each command, which has a function of the command's name, and what the command does."""
+_ONLY_OF = {"wrong": "undo"}
+"""Options that only one of the commands has that share a function."""
 _GROUPS = {
     "Set up": ("init", "check", "tune", "docs", "sandbox"),
     "Daily work": ("run", "apply", "undo", "report", "conflicts"),
@@ -98,7 +100,9 @@ class _Commands(TyperGroup):
         more, _, example = (inspect.getdoc(function) or "").partition("\n\n")[2].partition("Example: ")
         single = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
         single.command(name, help=f"{text}\n\n{more}", epilog=f"Example: {called} {example}")(function)
-        return typer.main.get_command(single)
+        command = typer.main.get_command(single)
+        command.params = [one for one in command.params if _ONLY_OF.get(one.name or "", name) == name]
+        return command
 
 
 class _SandboxCommands(_Commands):

@@ -32,17 +32,17 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
-        counted = counted_as(instance)
+        counted, now = counted_as(instance), datetime.now(UTC)
         alike = drawn_alike(recent, window, rules, counted)
-        asked = draw_sample(decisions.join(alike, on="host_id", how="anti"), number, seed=seed)
+        no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
+        not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
+        asked = draw_sample(not_answered, number, seed=seed)
         answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
-        answers = answers.join(asked, on="host_id", how="anti")
-        now = datetime.now(UTC)
         sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=counted)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out:
             require_new("--audit-file", out)
-        tables.write("audit_sample", pl.concat([answers, sample]), run_id=run_id, publish=True)
+        tables.write("audit_sample", pl.concat([answers, sample]))
         if out:
             write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
@@ -61,13 +61,15 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         note(next_step)
 
 
-def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
-    """Store the answers of sheets; return what they say of the plan that they were drawn from, in lines."""
+def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
+    """Store the answers of sheets; return the run whose plan they are about, and what they say of it."""
     instance = load_instance(path)
     for file in files:
         require_file("--audit-answers", file)
     with holding(own_tables(instance)) as tables:
-        before = sample = tables.read("audit_sample").collect()
+        stored = tables.read("audit_sample").collect()
+        # Of a host that was drawn again with another owner, the last draw is on the sheet.
+        before = sample = stored.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
         if sample.is_empty():
             first = command_line(instance, "tune", "--audit", "50")
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
@@ -84,10 +86,11 @@ def read_answers(path: Path, files: Sequence[Path]) -> list[str]:
             answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),
             answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
         )
-        tables.write("audit_sample", sample, run_id=run_id, publish=True)
+        others = stored.join(sample, on=["host_id", "user_id"], how="anti")
+        tables.write("audit_sample", pl.concat([others, sample]))
     decisions, asked = tables.of_run("owner_decisions", run_id), last_drawn(sample)
     planned = with_answers(decisions, asked).height if decisions.height else 0
-    return [*lines, *audit_in_words(asked, planned, users)]
+    return run_id, [*lines, *audit_in_words(asked, planned, users)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:

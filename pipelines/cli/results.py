@@ -93,20 +93,26 @@ def print_result(
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_changes(differences_in_words(report["diff"]))
-        for line in _next_steps(instance, run_id, outcomes):
+        for line in _next_steps(instance, report, again):
             print(line)
     if "error" in report:
         print_error(report["error"], run_id=run_id, instance=instance.name)
     return report
 
 
-def _next_steps(instance: Instance, run_id: str, outcomes: Mapping[str, int]) -> Iterator[str]:
+def _next_steps(instance: Instance, report: Mapping[str, Any], again: Sequence[str]) -> Iterator[str]:
     """Yield how to undo what a run wrote, and what the next run does about what it undid."""
+    outcomes = report["writes"]
     if "written" in outcomes:
-        yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(run_id))}"
-    if undone := outcomes.get("undone"):
+        yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(report['run_id']))}"
+    if "--wrong" in again and "error" not in report:
+        would = "would name" if report["dry_run"] else "names"
+        yield f"No run {would} a wrong owner for the same host in the next {instance.keep.history_days} days"
+    elif undone := outcomes.get("undone"):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
+        wrong = command_line(instance, *again, *(() if "--host" in again else ("--host", "HOST")), "--wrong")
+        yield f"If an owner is wrong, so that no run writes them there again:\n    {wrong}"
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

@@ -143,6 +143,9 @@ def follow_up(
     ],
     *,
     hosts: HostNames = None,
+    wrong: Annotated[
+        bool, flag("--wrong", "With --host: the owner is wrong, and no run names them there again.")
+    ] = False,
     allow_writes: Annotated[
         int | None, number("Maximum number of hosts to write; overrides max_writes and max_write_percent.")
     ] = None,
@@ -160,6 +163,8 @@ def follow_up(
     Example: --instance NAME 1a2b3c4d --dry-run
     """
     job = context.info_name or "apply"
+    if wrong and not hosts:
+        raise ConfigurationError("--wrong: name the hosts whose owners are wrong with --host")
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path)
     instance.require_secrets()
@@ -171,9 +176,11 @@ def follow_up(
     asks = job == "undo" and not (dry_run or yes or as_json) and is_on_terminal()
     if asks and not _is_undo_confirmed(instance, tables, about, chosen):
         return 0
-    allowed = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
-    again = [job, short_run_id(about), *_host_arguments(hosts), *allowed]
+    more = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
+    more += ["--wrong"] if wrong else []
+    again = [job, short_run_id(about), *_host_arguments(hosts), *more]
     config = {"allow_writes": allow_writes, "dry_run": dry_run, "reason": reason, "hosts": chosen}
+    config |= {"wrong": True} if wrong else {}
     shown: dict[str, Any] = {"as_json": as_json, "detailed_exitcode": detailed_exitcode, "fail_on": fail_on}
     return _follow(instance, tables, job, {"run_id": about, **config}, again, **shown)
 

@@ -11,7 +11,7 @@ from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
 from reports import tuning
 from resources.errors import ConfigurationError
-from resources.settings import named
+from resources.settings import command_line, named
 from resources.store.retention import decided_with
 from resources.store.tables import short_run_id
 
@@ -52,9 +52,9 @@ def tune(
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
         return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
     aim = tuning.Aim(target_precision, keep)
-    audited = read_answers(path, audit_answers) if audit_answers else []
+    audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
-    from assets_defs.evidence import learnt_model
+    from assets_defs.evidence import learnt_model, written_but_wrong
     from pipelines.cli.execution import errors, execute
 
     result = execute(instance, named(instance, "tuning"), {})
@@ -63,7 +63,8 @@ def tune(
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
-    decided_by = tables.read("owner_decisions").select("run_id").head(1).collect().item()
+    planned = tables.read("owner_decisions").collect()
+    decided_by = planned["run_id"].item(0)
     window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
     now = tuning.line_of(lines, rules, window_days=window.days)
@@ -74,20 +75,30 @@ def tune(
             "now": tuning.as_values(now),
             "best": best and tuning.as_values(best),
             "tried": lines.height,
+            "suggestions": suggestions.to_dicts(),
         }
-        found = {"instance": instance.name, "window": days, **compared}
-        print(json.dumps({**found, "suggestions": suggestions.to_dicts()}))
+        print(json.dumps({"instance": instance.name, "window": days, **compared}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", the last that may write" if tables.published_run() == decided_by else ""
-    planned = tables.visible().read("owner_decisions").filter(action="write").collect()
-    parts = [
-        audited,
-        [f"{printable(instance.name)}: {days_in_words}, as run {short_run_id(decided_by)} decided{last}"],
-        tuning.settings_in_words(now, best, nearest, aim, tried=lines.height),
-        tuning.confidence_in_words(learnt_model(instance, tables, window), planned),
+    by = f"as run {short_run_id(decided_by)} decided{last}"
+    settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, audited=bool(audited))
+    found = [
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
     ]
-    print("\n\n".join("\n".join(lines) for lines in parts if lines))
+    if audited and (audited != decided_by or now["wrong_measure"] != "audit"):
+        # The rest is about another plan, or does without the answers: it would contradict the audit.
+        planned = tables.of_run("owner_decisions", audited)
+        window = decided_with(tables, audited)[0] if planned.height else window
+        settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
+    parts = [
+        audit_words,
+        ["\n    ".join(written_but_wrong(instance, tables)[1])],
+        [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
+        settings,
+        tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
+        *found,
+    ]
+    print("\n\n".join("\n".join(lines) for lines in parts if any(lines)))
     return 0

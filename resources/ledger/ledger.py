@@ -1,4 +1,4 @@
-"""The ledger of an instance: its runs, their writes, decisions that changed, and acknowledged conflicts.
+"""The ledger of an instance: its runs, their writes and coverage, changed decisions, acknowledged conflicts.
 
 A run stores all it intends before its first request, and each outcome where it stands. What analysts see are
 copies of these rows (`resources.store.tables`). The ledger is an SQLite file in the home, or lies in a
@@ -28,7 +28,7 @@ from resources.watchdog import made_progress
 
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""
-TOGETHER = ("owner_decisions_history", "acknowledged_conflicts")
+TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
 """Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
 
 Change = tuple[str, Iterable[Sequence[object]]]

@@ -3,7 +3,7 @@
 `models` says which keys there are, `fields` what their values may be, `files` reads them.
 """
 
-from resources.settings.commands import command_line, instance_path
+from resources.settings.commands import command_line, host_arguments, instance_path
 from resources.settings.environment import (
     analysts_group,
     check_environment,

@@ -3,6 +3,7 @@
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from resources.errors import ConfigurationError
@@ -53,6 +54,12 @@ def command_line(instance: Instance | None, command: str, *arguments: str) -> st
         in_folder = file is None or file.resolve().parent == instances_folder().resolve()
         words += ["--instance", instance.slug if in_folder else str(file)]
     return shlex.join([_program(), *words, *arguments])
+
+
+def host_arguments(hosts: Iterable[str]) -> list[str]:
+    """Return the options that name these hosts."""
+    # Without a blank before it, @ begins the name of a file.
+    return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
 
 
 def _program() -> str:

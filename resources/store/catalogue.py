@@ -3,6 +3,8 @@
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from glob import escape
 from pathlib import Path
@@ -27,6 +29,8 @@ from resources.store.views import VIEWS
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
 _VERSION = "views_version"
 """The macro in each schema that says which views it has."""
+NEVER_EMPTY = {"tune": "threshold_backtest", "tune --audit": "audit_sample"}
+"""A table that has rows once a command has filled its tables, by the command."""
 
 
 def catalogue_path(home: Path) -> Path:
@@ -37,12 +41,16 @@ def catalogue_path(home: Path) -> Path:
 def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | None = None) -> None:
     """Update the views of these instances, and delete those whose tables are gone; open sessions go on."""
     catalogue = catalogue_path(home)
+    statements = cache(lambda slug: [*_statements(home, location / slug)])  # alike for version and views
+
+    def version(slug: str) -> str:
+        return hashlib.sha256("\n".join(statements(slug)).encode()).hexdigest()
+
     with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         shown = _versions(catalogue)
         folders = {folder.name for folder in location.glob("*")}
         gone = shown.keys() - folders
-        version = hashlib.sha256("\n".join(_statements(home, location / "any")).encode()).hexdigest()
-        outdated = [slug for slug in slugs if slug in folders and shown.get(slug) != version]
+        outdated = [slug for slug in slugs if slug in folders and shown.get(slug) != version(slug)]
         if not gone and not outdated:
             return
         if gone:  # DuckDB only marks as free what is dropped, and the name of a customer who left would stay
@@ -56,9 +64,9 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
                 for slug in shown.keys() & {*outdated}:
                     connection.execute(f"DROP SCHEMA {identifier(slug)} CASCADE")
                 for slug in outdated:
-                    for statement in _statements(home, location / slug):
+                    for statement in statements(slug):
                         connection.execute(statement)
-                    connection.execute(f"CREATE MACRO {_VERSION}() AS {quoted(version)}")
+                    connection.execute(f"CREATE MACRO {_VERSION}() AS {quoted(version(slug))}")
                 connection.commit()
 
 
@@ -104,7 +112,19 @@ def _statements(home: Path, folder: UPath) -> Iterator[str]:
     for table, model in TABLES.items():
         files = f"{table}/*.parquet" if model.__layout__ is Layout.BY_DAY else f"{table}.parquet"
         rows[table] = _rows(model, f"{escape(str(folder))}/{files}")
-    return _schema(catalogue_path(home).stem, folder.name, rows)
+    yield from _schema(catalogue_path(home).stem, folder.name, rows)
+    for table, model in TABLES.items():
+        if model.__filled_by__:
+            filled = _last_filled(folder / f"{NEVER_EMPTY[model.__filled_by__]}.parquet")
+            yield f"COMMENT ON VIEW {table} IS {quoted(f'{description(model)} {filled}')}"
+
+
+def _last_filled(file: UPath) -> str:
+    """Say when a table was filled last, by its file."""
+    with suppress(pl.exceptions.PolarsError, OSError), file.open("rb") as content:  # damaged, or just deleted
+        if pl.read_parquet(content, n_rows=1).height:
+            return f"Last filled {datetime.fromtimestamp(file.stat().st_mtime, UTC):%Y-%m-%d %H:%M} UTC."
+    return "Not filled yet."
 
 
 def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:

@@ -32,6 +32,8 @@ CHANGES = "set"
 
 
 _AT = pl.coalesce("completed_at", "intended_at")
+_HAS_ANSWER = pl.col("right").is_not_null() | pl.col("contradicted").fill_null(value=False)
+_ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,7 @@ def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
     oldest = datetime.now(UTC) - timedelta(days=history_days)
-    has_answer = pl.col("right").is_not_null() | pl.col("contradicted")
-    answered = has_answer & (pl.coalesce("answered_at", "drawn_at") >= oldest)
-    return tables.read("audit_sample").filter(answered).collect()
+    return tables.read("audit_sample").filter(_HAS_ANSWER, oldest <= _ANSWERED_AT).collect()
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
@@ -157,9 +157,10 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
 
 
 def _delete_rows(tables: Tables, before: datetime) -> int:
-    """Delete rows of the ledger that are older than an instant, but for those that still hold."""
+    """Delete rows of the ledger, and answers, older than an instant, but for those that still hold."""
     with tables.changing(), tables.ledger() as ledger:
         deleted = ledger.merge(HISTORY, before=before, kept=latest)
+        deleted += ledger.merge("coverage", before=before, kept=lambda old: old.clear().collect())
         writes = ledger.rows("owner_writes").filter(before > _AT, pl.col("outcome") != "intended")
         held = last_writes(tables.read("inventory_hosts").collect(), writes.lazy())
         still_held = held.filter("holds", outcome="written").collect()
@@ -173,7 +174,11 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
             deleted += rows.height
         if deleted:
             tables.publish(ledger)
-    return deleted
+        answers = tables.read("audit_sample").collect()
+        kept = answers.filter(~_HAS_ANSWER | (before <= _ANSWERED_AT))
+        if kept.height < answers.height:
+            tables.write("audit_sample", kept)
+    return deleted + answers.height - kept.height
 
 
 def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:

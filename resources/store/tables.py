@@ -20,6 +20,7 @@ import polars as pl
 from upath import UPath
 
 from ownership.codes import SUCCESSES
+from ownership.coverage import coverage_by_department
 from ownership.current_owners import current_owners
 from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.matching import unmatched_users
@@ -31,7 +32,7 @@ from resources.ledger.ledger import Ledger
 from resources.ledger.opening import FILE, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
-from resources.store.catalogue import catalogue_path, refresh_catalogue
+from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
 CLAIM = ".instance"
@@ -120,7 +121,7 @@ class Tables:
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
         self.create_files()
-        refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
+        self._refresh_catalogue()
         self._set_access()
         remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
@@ -136,6 +137,9 @@ class Tables:
             path = self.folder / table / EMPTY if by_day else self._snapshot(table)
             if not path.exists():
                 write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+
+    def _refresh_catalogue(self) -> None:
+        refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
 
     def _fill(self, ledger: Ledger) -> None:
         """Begin a ledger with the rows of the file that it takes over from, or with those that analysts see.
@@ -237,6 +241,8 @@ class Tables:
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
+        if publish and table in NEVER_EMPTY.values():  # the catalogue says when its command filled it
+            self._refresh_catalogue()
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """Return a snapshot: the run's own where it has one, otherwise the published one.
@@ -265,6 +271,11 @@ class Tables:
         with self.changing():
             owners = self.derived("current_owners", run_id)
             self.write("current_owners", owners, run_id=run_id, publish=publish)
+
+    def store_coverage(self, run_id: str) -> None:
+        """Store how many hosts of each department have an owner after a run; call it within `changing`."""
+        owners = self.derived("current_owners", None)
+        self.append("coverage", coverage_by_department(owners, run_id=run_id), run_id=run_id)
 
     def of_run(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""

@@ -151,9 +151,47 @@ FROM (
 ORDER BY "at", id""",
 )
 
+OWNERS_GONE = View(
+    comment="Owners who are not user assets any more, by host, and whom the logons name instead.",
+    meanings=dict(
+        [
+            *_from("current_owners", "hostname host_id"),
+            ("owner", "Id of the owner who is gone."),
+            *_from("current_owners", "source since run_id"),
+            *_from("owner_decisions", "username resolved_owner"),
+            ("resolved_owner_email", "E-mail address of that user asset."),
+        ]
+    ),
+    sql="""\
+SELECT owners.hostname, host_id, owner, source, since, owners.run_id, username, resolved_owner,
+       nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
+FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
+ANTI JOIN inventory_users AS present ON present.user_id = owner
+LEFT JOIN owner_decisions AS decisions USING (host_id)
+LEFT JOIN inventory_users AS people ON people.user_id = resolved_owner
+ORDER BY owners.hostname, host_id, owner""",
+)
+
+WRITES_STANDING = View(
+    comment="The last write of each host, if it was not undone since; the last write comes first.",
+    meanings={**WRITE_HISTORY.meanings, "is_held": "Whether the host still has the owner; null: not known."},
+    sql="""\
+SELECT last_write.*, list_contains(owner_ids, owner) AS is_held
+FROM (
+    FROM write_history WHERE outcome = 'written'
+    QUALIFY row_number() OVER (PARTITION BY host_id ORDER BY completed_at DESC) = 1
+) AS last_write
+ANTI JOIN (SELECT host_id, undoes AS run_id FROM owner_writes WHERE outcome = 'undone') AS undone
+    USING (host_id, run_id)
+LEFT JOIN (SELECT host_id, owner_ids FROM current_owners) AS owners USING (host_id)
+ORDER BY completed_at DESC, hostname, host_id""",
+)
+
 VIEWS: Mapping[str, View] = {
     "audit_log": AUDIT_LOG,
     "conflicts": CONFLICTS,
+    "owners_gone": OWNERS_GONE,
     "write_history": WRITE_HISTORY,
+    "writes_standing": WRITES_STANDING,
 }
 """The views by name."""

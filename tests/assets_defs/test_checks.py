@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -11,8 +11,9 @@ import pytest
 
 from assets_defs import checks
 from ownership.declaration import empty
-from ownership.tables import LogonCounts, LogonDays
+from ownership.tables import AuditSample, LogonCounts, LogonDays, OwnerDecisions
 from ownership.windows import Window, days_of
+from reports.audit import answered_wrong
 from resources.errors import TransientError
 from resources.findings import Finding
 from resources.search.source import Logs, Senders, extraction_fingerprint, extraction_fingerprints
@@ -230,6 +231,25 @@ def test_owners_that_were_written_and_do_not_show(stored):
     at = "2026-03-29 12:00:00+00:00"
     assert warns(verdict, ("h2", "u1", "", at), ("h3", "u1", "u2", at))
     assert (verdict.metadata["emptied"].value, verdict.metadata["replaced"].value) == (1, 1)
+
+
+def test_owners_that_were_written_and_answered_no_are_named_with_the_command_that_undoes_them(stored):
+    tables = stored().logons(assets=hosts(*(host(name, name) for name in ("h1", "@7", "h3", "h4"))))
+    told = {"target": tables.instance.target, "outcome": "written", "completed_at": NOW + timedelta(hours=1)}
+    for run_id, *written in (("earlier-run", "h1", "@7", "h4"), ("later-run", "h3")):
+        tables.tables.append(
+            "owner_writes", plan(*written, new=values("u1"), run_id=run_id, **told), run_id=run_id
+        )
+    told |= {"outcome": "undone", "undoes": "earlier-run", "completed_at": NOW + timedelta(hours=2)}
+    tables.tables.append("owner_writes", plan("h4", new=values(""), run_id="undo", **told), run_id="undo")
+    assert tables.look(checks.written_owners_are_not_wrong).passed
+    undone = plan("h1", "@7", "h4", new=values("u1"))
+    no = answered_wrong(empty(AuditSample), undone, empty(OwnerDecisions), at=datetime.now(UTC), by="kim")
+    tables.tables.write("audit_sample", no)
+    verdict = tables.look(checks.written_owners_are_not_wrong)
+    assert verdict.description.startswith("2 of the owners written were answered no: @7, h1. Undo them:\n")
+    assert verdict.description.endswith(" earlier- --host ' @7' --host h1 --wrong")
+    assert shown(verdict) == [("earlier-run", "@7", "@7"), ("earlier-run", "h1", "h1")]
 
 
 def test_one_name_of_several_domains_on_a_host(stored):

@@ -16,7 +16,7 @@ from ownership.declaration import empty
 from ownership.history import with_new_conflicts
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet
 from tests.ownership.builders import counts, decide, host, hosts, plan, user, users
 
@@ -56,7 +56,7 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
     owners = current_owners(assets, people, rows)
 
     def sheet_of(some):
-        now = hosts_by_now(some, owners, rows, empty(AcknowledgedConflicts))
+        now = hosts_by_now(some, owners, rows, empty(AcknowledgedConflicts), empty(AuditSample))
         return hosts_sheet(now, people, Rules(), FieldNames())
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")

@@ -25,8 +25,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     job = Job(tmp_path, instance())
     runs = [job(options={"dry_run": True})]
     with dg.DagsterInstance.ephemeral() as recorded:
-        for follow_up in ("apply_plan", "undo_run"):
-            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id}}}
+        for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
+            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
             runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
         results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
     assert results == ["1 undone", "1 written, undone"]
@@ -39,3 +39,5 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     host = shown["hosts"].records[0].data
     assert (host["Status"], host["Reason"]) == ("no owner", "undone")
     assert "what asset-owners wrote was undone on" in host["In words"]
+    assert job().success
+    assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"

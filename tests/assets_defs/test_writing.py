@@ -49,7 +49,7 @@ def planned(tmp_path, shelf):
     return run
 
 
-def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, hosts=(), **settings):
+def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, hosts=(), wrong=None, **settings):
     """Apply or undo a run, by other settings where these are given; return hosts with their outcomes."""
     record = RunRecord(run.tables, run_id, None, LOG)
     record.begin(f"dry_run_of_{what}" if dry_run else what, of_run=about)
@@ -60,7 +60,7 @@ def follow(run, what, about, *, run_id="next", dry_run=False, allow=None, hosts=
         record=record,
         why_no_writes="Dry run" if dry_run else None,
     )
-    written = ACTS[what](following, about, allow, hosts)
+    written = ACTS[what](following, about, allow, hosts, **({"wrong": wrong} if wrong else {}))
     record.succeed()
     return dict(written.select("host_id", "outcome").iter_rows())
 
@@ -243,7 +243,29 @@ def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expi
     planned.tables.write("audit_sample", sample, run_id=RUN, publish=True)
     assert follow(planned, "apply", RUN) == {"h1": outcome}
     said = planned.tables.run_writes("next")["message"].item() or ""
-    assert ("somebody answered no" in said) == (outcome == "not_written")
+    assert ("Somebody answered no" in said) == (outcome == "not_written")
+
+
+@pytest.mark.parametrize("before", ["held", "undone", "changed by a person", "dry run"])
+def test_an_owner_that_an_undo_calls_wrong_is_not_written_again_and_others_are(tmp_path, before):
+    """Also of a host that had been undone, and where somebody set another owner; no audit was ever drawn."""
+    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
+    run = decided(tmp_path, instance(), shelf)
+    write_planned(run)
+    with pytest.raises(ConfigurationError, match="whose owners are wrong"):
+        follow(run, "undo", RUN, run_id="all", wrong=True)
+    if before == "undone":
+        follow(run, "undo", RUN, run_id="before")
+    if before == "changed by a person":
+        shelf.assets["h1"]["owner_ids"] = ["u2"]
+    said = {"hosts": ["h1"], "wrong": True, "dry_run": before == "dry run"}
+    follow(run, "undo", RUN, **said)
+    stored = run.tables.read("audit_sample").select("host_id", "user_id", "username", "right").collect()
+    assert stored.rows() == ([] if before == "dry run" else [("h1", "u1", "ann", False)])
+    follow(run, "undo", RUN, run_id="rest")
+    shelf.assets["h1"]["owner_ids"] = []
+    again = follow(run, "apply", RUN, run_id="again")
+    assert again == {"h1": "written" if before == "dry run" else "not_written", "h2": "written"}
 
 
 def test_a_plan_whose_logons_are_not_stored_any_more_is_refused(planned, shelf):

@@ -38,7 +38,7 @@ def owners_after(assets, *writes):
     return validated(CurrentOwners, found).row(0, named=True)
 
 
-THEIRS = ("inventory", instant(1, minutes=1), None)
+THEIRS = ("inventory", None, None)
 IN_PART = {"owner": None, "department": None, "criticality": ""}
 NOT_WRITTEN = ("failed", "intended", "not_written", "owned_meanwhile", "planned")
 OURS = ("asset-owners", instant(0, minutes=1), "run-0")
@@ -47,18 +47,18 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
 @pytest.mark.parametrize(
     ("assets", "writes", "owner_ids", "origin"),
     [
-        (listed(0), [], [], ("inventory", instant(0), None)),
+        (listed(0), [], [], THEIRS),
         (listed(0), [wrote(0)], ["u1"], OURS),
         (listed(1, "u1"), [wrote(0)], ["u1"], OURS),
-        (listed(1, "u2"), [wrote(0)], ["u2"], ("inventory", instant(1), None)),
+        (listed(1, "u2"), [wrote(0)], ["u2"], THEIRS),
         (
             listed(0),
             [wrote(0), wrote(1, "undone", "", "Store")],
             [],
             ("asset-owners", instant(1, minutes=1), "run-1"),
         ),
-        (listed(0), [wrote(*one) for one in enumerate(NOT_WRITTEN)], [], ("inventory", instant(0), None)),
-        (listed(1, owner_ids=None, problem="a dict"), [], None, ("inventory", instant(1), None)),
+        (listed(0), [wrote(*one) for one in enumerate(NOT_WRITTEN)], [], THEIRS),
+        (listed(1, owner_ids=None, problem="a dict"), [], None, THEIRS),
         (listed(0), [wrote(0), met(1, "undone", values("u3", "Legal"), IN_PART)], ["u3"], THEIRS),
         (listed(0), [wrote(0), met(1, "undone", values(None, "Legal"), IN_PART)], [], THEIRS),
         (listed(0), [wrote(0), met(1, "undone", values("u1,u3", "Legal"), IN_PART)], ["u1", "u3"], OURS),
@@ -71,7 +71,7 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
             listed(2, "u2"),
             [wrote(0), met(1, "undone", values("u3"), IN_PART)],
             ["u2"],
-            ("inventory", instant(2), None),
+            THEIRS,
         ),
     ],
 )

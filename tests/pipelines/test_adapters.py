@@ -13,6 +13,7 @@ from assets_defs.launch import RANGE_END, RANGE_START
 from ownership import quality, resolution
 from pipelines.cli.execution import errors
 from resources.errors import TransientError
+from resources.settings import named
 from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
@@ -42,6 +43,19 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
         ("h2", ["u1"], "inventory"),
         ("h3", None, "inventory"),
     ]
+
+
+def test_each_run_that_may_write_adds_the_coverage_of_each_department_as_it_is_then(tmp_path, monkeypatch):
+    """The first run moves its host to the department of its owner, and an undo moves it back."""
+    monkeypatch.setattr(Shelf, "takes", ("owner", "department"))
+    job = Job(tmp_path, inventory=Shelf(host("h1", "pc-1", department="Lab"), host("h2", "pc-2")))
+    wrote = job().run_id
+    ops = {named(job.instance, "undo_run"): {"config": {"run_id": wrote}}}
+    undone = job(named(job.instance, "undo"), ops=ops).run_id
+    job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
+    assert job().success
+    found = job.tables.read("coverage").collect().rows_by_key("run_id")
+    assert found == {wrote: [(None, 1, 0), ("Sales", 1, 1)], undone: [(None, 1, 0), ("Lab", 1, 0)]}
 
 
 def test_counts_are_collected_by_the_streaming_engine_and_all_else_in_memory(tmp_path, monkeypatch):

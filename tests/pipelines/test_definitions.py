@@ -268,6 +268,7 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
         slug, other = ("one", "two") if name.startswith("one") else ("two", "one")
         offered = {path[1] for path in paths if path[0] == "resources" and len(path) == 2}
         assert not {key for key in offered if key.startswith(other)}, "another instance's resources"
+        assert ("wrong" in {path[-1] for path in paths}) == name.endswith("__undo")
         dry = [path for path in paths if path[-1] == "dry_run"]
         if name.endswith("__tuning"):
             assert dry == [], "it writes nothing anyway"

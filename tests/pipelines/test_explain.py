@@ -13,7 +13,11 @@ from tests.reports.test_page import packed
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
     printed = call("explain", "--instance", stored, "pc-one")[1]
-    for said in ("Logon events on pc-1.corp.example, pc-one, 6 in all", "run run-1: ", "no owner → u1"):
+    for said in (
+        "Logon events on pc-1.corp.example, pc-one, 6 in all",
+        "run run-1, by somebody: ",
+        "no owner → u1",
+    ):
         assert said in printed
     printed = call("explain", "--instance", stored, "pc-2")[1]
     assert f"{ACTION['conflict']} (u2) Since {NOW:%Y-%m-%d}." in printed

@@ -3,16 +3,19 @@ import io
 import os
 import stat
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from ownership.declaration import empty
+from ownership.tables import AuditSample
+from reports.audit import answered_wrong
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
-from tests.ownership.builders import NOW, PEOPLE, plan, resolution
+from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 from tests.reports.test_page import packed
 
@@ -28,6 +31,22 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
     for shown in ("2026-03-02 to 2026-03-04", "25.0% → 50.0%", "93 logons", "About these numbers"):
         assert shown in html
     assert {"ann@corp.example", "bob@corp.example", "carol"} <= {*packed(html)["people"]["name"]}
+
+
+@pytest.mark.slow  # runs a job
+def test_the_page_and_tuning_name_owners_that_are_wrong_and_how_to_undo_them(call, stored, tmp_path):
+    tables, of_it = Tables(tmp_path / "home", "head_office", name="Head office"), ("--instance", stored)
+    decisions, undone = tables.read("owner_decisions").collect(), tables.run_writes(RUN)
+    no = answered_wrong(empty(AuditSample), undone, decisions, at=datetime.now(UTC), by="kim")
+    assert call("report", *of_it)[0] == 0
+    page = tmp_path / "home" / "reports" / "head_office.html"
+    assert "answered no" not in page.read_text(encoding="utf-8")
+    tables.write("audit_sample", no)
+    assert call("report", *of_it)[0] == 0
+    said = "1 of the owners written was answered no: PC-1.corp.example. Undo it:"
+    for text in (page.read_text(encoding="utf-8"), call("tune", *of_it)[1]):
+        assert said in text
+        assert " run-1 --host h1 --wrong" in text
 
 
 def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):

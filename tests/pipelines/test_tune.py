@@ -8,11 +8,12 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
+from ownership.declaration import empty
 from ownership.rules import Rules
-from ownership.tables import LogonDays
+from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
-from reports.audit import as_sample
+from reports.audit import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import load_instance, system_user
@@ -115,6 +116,34 @@ def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     assert said in call(*of_it)[1]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     assert said in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("decided_since", [False, True])
+def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
+    call, instance_file, home_with, tmp_path, decided_since
+):
+    """Also once a run with nothing to write has decided; an undone owner is not asked about, and stays."""
+    tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file)
+    wrong = plan("s1", new=values("s1"), run_id="other")
+    tables.write(
+        "audit_sample", answered_wrong(empty(AuditSample), wrong, empty(OwnerDecisions), at=NOW, by="x")
+    )
+    assert call(*of_it, "--audit", "69", "--seed", "7", "--audit-file", tmp_path / "a.csv")[0] == 0
+    heading, *rows = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").splitlines()
+    given = [f"{row}{'no' if n < 4 else 'yes'}" for n, row in enumerate(rows)]
+    (tmp_path / "a.csv").write_text("\n".join([heading, *given]), encoding="utf-8-sig")
+    if decided_since:
+        later = datetime.now(UTC)
+        owned = assets(by_hand=0).with_columns(owner_ids=pl.concat_list("host_id"))
+        again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=later)
+        store_run(tables, again, run_id="later", decided_at=later, hosts=owned, users=PEOPLE)
+    printed = call(*of_it, "--audit-answers", tmp_path / "a.csv")[1]
+    assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
+    assert "\nOf the 70 planned owners about 3 are wrong" in printed
+    assert "learnt from 69 answers" in printed
+    assert "would be written" not in printed.partition("tried")[0]
+    assert ("What other settings lead to now: " in printed) == decided_since
+    assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
 
 
 def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):

@@ -7,12 +7,15 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import polars as pl
 import pytest
 
+from ownership.declaration import validated
 from ownership.persons import Persons
 from ownership.rules import Rules
-from ownership.tuning.confidence import draw_sample
-from reports.audit import answered, as_sample, audit_in_words, sheet
+from ownership.tables import AuditSample
+from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
+from reports.audit import answered, answered_wrong, as_sample, audit_in_words, sheet
 from reports.sheets import MAX_BYTES, SheetError, sheet_content
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, user, users
+from tests.resources.writeback.world import plan, values
 
 
 def decided():
@@ -95,6 +98,24 @@ def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     again, notes = read(third, first, PEOPLE)
     assert notes == []
     assert again["right"].to_list() == [True, False, True, True, False]
+
+
+def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_unless_an_audit_said_so():
+    sample = made()[0]
+    sample = sample.with_columns(right=pl.Series([None, False, True, None, None]))
+    asked = sample["host_id"].to_list()
+    host_id = pl.Series([*asked[:3], asked[4], "new"])
+    undone = pl.concat([plan(one, run_id="r", new=values("u1")) for one in host_id[:3]])
+    undone = pl.concat([undone, *(plan(one, run_id="r", new=values("u2")) for one in host_id[3:])])
+    found = answered_wrong(sample, undone, decided(), at=NOW, by="kim")
+    found = answered_wrong(validated(AuditSample, found), undone, decided(), at=NOW, by="kim")
+    assert found["seed"].to_list() == [None, None, 7, 7, 7, 7, 7], "the last draw comes last"
+    no = found.filter(~pl.col("right"), answered_by="kim").select("host_id", "user_id")
+    assert set(no.rows()) == set(zip(host_id, ["u1", "u1", "u1", "u2", "u2"], strict=True))
+    learnt = drawn_alike(found, WINDOW, Rules(), "as now")
+    assert learnt["host_id"].to_list() == asked[1:2] + asked[3:]
+    assert last_drawn(found).equals(learnt)
+    assert last_drawn(found.filter(pl.col("seed").is_null())).is_empty()
 
 
 def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():

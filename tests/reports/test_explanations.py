@@ -1,3 +1,4 @@
+import json
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from ownership.current_owners import current_owners
 from ownership.declaration import empty
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites, Runs
 from reports.explanations import host_explanation, in_words
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
@@ -59,6 +60,7 @@ def story(
         "inventory_users": people,
         "current_owners": current_owners(assets, people, written),
         "audit_sample": answers,
+        "runs": table(Runs, {"run_id": "run-3", "options": json.dumps({"reason": "not \x1bhers"})}),
     }
     return host_explanation(
         asked,
@@ -99,7 +101,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
         f"    {MATCH['matched']} (u1, by user_email)",
         "    User u1 in the inventory: user_email alice@corp.example, user_department Sales",
         f"    {ACTION['write']}",
-        f"  2026-03-30 14:00 UTC, run run-2: {OUTCOME['written']} no owner → u1, IT → Sales",
+        f"  2026-03-30 14:00 UTC, run run-2: written. {OUTCOME['written']} no owner → u1, IT → Sales",
     ]
 
 
@@ -218,6 +220,13 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
     assert len(found["decisions"][0]["what_would_change"]) == 1
 
 
+def test_a_write_is_told_with_who_did_it_and_why():
+    writes = [{"outcome": "written", "by": "schedule"}, {**UNDONE, "by": "ro\x1bot"}]
+    *_, wrote, undid = lines_of(ALICE, writes=writes)
+    assert "UTC, run run-2, by schedule: written. " in wrote
+    assert 'UTC, run run-3, by ro\\x1bot ("not \\x1bhers"): undone. ' in undid
+
+
 UNDONE = {"outcome": "undone", "old": values("u1"), "new": values("")}
 SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: already undone by run run-3"}
 
@@ -225,19 +234,21 @@ SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: already undo
 @pytest.mark.parametrize(
     ("instead", "by", "said"),
     [
-        ("u2", "kim", f"on {NOW:%Y-%m-%d} by kim: no, not u1; named instead: u2"),
-        (None, None, "instead: nobody"),
+        ("u2", "kim", f"  {NOW:%Y-%m-%d %H:%M} UTC, answered by kim: no, not u1; named instead: u2"),
+        (None, None, f"  {NOW:%Y-%m-%d %H:%M} UTC, answered: no, not u1"),
     ],
 )
-def test_who_answered_no_is_told_with_who_was_named_instead(instead, by, said):
+def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_name_another(
+    instead, by, said
+):
     answer = {"host_id": "h1", "user_id": "u1", "right": False, "instead_id": instead, "answered_by": by}
     answers = table(AuditSample, answer | {"answered_at": NOW if by else None, "drawn_at": NOW})
     lines = lines_of(ALICE, answers=answers)
     assert EVIDENCE["answered_no"] in "".join(lines)
-    assert said in "".join(lines)
+    assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
     assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
-    assert "Answered" not in "".join(lines_of([("ws1", "bob", 3)], answers=answers))
+    assert said in lines_of([("ws1", "bob", 3)], answers=answers)
 
 
 def test_after_an_undo_nothing_contradicts_the_present_state():

@@ -11,7 +11,7 @@ from ownership.declaration import empty
 from ownership.history import with_conflict_since
 from ownership.matching import FieldNames, unmatched_users
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
+from ownership.tables import AcknowledgedConflicts, AuditSample, ClosestUsers, HostProfiles, Runs
 from reports import page_tables
 from reports.page import report_page
 from reports.page_tables import coverage_by_day
@@ -86,7 +86,7 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=planned_first(hosts_by_now(decisions, owners, writes.lazy(), known)),
+        hosts_now=planned_first(hosts_by_now(decisions, owners, writes.lazy(), known, empty(AuditSample))),
         counts=logons,
         days=days,
         writes=writes,
@@ -94,6 +94,7 @@ def report(
         coverage=coverage,
         window=WINDOW,
         is_plan=outcome == "planned",
+        answered_no=["1 owner is <wrong>:", "asset-owners undo run-1 --host ' @7' --wrong"],
         decided_by=Rules(),
         rules=Rules(),
         fields=FieldNames(),

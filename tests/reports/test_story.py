@@ -10,7 +10,7 @@ from ownership.declaration import empty
 from ownership.history import with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, table
 
@@ -31,7 +31,7 @@ def by_now(assets, *outcomes, acknowledged=NOBODY):
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
-    return planned_first(hosts_by_now(decisions, owners, writes, acknowledged))
+    return planned_first(hosts_by_now(decisions, owners, writes, acknowledged, empty(AuditSample)))
 
 
 ANN = "ann@corp.example (u1)"
@@ -89,7 +89,7 @@ def test_a_host_of_somebody_who_is_excluded_says_so():
     left = PEOPLE.with_columns(listed_values=pl.lit(["left: true"], pl.List(pl.String)))
     decided = decide(LOGONS, left, ASSETS, Rules(exclude_user_assets={"left": ("true",)}))
     owners = current_owners(ASSETS, left, empty(OwnerWrites).lazy())
-    found = hosts_by_now(decided, owners, empty(OwnerWrites).lazy(), NOBODY)
+    found = hosts_by_now(decided, owners, empty(OwnerWrites).lazy(), NOBODY, empty(AuditSample))
     assert dict(found.select("host_id", "why").rows()) == {
         "h1": "no majority", "h2": "user excluded", "h3": "user excluded",
     }  # fmt: skip

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from ownership.certainty import least_certain_first
-from ownership.declaration import column_descriptions, description
+from ownership.declaration import column_descriptions, description, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import catalogue_path
-from resources.store.tables import Tables
+from resources.store.tables import Tables, write_file
 from resources.store.views import VIEWS
 from sandbox.stored_run import store_run
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
@@ -75,7 +75,8 @@ def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_befor
             assert connection.execute(query, [name]).fetchall() == list(columns.items())
             assert connection.sql(f"FROM {SLUG}.{name}").fetchall() == []
             assert all(columns.values())
-    assert dict(views) == {name: comment for name, (comment, _) in described.items()}
+    unfilled = {name: " Not filled yet." for name, table in TABLES.items() if table.__filled_by__}
+    assert dict(views) == {name: comment + unfilled.get(name, "") for name, (comment, _) in described.items()}
     assert all(dict(views).values())
     assert VIEWS["conflicts"].columns["note"] == described["acknowledged_conflicts"][1]["note"]
 
@@ -176,6 +177,59 @@ def test_the_write_history_of_a_plan_begins_with_what_is_least_certain_as_python
     assert found == least_certain_first(decisions)["host_id"].to_list() != sorted(found)
 
 
+def wrote(tables, day, outcome="written", owner="u1", undoes=None, at=None):
+    """A write of h-new so many days after the first run, or an undo of that day's."""
+    row = plan("h-new", run_id=f"run-{day}", outcome=outcome, new=values(owner), undoes=undoes)
+    row = row.with_columns(completed_at=instant(day if at is None else at))
+    tables.append("owner_writes", row, run_id=f"run-{day}")
+
+
+@pytest.mark.parametrize(
+    ("undos", "standing"),
+    [
+        ([], [("run-2", "u2")]),
+        ([(3, "run-1")], [("run-2", "u2")]),
+        ([(3, "run-2")], []),
+        ([(1.5, "run-2")], []),  # by a clock that was behind
+    ],
+)
+def test_the_last_write_of_a_host_stands_unless_it_was_undone(decided, undos, standing):
+    """Nor does the write before it stand then: its owner was gone when the host was written again."""
+    wrote(decided, 1)
+    wrote(decided, 2, owner="u2")
+    for at, undoes in undos:
+        wrote(decided, 3, "undone", "", undoes, at=at)
+    wrote(decided, 4, "failed")
+    assert ask(decided, "SELECT run_id, owner FROM writes_standing") == standing
+
+
+def test_owners_who_are_not_user_assets_any_more_are_named_without_tuning(decided):
+    decided.write("inventory_users", PEOPLE.filter(pl.col("user_id") != "u2"))
+    decided.store_current_owners()
+    found = ask(decided, "SELECT host_id, owner, since, resolved_owner_email FROM owners_gone")
+    ann = "ann@corp.example"
+    assert found == [
+        ("h-agreed", "u2", None, None),
+        ("h-taken", "u2", None, ann),
+        ("h-two", "u2", None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "filled"), [("threshold_backtest", "tune"), ("audit_sample", "tune --audit")]
+)
+def test_the_comment_of_a_table_of_tuning_says_what_fills_it_and_when_that_was(decided, table, filled):
+    model = TABLES[table]
+    row = dict.fromkeys(polars_schema(model)) | {"host_id": "h-new", "user_id": "u1", "right": False}
+    rows = pl.DataFrame([row], schema_overrides=polars_schema(model)).select(polars_schema(model).names())
+    write_file(rows, decided.folder / f"{table}.parquet")
+    Tables(decided.home, SLUG).prepare()
+    comments = "SELECT comment FROM duckdb_views() WHERE view_name = ?"
+    with session(decided.home) as connection:
+        [(comment,)] = connection.execute(comments, [table]).fetchall()
+    assert f"Filled by `asset-owners {filled}`. Last filled {datetime.now(UTC):%Y-%m-%d} " in comment
+
+
 def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_path):
     """Also while a run stores decisions."""
     with decided.writing(), closing(duckdb.connect(tmp_path / "scratch.duckdb")) as analyst:
@@ -185,4 +239,5 @@ def test_views_work_attached_under_any_name_beside_a_scratch_file(decided, tmp_p
         rows = {name: len(analyst.sql(f"FROM {name}")) for name in ("mine", *VIEWS)}
         with pytest.raises(duckdb.Error, match="read-only"):
             analyst.execute("DROP VIEW any_name.corp.conflicts")
-    assert rows == {"mine": 2, "audit_log": 1, "conflicts": 2, "write_history": 0}
+    empty_ones = {"owners_gone": 0, "write_history": 0, "writes_standing": 0}
+    assert rows == {"mine": 2, "audit_log": 1, "conflicts": 2, **empty_ones}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.tables import TABLES
+from ownership.tables import TABLES, AuditSample, Coverage
 from resources.failures import damaged_tables
 from resources.store.files import replacing
 from resources.store.retention import delete_inputs, delete_outdated, publish_plan, store_decisions
@@ -111,6 +111,22 @@ def test_decisions_that_held_when_the_history_begins_outlive_what_is_deleted(tab
     assert told(tables) == end
     decide(tables, 9, steady="ann", moved="cyd", new="ann")
     assert told(tables) == end, "nothing has changed, so nothing is told anew"
+
+
+def test_answers_and_coverage_are_deleted_with_the_history(tables):
+    answers = [
+        {"host_id": f"h{days}", "right": False, "answered_at": LATER + timedelta(days)} for days in (0, 2)
+    ]
+    rows = builders.table(AuditSample, *answers, {"host_id": "asked", "right": None, "drawn_at": LATER})
+    tables.write("audit_sample", rows.with_columns(user_id=pl.lit("u1"), drawn_at=LATER, run_id=pl.lit("r")))
+    for department in ("Sales", None):
+        row = {"run_id": f"r-{department}", "department": department, "hosts": 2, "owned": 1}
+        tables.append("coverage", builders.table(Coverage, row), run_id=row["run_id"])
+    assert forget(tables, 1) == 1
+    assert tables.read("audit_sample").collect()["host_id"].to_list() == ["h2", "asked"]
+    assert tables.read("coverage").collect().height == 2
+    assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC) + timedelta(1)) == 3
+    assert tables.read("coverage").collect().is_empty()
 
 
 def test_what_another_run_writes_or_deletes_meanwhile_is_left_to_it(tables, monkeypatch):
