@@ -1,12 +1,15 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
+import time
 from dataclasses import replace
-from datetime import UTC, datetime
-from functools import partial
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
 import polars as pl
+from dagster._utils.schedules import cron_string_iterator
 
 from assets_defs.evidence import answers_of_audits, require_evidence, resolution_of
 from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
@@ -17,6 +20,7 @@ from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
+from resources.store.run_state import OVERDUE_AFTER
 
 MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""
@@ -29,8 +33,22 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
     return [
         table_asset(instance, "username_matches", _match),
-        table_asset(instance, "owner_decisions", _decide),
+        table_asset(instance, "owner_decisions", _decide, freshness=_freshness(instance)),
     ]
+
+
+def _freshness(instance: Instance) -> dg.FreshnessPolicy | None:
+    """Return when Dagster calls the decisions stale: the schedule's longest pause has passed, and a while."""
+    if (schedule := instance.scan.schedule) is None:
+        return None
+    return dg.FreshnessPolicy.time_window(_longest_pause(schedule, instance.scan.timezone) + OVERDUE_AFTER)
+
+
+@cache
+def _longest_pause(schedule: str, timezone: str) -> timedelta:
+    """Return the longest time between two ticks of a cron expression, such as a weekend."""
+    ticks = islice(cron_string_iterator(time.time(), schedule, timezone), 1_000)
+    return max(later - tick for tick, later in pairwise(tick.astimezone(UTC) for tick in ticks))
 
 
 def _match(run: ScanRun) -> dict[str, Any]:

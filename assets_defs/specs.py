@@ -20,10 +20,27 @@ LOCATION = "asset-owners"
 
 OWNERS = ["team:asset-management"]
 
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
+"""What the lineage begins with."""
+
 
 def asset_key(instance: Instance, table: str) -> dg.AssetKey:
     """Return the key of a table's asset: the instance's slug and the table's name."""
     return dg.AssetKey([instance.slug, table])
+
+
+def service_specs(instance: Instance) -> list[dg.AssetSpec]:
+    """Return both services as Dagster's external assets, which no run of ours makes."""
+    described = {
+        SEARCH_SERVICE: ("opensearch", f"The logon events: {instance.url}"),
+        INVENTORY_SERVICE: ("rest", f"Hosts, their owners, and users: {instance.platform.address}"),
+    }
+    return [
+        dg.AssetSpec(
+            asset_key(instance, name), group_name=instance.slug, kinds={kind}, description=description
+        )
+        for name, (kind, description) in described.items()
+    ]
 
 
 def table_asset(
@@ -33,13 +50,15 @@ def table_asset(
     *,
     kind: str = "polars",
     further: tuple[str, ...] = (),
+    freshness: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
-    """Define the asset of a table: `make` stores it and returns what the UI shows; `further` are read."""
+    """Define the asset of a table: `make` stores it and returns what Dagster shows; `further` are read."""
 
     @dg.asset(
         **asset_arguments(instance, table, kind=kind),
         deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
         required_resource_keys={*resource_keys(instance)},
+        freshness_policy=freshness,
     )
     def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)

@@ -17,7 +17,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
-from ownership.tables import ConfidenceBands, OwnerDecisions
+from ownership.tables import TABLES, ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
@@ -35,10 +35,13 @@ TUNING_TABLES = (
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Declare the tables of tuning, which `tuning_op` stores; their lineage would hide the daily run's."""
+    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's."""
     group = named(instance, "tuning")
     return [
-        dg.AssetSpec(**asset_arguments(instance, table, kind="polars", group=group))
+        dg.AssetSpec(
+            **asset_arguments(instance, table, kind="polars", group=group),
+            deps=[asset_key(instance, read) for read in TABLES[table].__reads__ if read != "runs"],
+        )
         for table in TUNING_TABLES
     ]
 

@@ -54,8 +54,8 @@ class Persons:
         self._rules = replace(rules, exclude_users=())
         self._user_ids = set[str]()
         of_ids = dict.fromkeys((Holds.USER_ID, Holds.JOINED_USER_IDS), self._user_ids)
-        of_names = dict.fromkeys((Holds.SPELLING, Holds.STARTER), set[str]())
-        self._values = defaultdict[Holds, set[str]](set, {**of_ids, **of_names})
+        self._values = defaultdict[Holds, set[str]](set, of_ids)
+        self._values[Holds.STARTER] = self._values[Holds.SPELLING]
         self._pairs = [pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))]
         self._links = [pl.DataFrame(schema={"name": pl.String, "user_id": pl.String, "whole": pl.Boolean})]
         for table, rows in tables:

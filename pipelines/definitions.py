@@ -12,6 +12,7 @@ from assets_defs.inventory import inventory_asset
 from assets_defs.owners import owner_assets
 from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
+from assets_defs.specs import service_specs
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs
@@ -74,7 +75,7 @@ def build_definitions(
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
     return dg.Definitions(
-        assets=[*equipped[len(checks) :], *tuning_specs(instance)],
+        assets=[*equipped[len(checks) :], *service_specs(instance), *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
         schedules=schedules(instance),

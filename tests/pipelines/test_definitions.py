@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import tomllib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
+from dagster._core.remote_representation.external_data import RepositorySnap
 
 from pipelines.cli.execution import errors
 from pipelines.definitions import build_repository, define
@@ -221,7 +222,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
             "deps": sorted(dep.asset_key.to_user_string() for dep in spec.deps),
             "kinds": sorted(spec.kinds),
             "partitions": str(spec.partitions_def),
-            "table": spec.metadata["dagster/table_name"],
+            "table": spec.metadata.get("dagster/table_name"),
         }
         for spec in definitions.resolve_all_asset_specs()
     }
@@ -252,6 +253,32 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
     since_first_day = content(keep={"evidence_days": 36_500}, scan={"first_day": "2020-01-01"})
     assert graph(instances(one=since_first_day)) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [("0 5 * * *", 24 + 1 + 2), ("30 5 * * 1-5", 72 + 1 + 2), (None, None)],
+)
+def test_decisions_are_stale_two_hours_after_the_schedule_has_paused_longest(instances, schedule, hours):
+    """Over a weekend, and the night that has an hour more."""
+    specs = instances(
+        one=content(scan={"schedule": schedule, "timezone": "Europe/Berlin"})
+    ).resolve_all_asset_specs()
+    stale = {spec.key.path[-1]: spec.freshness_policy.fail_window for spec in specs if spec.freshness_policy}
+    found = {table: window.to_timedelta() for table, window in stale.items()}
+    assert found == ({"owner_decisions": timedelta(hours=hours)} if hours else {})
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition.environment_vars`")
+def test_the_page_of_resources_shows_where_the_services_are_and_who_uses_them():
+    served = RepositorySnap.from_def(build_repository())
+    shown = {one.name: one for one in served.resources if one.name.startswith("customer_1__")}
+    values = {name: one.configured_values for name, one in shown.items()}
+    assert values["customer_1__search"] == {"url": '"https://search.example:9200"', "index": '"logs-*"'}
+    assert values["customer_1__inventory"] == {"url": '"https://inventory.example"', "tenant": '"t-1"'}
+    for one in shown.values():
+        assert {key.path[0] for key in one.asset_keys_using} == {"customer_1"}
 
 
 def switches(config, path=()):
