@@ -35,8 +35,10 @@ def listed(run: InstanceRun, query: str) -> str:
 
 
 def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
-    """Return the first rows as a table under a name; nothing if there are none."""
-    return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts())}
+    """Return the first rows as a table under a name, and how many more there are; nothing if none are."""
+    more = rows.height - MAX_EXAMPLES
+    further = {f"more_{name}": f"{more:,} more"} if more > 0 else {}
+    return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts()), **further}
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
