@@ -92,6 +92,15 @@ def ui_url() -> str | None:
     return (os.environ.get("ASSET_OWNERS_UI_URL") or "").rstrip("/") or None
 
 
+def report_url(slug: str) -> str | None:
+    """Return where `asset-owners-webserver` shows the report of an instance; None: no such server is known.
+
+    It is one below `serve`, which names its hosts for it; then the address begins with that of the page.
+    """
+    known = ui_url() or "ASSET_OWNERS_UI_HOSTS" in os.environ
+    return f"{ui_url() or ''}/reports/{slug}" if known else None
+
+
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none."""
     name = os.environ.get("ASSET_OWNERS_ANALYSTS")
