@@ -1,7 +1,8 @@
 """Dagster's own home under ASSET_OWNERS_HOME: runs, event log, schedules."""
 
+import logging
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import yaml
 
 from resources.errors import ConfigurationError
 from resources.locks import locked
-from resources.settings import plain_folder
+from resources.settings import home, plain_folder
 from resources.store.files import replacing
 
 if TYPE_CHECKING:
@@ -43,6 +44,22 @@ def dagster_home(home: Path) -> Path:
         with replacing(settings) as file:
             file.write_text(DAGSTER_YAML, encoding="utf-8")
     return folder
+
+
+def warn_of_other_home(instance_tag: str) -> None:
+    """Warn where Dagster's home has no settings of ours, which limit the runs that have this tag."""
+    named = os.environ.get("DAGSTER_HOME")
+    with suppress(OSError):
+        if named and instance_tag in Path(named, "dagster.yaml").read_text(encoding="utf-8"):
+            return
+    log = logging.getLogger("dagster.code_server")  # in the form of its other lines
+    log.warning(
+        "DAGSTER_HOME is %s: an instance may have several runs at the same time there, and nobody notices "
+        "runs that died. Set it to %s, which `asset-owners prepare` makes, or take the settings of the "
+        "dagster.yaml there into your own",
+        named or "not set",
+        home() / "dagster",
+    )
 
 
 @contextmanager

@@ -12,8 +12,11 @@ import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._core.secrets.env_file import get_env_var_dict
 
+from assets_defs.launch import INSTANCE_TAG
 from pipelines.cli.execution import errors
+from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances, slug_of
@@ -84,6 +87,7 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
         env=environment,
     )
     assert "'customer_0', 'customer_1__apply'" in loaded.stdout
+    assert "DAGSTER_HOME is not set" in loaded.stderr
 
 
 @pytest.mark.usefixtures("many")
@@ -211,6 +215,33 @@ def test_the_workspace_and_the_project_name_the_same_definitions():
     }
     assert dg_project["code_location_target_module"] == project["module_name"] == "pipelines.definitions"
     assert dg_project["code_location_name"] == project["code_location_name"]
+
+
+def test_dagsters_own_programs_find_the_home_of_a_checkout(tmp_path, monkeypatch):
+    """They read `.env`, whose values would win over those of the environment."""
+    for variable in ("ASSET_OWNERS_HOME", "DAGSTER_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    makefile = ("make", "--silent", "--file", PROJECT / "Makefile", f"VENV={sys.prefix}")
+    subprocess.run([*makefile, "--old-file", f"{sys.prefix}/.installed", ".env"], check=True, cwd=tmp_path)  # noqa: S603
+    assert get_env_var_dict(str(tmp_path)) == {"DAGSTER_HOME": str(tmp_path / "var" / "dagster")}
+    assert (tmp_path / "var" / "dagster" / "dagster.yaml").read_text() == DAGSTER_YAML
+    monkeypatch.setenv("DAGSTER_HOME", "/elsewhere")
+    assert get_env_var_dict(str(tmp_path)) == {"DAGSTER_HOME": "/elsewhere"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warns"),
+    [(DAGSTER_YAML, False), ("telemetry: {enabled: false}", True), ("", True), (None, True)],
+)
+def test_a_home_of_dagster_without_our_settings_is_warned_of(tmp_path, monkeypatch, caplog, settings, warns):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    if settings is not None:
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "other"))
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "dagster.yaml").write_text(settings)
+    warn_of_other_home(INSTANCE_TAG)
+    assert (f"Set it to {tmp_path / 'dagster'}" in caplog.text) == warns
 
 
 def graph(definitions: dg.Definitions) -> dict[str, Any]:
