@@ -72,13 +72,15 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
     """Return the stages from events to owners, and numbers to watch over time."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
-        "events": events,
-        "funnel": _table(funnel(decisions).to_dicts()),
+        "hosts_in_inventory": decisions["host_id"].count(),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,
-        "decisions": summary(decisions),
+        "funnel": _table(funnel(decisions).to_dicts()),
         "new_conflicts": new.height,
+        "names_not_in_inventory": decisions["host_id"].null_count(),
+        "events": events,
+        "decisions": summary(decisions),
         **examples("first_new_conflicts", new.select(CONFLICT)),
     }
 

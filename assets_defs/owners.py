@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import islice, pairwise
 from typing import Any
@@ -31,24 +31,21 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
+    stale = _freshness(instance.scan.schedule, instance.scan.timezone)
     return [
         table_asset(instance, "username_matches", _match),
-        table_asset(instance, "owner_decisions", _decide, freshness=_freshness(instance)),
+        table_asset(instance, "owner_decisions", _decide, freshness=stale),
     ]
 
 
-def _freshness(instance: Instance) -> dg.FreshnessPolicy | None:
-    """Return when Dagster calls the decisions stale: the schedule's longest pause has passed, and a while."""
-    if (schedule := instance.scan.schedule) is None:
-        return None
-    return dg.FreshnessPolicy.time_window(_longest_pause(schedule, instance.scan.timezone) + OVERDUE_AFTER)
-
-
 @cache
-def _longest_pause(schedule: str, timezone: str) -> timedelta:
-    """Return the longest time between two ticks of a cron expression, such as a weekend."""
+def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
+    """Return after how long decisions are stale: the schedule's longest pause, such as a weekend, and more."""
+    if schedule is None:
+        return None
     ticks = islice(cron_string_iterator(time.time(), schedule, timezone), 1_000)
-    return max(later - tick for tick, later in pairwise(tick.astimezone(UTC) for tick in ticks))
+    pause = max(later - tick for tick, later in pairwise(tick.astimezone(UTC) for tick in ticks))
+    return dg.FreshnessPolicy.time_window(pause + OVERDUE_AFTER)
 
 
 def _match(run: ScanRun) -> dict[str, Any]:

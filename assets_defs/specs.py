@@ -20,6 +20,9 @@ LOCATION = "asset-owners"
 
 OWNERS = ["team:asset-management"]
 
+RESULTS = ("owner_decisions", "owner_writes")
+"""Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
+
 SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
 """What the lineage begins with."""
 
@@ -77,7 +80,7 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
         "description": inspect.getdoc(TABLES[table]),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
-            "dagster/column_schema": _column_schema(table),
+            "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
         },
     }
