@@ -40,7 +40,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 @cache
 def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
-    """Return after how long decisions are stale: the schedule's longest pause, such as a weekend, and more."""
+    """Return when decisions are stale: after the schedule's longest pause, such as a weekend, and more."""
     if schedule is None:
         return None
     ticks = islice(cron_string_iterator(time.time(), schedule, timezone), 1_000)

@@ -33,16 +33,11 @@ def asset_key(instance: Instance, table: str) -> dg.AssetKey:
 
 
 def service_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Return both services as Dagster's external assets, which no run of ours makes."""
-    described = {
-        SEARCH_SERVICE: ("opensearch", f"The logon events: {instance.url}"),
-        INVENTORY_SERVICE: ("rest", f"Hosts, their owners, and users: {instance.platform.address}"),
-    }
+    """Return both services, which no run makes: Dagster's external assets."""
+    addresses = {SEARCH_SERVICE: instance.url, INVENTORY_SERVICE: instance.platform.address}
     return [
-        dg.AssetSpec(
-            asset_key(instance, name), group_name=instance.slug, kinds={kind}, description=description
-        )
-        for name, (kind, description) in described.items()
+        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=address)
+        for name, address in addresses.items()
     ]
 
 

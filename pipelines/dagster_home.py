@@ -2,7 +2,7 @@
 
 import logging
 import os
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,16 +49,12 @@ def dagster_home(home: Path) -> Path:
 def warn_of_other_home(instance_tag: str) -> None:
     """Warn where Dagster's home has no settings of ours, which limit the runs that have this tag."""
     named = os.environ.get("DAGSTER_HOME")
-    with suppress(OSError):
-        if named and instance_tag in Path(named, "dagster.yaml").read_text(encoding="utf-8"):
-            return
-    log = logging.getLogger("dagster.code_server")  # in the form of its other lines
-    log.warning(
-        "DAGSTER_HOME is %s: an instance may have several runs at the same time there, and nobody notices "
-        "runs that died. Set it to %s, which `asset-owners prepare` makes, or take the settings of the "
-        "dagster.yaml there into your own",
-        named or "not set",
-        home() / "dagster",
+    settings = Path(named, "dagster.yaml") if named else None
+    if settings and settings.is_file() and instance_tag in settings.read_text(encoding="utf-8"):
+        return
+    logging.getLogger("dagster.code_server").warning(  # in the form of its other lines
+        f"DAGSTER_HOME is {named or 'not set'}: an instance may have several runs at once there, and "
+        f"nobody notices runs that died. Set it to {home() / 'dagster'}, which `asset-owners prepare` makes"
     )
 
 

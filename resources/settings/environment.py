@@ -93,10 +93,7 @@ def ui_url() -> str | None:
 
 
 def report_url(slug: str) -> str | None:
-    """Return where `asset-owners-webserver` shows the report of an instance; None: no such server is known.
-
-    It is one below `serve`, which names its hosts for it; then the address begins with that of the page.
-    """
+    """Return where our web server, whose hosts `serve` names, shows the report of an instance; else None."""
     known = ui_url() or "ASSET_OWNERS_UI_HOSTS" in os.environ
     return f"{ui_url() or ''}/reports/{slug}" if known else None
 

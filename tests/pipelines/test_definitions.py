@@ -304,7 +304,7 @@ def test_decisions_are_stale_two_hours_after_the_schedule_has_paused_longest(ins
 @pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition.environment_vars`")
 def test_the_page_of_resources_shows_where_the_services_are_and_who_uses_them():
     served = RepositorySnap.from_def(build_repository())
-    shown = {one.name: one for one in served.resources if one.name.startswith("customer_1__")}
+    shown = {one.name: one for one in served.resources or () if one.name.startswith("customer_1__")}
     values = {name: one.configured_values for name, one in shown.items()}
     assert values["customer_1__search"] == {"url": '"https://search.example:9200"', "index": '"logs-*"'}
     assert values["customer_1__inventory"] == {"url": '"https://inventory.example"', "tenant": '"t-1"'}
