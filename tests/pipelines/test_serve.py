@@ -224,9 +224,9 @@ def check_that_a_page_which_frames_it_gets_no_click_through(browser, url):
     """Neither on a launchpad that its address has filled in, nor on what answers for errors."""
     answers = {
         path: requests.get(f"{url}/{path}", timeout=60)
-        for path in ("runs", "healthz", "graphql", "download_debug/x", "reports/beta", "reports/.%2e%2f")
+        for path in ("runs", "healthz", "graphql", "download_debug/x", "reports/beta")
     }
-    assert [answer.status_code for answer in answers.values()] == [200, 200, 403, 500, 404, 404]
+    assert [answer.status_code for answer in answers.values()] == [200, 200, 403, 500, 404]
     for answer in answers.values():
         assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
         assert answer.headers["X-Frame-Options"] == "DENY"
