@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A service with another user, or a read-only root, writes no bytecode: without any, each process would spend 5 s on what
 # it imports. So it is written here; of the project itself after each update.
-setup: $(INSTALLED)
+setup: $(INSTALLED) .env
 	@$(BIN)/python -m compileall -q asset_owners.py assets_defs ownership pipelines reports resources sandbox
 
 # Installs what the lock names and nothing else, and the project itself in place. pip brings uv, which takes seconds
@@ -28,6 +28,11 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
 	@touch $@
+
+# Where Dagster's own programs, such as `dg dev`, find the home, unless DAGSTER_HOME says so already.
+.env: | $(INSTALLED)
+	@ASSET_OWNERS_HOME= DAGSTER_HOME= $(BIN)/asset-owners prepare
+	@echo 'DAGSTER_HOME="$${DAGSTER_HOME:-$(CURDIR)/var/dagster}"' > $@
 
 # Renews both locks, of a checkout and of an image. No package host is written into them.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11
@@ -126,4 +131,4 @@ images: setup
 	cp $(PICTURES:%=var/screenshots/%.png) docs/images
 
 clean:
-	rm -rf $(VENV) var
+	rm -rf $(VENV) var .env

@@ -19,7 +19,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
-from ownership.names import printable
+from ownership.names import printable, some_of
 from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
@@ -119,8 +119,7 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     if not days["counted"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
     found = gaps(days, timezone=run.instance.scan.timezone).select("day", "log", events="counted")
-    named = ", ".join(map(str, found["day"].unique().sort().head(MAX_DAYS_NAMED)))
-    named += ", …" if found["day"].n_unique() > MAX_DAYS_NAMED else ""
+    named = some_of([*map(str, found["day"].unique().sort())], MAX_DAYS_NAMED)
     logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
     return _none(
         found,

@@ -14,7 +14,7 @@ from assets_defs.launch import executed_steps, today_of, window_of
 from assets_defs.metadata import days_metadata, shares_metadata
 from assets_defs.run import Progress, ScanRun, scan_run
 from assets_defs.scan_resources import resource_keys
-from assets_defs.specs import asset_arguments, asset_key, table_asset
+from assets_defs.specs import SEARCH_SERVICE, asset_arguments, asset_key, table_asset
 from assets_defs.step_failures import as_dagster_failure
 from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
@@ -56,7 +56,7 @@ TOTALS = ("matching", "lacking_user", "lacking_host")
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
-    """Define logon_counts, with one partition a day from `since` or earlier, and logon_days."""
+    """Define logon_counts and logon_days, with one partition a day from `since` or earlier."""
     partitions = dg.DailyPartitionsDefinition(
         start_date=min(first_partition(instance), since or date.max).isoformat(),
         timezone=instance.scan.timezone,
@@ -67,11 +67,13 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
         name=named(instance, "logons"),
         specs=[
             dg.AssetSpec(
-                **asset_arguments(instance, "logon_counts", kind="opensearch"), partitions_def=partitions
-            ),
-            dg.AssetSpec(**asset_arguments(instance, "logon_days", kind="opensearch")),
+                **asset_arguments(instance, table, kind="opensearch"),
+                deps=[asset_key(instance, SEARCH_SERVICE)],
+                partitions_def=partitions,
+            )
+            for table in ("logon_counts", "logon_days")
         ],
-        can_subset=True,  # Dagster asks for it where partitions differ
+        can_subset=True,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={*resource_keys(instance)},
     )
@@ -275,19 +277,20 @@ def _describe_days(
 
     Those were fetched, or Dagster lacks them, as where an earlier run failed at a later day.
     """
-    key = asset_key(run.instance, "logon_counts")
+    keys = [asset_key(run.instance, table) for table in ("logon_counts", "logon_days")]
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
-    known = context.instance.get_materialized_partitions(key)
+    known = {key: context.instance.get_materialized_partitions(key) for key in keys}
     rows = run.counts(days).group_by("day").len().collect(engine="streaming")
-    totals = run.days(days).group_by("day").agg(pl.sum("counted", *TOTALS)).sort("day")
+    totals = run.days(days).group_by("day").agg(pl.sum("counted", *TOTALS), logs=pl.len()).sort("day")
     for row in totals.join(rows, on="day", how="left", maintain_order="left").iter_rows(named=True):
         day, partition = row["day"], row["day"].isoformat()
-        numbers = {name: row[name] for name in TOTALS}
-        metadata = {"dagster/partition_row_count": row["len"] or 0, "events": row["counted"], **numbers}
-        if day in named and key in context.selected_asset_keys:
-            context.add_asset_metadata(metadata, key, partition)
-        elif day in wanted or partition not in known:
-            context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
+        totals_of_day = {"events": row["counted"], **{name: row[name] for name in TOTALS}}
+        for key, stored in zip(keys, (row["len"] or 0, row["logs"]), strict=True):
+            metadata = {"dagster/partition_row_count": stored, **totals_of_day}
+            if day in named and key in context.selected_asset_keys:
+                context.add_asset_metadata(metadata, key, partition)
+            elif day in wanted or partition not in known[key]:
+                context.log_event(dg.AssetMaterialization(key, metadata=metadata, partition=partition))
 
 
 def day_tables(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import dagster as dg
 
 from assets_defs.run import ScanRun
-from assets_defs.specs import table_asset
+from assets_defs.specs import INVENTORY_SERVICE, table_asset
 from resources.settings import Instance
 
 
@@ -24,4 +24,4 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         run.log.info(f"Inventory: {frame.height:,} rows of {table} listed")
         return {"dagster/row_count": frame.height}
 
-    return table_asset(instance, table, listed, kind="rest")
+    return table_asset(instance, table, listed, kind="rest", further=(INVENTORY_SERVICE,))

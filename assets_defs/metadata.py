@@ -35,8 +35,10 @@ def listed(run: InstanceRun, query: str) -> str:
 
 
 def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
-    """Return the first rows as a table under a name; nothing if there are none."""
-    return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts())}
+    """Return the first rows as a table under a name, and how many more there are; nothing if none are."""
+    more = rows.height - MAX_EXAMPLES
+    further = {f"more_{name}": f"{more:,} more"} if more > 0 else {}
+    return {} if rows.is_empty() else {name: _table(rows.head(MAX_EXAMPLES).to_dicts()), **further}
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
@@ -70,13 +72,15 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
     """Return the stages from events to owners, and numbers to watch over time."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
-        "events": events,
-        "funnel": _table(funnel(decisions).to_dicts()),
+        "hosts_in_inventory": decisions["host_id"].count(),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,
         "conflicts": decisions.filter(action="conflict").height,
-        "decisions": summary(decisions),
+        "funnel": _table(funnel(decisions).to_dicts()),
         "new_conflicts": new.height,
+        "names_not_in_inventory": decisions["host_id"].null_count(),
+        "events": events,
+        "decisions": summary(decisions),
         **examples("first_new_conflicts", new.select(CONFLICT)),
     }
 

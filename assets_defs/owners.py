@@ -1,12 +1,15 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
+from itertools import islice, pairwise
 from typing import Any
 
 import dagster as dg
 import polars as pl
+from dagster._utils.schedules import cron_string_iterator
 
 from assets_defs.evidence import answers_of_audits, require_evidence, resolution_of
 from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
@@ -17,6 +20,7 @@ from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
+from resources.store.run_state import OVERDUE_AFTER
 
 MAX_WARNINGS = 10
 """New conflicts that are warned of one by one."""
@@ -27,10 +31,21 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
+    stale = _freshness(instance.scan.schedule, instance.scan.timezone)
     return [
         table_asset(instance, "username_matches", _match),
-        table_asset(instance, "owner_decisions", _decide),
+        table_asset(instance, "owner_decisions", _decide, freshness=stale),
     ]
+
+
+@cache
+def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
+    """Return when decisions are stale: after the schedule's longest pause, such as a weekend, and more."""
+    if schedule is None:
+        return None
+    ticks = islice(cron_string_iterator(time.time(), schedule, timezone), 1_000)
+    pause = max(later - tick for tick, later in pairwise(tick.astimezone(UTC) for tick in ticks))
+    return dg.FreshnessPolicy.time_window(pause + OVERDUE_AFTER)
 
 
 def _match(run: ScanRun) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class RunRecord:
             if self.row():
                 return False
             run = self.recorded.get_run_by_id(self.run_id) if self.recorded else None
-            by = _started_by(run)
+            starter, by = _started_by(run)
             row = dict.fromkeys(polars_schema(Runs)) | {
                 "run_id": self.run_id,
                 "kind": kind,
@@ -120,7 +120,7 @@ class RunRecord:
                 "window_to": window and window.last,
                 "rules": rules and rules.as_json(),
                 "options": json.dumps(options or {}),
-                "by": by,
+                "by": f"{starter} {by}",
             }
             _store(self.tables, row | known)
         inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
@@ -242,15 +242,16 @@ def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> No
         recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
 
 
-def _started_by(run: dg.DagsterRun | None) -> str:
-    """Return who started a run: whom a proxy names, the schedule, or the user whose process this is."""
+def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
+    """Return who started a run: the user whom a proxy names or whose process this is, or the schedule."""
     tags = run.tags if run else {}
     # A run executed again inherits tags; where Dagster did that by itself, it has a number.
     by_hand = run and run.parent_run_id and "dagster/retry_number" not in tags
     if by_hand and tags.get(NAMED_TAG) != run.run_id:
         tags = {}
-    named = (tags.get(BY_TAG), tags.get("dagster/schedule_name"))
-    return printable(next(filter(None, named), None) or system_user())
+    schedule = None if tags.get(BY_TAG) else tags.get("dagster/schedule_name")
+    name = schedule or tags.get(BY_TAG) or system_user()
+    return "schedule" if schedule else "user", printable(name)
 
 
 def _all_done_again(steps: Sequence[Any]) -> bool:

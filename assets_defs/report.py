@@ -23,7 +23,7 @@ from reports.page_tables import STRIP_DAYS, coverage_by_day
 from reports.story import hosts_by_now, hosts_sheet, planned_first
 from reports.tuning import backtest_sentence, drift_in_words, reason
 from resources.format_version import program_version
-from resources.settings import Instance, command_line
+from resources.settings import Instance, command_line, report_url
 from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
@@ -32,31 +32,31 @@ _TOLD_LATER = ("written", "undone", "failed", "intended")
 """Outcomes in the history of a host."""
 
 
-def report_file(
-    instance: Instance, home: Path, *, kind: str = "html", run: str = "", plan: bool = False
-) -> Path:
-    """Return the file of a report of the instance in a home: by default of the page that runs replace.
+def report_file(slug: str, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:
+    """Return the file of a report of an instance in a home: by default of the page that runs replace.
 
     One that is made of a given run has its id in the name; one of a plan says PLAN.
     """
-    parts = (instance.slug, "PLAN" if plan else "", short_run_id(run), kind)
+    parts = (slug, "PLAN" if plan else "", short_run_id(run), kind)
     return home / "reports" / ".".join(filter(None, parts))
 
 
-def published_report(instance: Instance, tables: Tables) -> Path | UPath:
+def published_report(tables: Tables) -> Path | UPath:
     """Return the file that runs replace: in the home, or beside tables in an object store.
 
     What a run in a container leaves in its home goes with the container.
     """
     if isinstance(tables.folder, Path):
-        return report_file(instance, tables.home)
+        return report_file(tables.slug, tables.home)
     return tables.folder / REPORT
 
 
 def where_reported(run: InstanceRun) -> str | dg.MetadataValue:
-    """Return the file of the report on a run; for a run that leaves none, the command that makes it."""
+    """Return the report on a run: its address or file; for a run that leaves none, the command to make it."""
+    if run.may_write and (address := report_url(run.instance.slug)):
+        return dg.MetadataValue.url(address)
     if run.may_write:
-        return dg.MetadataValue.path(str(published_report(run.instance, run.tables)))
+        return dg.MetadataValue.path(str(published_report(run.tables)))
     return command_line(run.instance, "report", "--run", short_run_id(run.run_id))
 
 
@@ -75,7 +75,7 @@ def _write_report(run: InstanceRun) -> None:
     """Write the report on what is published, unless the file shows it already; never fails the run."""
     if not run.may_write:
         return
-    file = published_report(run.instance, run.tables)
+    file = published_report(run.tables)
     try:
         tables = run.tables.visible()
         if not tables.are_prepared():

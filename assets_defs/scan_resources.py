@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 import dagster as dg
+from pydantic import Field
 
 from resources.errors import ConfigurationError
 from resources.inventory import open_inventory
@@ -56,6 +57,20 @@ OPTIONS = {
 """The options as the launchpad describes them."""
 
 
+class SearchService(dg.ConfigurableResource):
+    """Where the logons are. The instance file says so, and how to log in there."""
+
+    url: str = Field(description="Address of the search service.")
+    index: str = Field(description="Index pattern of each of the logs.")
+
+
+class InventoryService(dg.ConfigurableResource):
+    """Where hosts are listed and owners written. The instance file says so, and how to log in there."""
+
+    url: str = Field(description="Address of the inventory service.")
+    tenant: str = Field(description="Tenant whose hosts these are.")
+
+
 class ResourceKeys(NamedTuple):
     """Keys of an instance's Dagster resources."""
 
@@ -91,6 +106,21 @@ def default_options(instance: Instance) -> ScanOptions:
     """Return the options as the instance file has them."""
     scan = instance.scan
     return ScanOptions(scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
+
+
+def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
+    """Return what Dagster's page of resources shows of an instance, by key.
+
+    Runs have `scan_resources`: with these, each launchpad would offer another address.
+    """
+    keys, platform = resource_keys(instance), instance.platform
+    index = ", ".join(one.index for one in instance.sources.values())
+    inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
+    return {
+        keys.scan: _options_resource(instance),
+        keys.search: SearchService(url=instance.url, index=index).get_resource_definition(),
+        keys.inventory: inventory.get_resource_definition(),
+    }
 
 
 def _options_resource(instance: Instance) -> dg.ResourceDefinition:

@@ -20,10 +20,25 @@ LOCATION = "asset-owners"
 
 OWNERS = ["team:asset-management"]
 
+RESULTS = ("owner_decisions", "owner_writes")
+"""Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
+
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
+"""What the lineage begins with."""
+
 
 def asset_key(instance: Instance, table: str) -> dg.AssetKey:
     """Return the key of a table's asset: the instance's slug and the table's name."""
     return dg.AssetKey([instance.slug, table])
+
+
+def service_specs(instance: Instance) -> list[dg.AssetSpec]:
+    """Return both services, which no run makes: Dagster's external assets."""
+    addresses = {SEARCH_SERVICE: instance.url, INVENTORY_SERVICE: instance.platform.address}
+    return [
+        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=address)
+        for name, address in addresses.items()
+    ]
 
 
 def table_asset(
@@ -33,13 +48,15 @@ def table_asset(
     *,
     kind: str = "polars",
     further: tuple[str, ...] = (),
+    freshness: dg.FreshnessPolicy | None = None,
 ) -> dg.AssetsDefinition:
-    """Define the asset of a table: `make` stores it and returns what the UI shows; `further` are read."""
+    """Define the asset of a table: `make` stores it and returns what Dagster shows; `further` are read."""
 
     @dg.asset(
         **asset_arguments(instance, table, kind=kind),
         deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
         required_resource_keys={*resource_keys(instance)},
+        freshness_policy=freshness,
     )
     def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         run = scan_run(context, instance)
@@ -58,7 +75,7 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
         "description": inspect.getdoc(TABLES[table]),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
-            "dagster/column_schema": _column_schema(table),
+            "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
         },
     }

@@ -42,6 +42,7 @@ class Holds(Enum):
     JOINED_USER_IDS = auto()  # as `ownership.joined_ids` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
+    STARTER = auto()  # `user` and a spelling, or `schedule` and its name; the name alone in older rows
     WORDS = auto()  # of people and services; they go with the rows about a person
     SETTINGS = auto()  # a JSON object: names below exclude_users and set, words below reason
 

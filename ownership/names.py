@@ -96,6 +96,12 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def some_of(texts: Sequence[str], most: int = 5, *, joint: str = ", ") -> str:
+    """Join the first texts, and say how many more there are: no list is cut without a word."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return joint.join(texts[:most]) + more
+
+
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
     """Whether a normalised name fits a pattern: `*` is any characters, `?` one, everything else itself."""
     # A regular expression may not grow for ever; thousands of patterns are somebody's list of accounts.

@@ -55,6 +55,7 @@ class Persons:
         self._user_ids = set[str]()
         of_ids = dict.fromkeys((Holds.USER_ID, Holds.JOINED_USER_IDS), self._user_ids)
         self._values = defaultdict[Holds, set[str]](set, of_ids)
+        self._values[Holds.STARTER] = self._values[Holds.SPELLING]
         self._pairs = [pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))]
         self._links = [pl.DataFrame(schema={"name": pl.String, "user_id": pl.String, "whole": pl.Boolean})]
         for table, rows in tables:
@@ -161,7 +162,10 @@ def _stored_values(table: str, rows: pl.DataFrame, name: str) -> set[str]:
     values = rows[name].unique()
     if isinstance(values.dtype, pl.Struct):
         values = values.struct.field("owner")
-    if held_of_persons(TABLES[table])[name] is Holds.JOINED_USER_IDS:
+    holds = held_of_persons(TABLES[table])[name]
+    if holds is Holds.STARTER:
+        values = values.filter(~values.str.starts_with("schedule ")).str.strip_prefix("user ")
+    if holds is Holds.JOINED_USER_IDS:
         values = values.to_frame().select(split_ids(pl.col(values.name))).to_series()
     if isinstance(values.dtype, pl.List):
         values = values.explode()

@@ -20,6 +20,7 @@ OwnerIds = Annotated[pl.String, Holds.JOINED_USER_IDS]
 Account = Annotated[pl.String, Holds.ACCOUNT]
 Name = Annotated[pl.String, Holds.SPELLING]
 Names = Annotated[pl.List, pl.String, Holds.SPELLING]
+Starter = Annotated[pl.String, Holds.STARTER]
 Words = Annotated[pl.String, Holds.WORDS]
 WordList = Annotated[pl.List, pl.String, Holds.WORDS]
 SettingsJson = Annotated[pl.String, Holds.SETTINGS]
@@ -51,7 +52,7 @@ _IDLE_DAYS = "Days from last_seen to the end of the window."
 _CANDIDATES = "User assets that the name may stand for, sorted."
 _EXISTING_OWNER = "Ids of the owners that the host had, joined by commas (%2C in an id)."
 _RESOLVED_OWNER = "Id of the user asset that the logons name."
-_BY = "User or schedule that started the run."
+_BY = "Who started the run: `user NAME` or `schedule NAME`; in rows of older versions the name alone."
 _LOW = "Lower end of its 95% interval."
 _HIGH = "Upper end of its 95% interval."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))
@@ -355,7 +356,7 @@ class OwnerWrites(Table):
     completed_at: Instant = column("When the outcome was known.", nullable=True)
     target: Text = column("URL, tenant and fingerprint of the inventory.", nullable=True)
     undoes: Text = column("Id of the run whose write this undoes.", nullable=True)
-    by: Name = column(_BY, nullable=True)
+    by: Starter = column(_BY, nullable=True)
     kept: Texts = column("Fields that an undo skipped, because somebody had changed them.", nullable=True)
 
 
@@ -405,7 +406,7 @@ class Runs(Table):
     seconds_by_step: Text = column("Seconds that each step took, as JSON.", nullable=True)
     settings_fingerprint: Text = column("Hash of the settings.", nullable=True)
     checked_at: Instant = column("When the blocking check passed.", nullable=True)
-    by: Name = column(_BY)
+    by: Starter = column(_BY)
     in_part: pl.Int64 = column("Those of written that were undone in part.", ge=0, nullable=True)
 
 

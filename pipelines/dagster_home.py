@@ -1,5 +1,6 @@
 """Dagster's own home under ASSET_OWNERS_HOME: runs, event log, schedules."""
 
+import logging
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 
 from resources.errors import ConfigurationError
 from resources.locks import locked
-from resources.settings import plain_folder
+from resources.settings import home, plain_folder
 from resources.store.files import replacing
 
 if TYPE_CHECKING:
@@ -43,6 +44,18 @@ def dagster_home(home: Path) -> Path:
         with replacing(settings) as file:
             file.write_text(DAGSTER_YAML, encoding="utf-8")
     return folder
+
+
+def warn_of_other_home(instance_tag: str) -> None:
+    """Warn where Dagster's home has no settings of ours, which limit the runs that have this tag."""
+    named = os.environ.get("DAGSTER_HOME")
+    settings = Path(named, "dagster.yaml") if named else None
+    if settings and settings.is_file() and instance_tag in settings.read_text(encoding="utf-8"):
+        return
+    logging.getLogger("dagster.code_server").warning(  # in the form of its other lines
+        f"DAGSTER_HOME is {named or 'not set'}: an instance may have several runs at once there, and "
+        f"nobody notices runs that died. Set it to {home() / 'dagster'}, which `asset-owners prepare` makes"
+    )
 
 
 @contextmanager

@@ -9,13 +9,16 @@ import dagster as dg
 from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
 from assets_defs.inventory import inventory_asset
+from assets_defs.launch import INSTANCE_TAG
 from assets_defs.owners import owner_assets
 from assets_defs.scan_resources import OpenInventory, OpenSource, scan_resources
 from assets_defs.sink import sink_asset
+from assets_defs.specs import service_specs
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
+from pipelines.dagster_home import warn_of_other_home
 from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules, sensors
 from resources.inventory import open_inventory
 from resources.search import open_source
@@ -31,6 +34,7 @@ def definitions() -> Any:  # a repository, which Dagster takes as well
     """
     os.umask(0o077)
     log_to_console_by_default()
+    warn_of_other_home(INSTANCE_TAG)
     keep_noticing_dead_runs()
     return build_repository()
 
@@ -74,7 +78,7 @@ def build_definitions(
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
     return dg.Definitions(
-        assets=[*equipped[len(checks) :], *tuning_specs(instance)],
+        assets=[*equipped[len(checks) :], *service_specs(instance), *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
         schedules=schedules(instance),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.names import normalise_hostname, printable
+from ownership.names import normalise_hostname, printable, some_of
 from ownership.quality import domains_instead, domains_of_one_host, hosts_named_alike
 from ownership.resolution import Resolution
 from ownership.rules import Rules
@@ -23,7 +23,6 @@ from resources.settings import Instance
 
 COMPARED_DAYS = 7
 MATCH, DOMAINS = "rules.hostname_match", "rules.domains"
-MAX_NAMED = 5
 MATCHED_LIMIT_PERCENT = 50
 """Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
 
@@ -69,8 +68,8 @@ def check_domains(spellings: pl.Series, rules: Rules) -> Finding:
     found = domains_instead(spellings, rules.domains)
     if found.is_empty():
         return Finding("ok", DOMAINS, "some accounts are of a domain that it names, or it names none")
-    named = ", ".join(printable(domain or "no domain") for domain in found["domain"].head(MAX_NAMED))
-    text = f"no account is of a domain that it names, so nobody is found; the logons have {named}"
+    named = [printable(domain or "no domain") for domain in found["domain"]]
+    text = f"no account is of a domain that it names, so nobody is found; the logons have {some_of(named)}"
     return Finding("warning", DOMAINS, text, rows=found)
 
 
@@ -79,13 +78,13 @@ def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
     found = domains_of_one_host(pairs)
     if rules.domains or found.is_empty():
         return Finding("ok", DOMAINS, "no domain is on one host only")
-    shown = (
+    shown = [
         f"{printable(domain)} on {printable(host)}"
-        for domain, host in found.select("domain", "hostname").head(MAX_NAMED).iter_rows()
-    )
+        for domain, host in found.select("domain", "hostname").iter_rows()
+    ]
     several = f"{found.height} domains are" if found.height > 1 else "1 domain is"
     text = (
-        f"{several} on one host only ({', '.join(shown)}). If these are local accounts, name the directory's "
+        f"{several} on one host only ({some_of(shown)}). If these are local accounts, name the directory's "
         "domains in rules.domains: then all others are users of their own, who are nobody's user asset"
     )
     return Finding("warning", DOMAINS, text, rows=found)

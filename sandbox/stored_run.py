@@ -98,7 +98,7 @@ def _run(
         "window_to": resolution.window.last,
         "rules": resolution.rules.as_json(),
         "options": "{}",
-        "by": "somebody",
+        "by": "user somebody",
         "hosts": resolution.decisions["host_id"].count(),
         "to_write": resolution.decisions.filter(action="write").height,
         "written": written,

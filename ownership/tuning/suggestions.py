@@ -10,6 +10,7 @@ from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.kinds import Kinds
+from ownership.names import some_of
 from ownership.rules import AccountKind, Rules, names_owner
 from ownership.tables import Suggestions
 from ownership.tuning.accuracy import Comparison
@@ -20,8 +21,6 @@ NOBODYS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed for exclusion."""
 MAX_TRIED = 100
 """Accounts that are tried one by one: those with most hosts first."""
-MAX_NAMED = 5
-"""Accounts, or hosts, of a kind that are named."""
 
 _Tried = tuple[str, str, str, pl.DataFrame, pl.DataFrame]
 
@@ -81,14 +80,9 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
             then = decide(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
             hosts, names = evidence.subjects.select("subject"), members["hostname"].to_list()
-            yield "rules.skip_host_kinds", kind, _name_some(names), hosts, then
+            yield "rules.skip_host_kinds", kind, f"{len(names):,} hosts: {some_of(names)}", hosts, then
     for name, reasons in accounts.head(MAX_TRIED).select("username", "reasons").iter_rows():
         yield "rules.exclude_users", name, reasons[0], *exclude([name])
-
-
-def _name_some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return f"{len(names):,} hosts: {', '.join(names[:MAX_NAMED])}{more}"
 
 
 def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,7 +113,8 @@ def init(
         logs, index = [proposed.preset], index or proposed.index
         found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
         print(f"The newest logon is in {found}.", file=sys.stderr)
-    text = _with_keys(_with_keys(text, service), indented, "  ")
+    text = _with_keys(text.replace("#scan:", "scan:", 1), service)
+    text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
     text = with_logs(text, logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
@@ -149,6 +151,11 @@ def with_logs(text: str, names: list[str], index: str | None) -> str:
         listed = re.compile(r"(?m)^  exclude_users:\n(    - .*\n)+")
         text = listed.sub(lambda _: _line("exclude_users", users, "  ") + "\n", text, count=1)
     return text
+
+
+def _first_day() -> date:
+    """Return the first of a month, before any window that `tune` tries: Dagster lists the days since then."""
+    return (datetime.now(UTC) - timedelta(days=90)).date().replace(day=1)
 
 
 def _with_keys(text: str, values: dict[str, Any], indent: str = "") -> str:

@@ -51,7 +51,7 @@ def report(
             return
         if out is None:
             run_id = tables.run_id(run) if run else ""
-            out = report_file(instance, home(), kind=kind, run=run_id, plan=made.is_plan)
+            out = report_file(instance.slug, home(), kind=kind, run=run_id, plan=made.is_plan)
             out.parent.mkdir(exist_ok=True, mode=0o700)
         write_file("--out", out, content)
     what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()

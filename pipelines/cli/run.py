@@ -14,7 +14,7 @@ import typer
 from assets_defs.launch import today_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
-from ownership.names import printable
+from ownership.names import printable, some_of
 from ownership.plan import select_hosts
 from ownership.windows import Window, gap_days
 from pipelines.cli.options import (
@@ -200,10 +200,9 @@ def _is_undo_confirmed(instance: Instance, tables: Tables, about: str, hosts: li
             rows = select_hosts(rows, hosts, decisions)
     if rows.height < 2:
         return True
-    names = ", ".join(printable(name or "no name") for name in rows["hostname"].head(SHOWN))
-    more = " …" if rows.height > SHOWN else ""
+    names = some_of([printable(name or "no name") for name in rows["hostname"]], SHOWN)
     return _is_confirmed(
-        f"{rows.height:,} hosts that run {short_run_id(about)} wrote ({names}{more}) will be undone in "
+        f"{rows.height:,} hosts that run {short_run_id(about)} wrote ({names}) will be undone in "
         f"{instance.platform.address}. Undo them?"
     )
 

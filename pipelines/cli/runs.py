@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership.names import printable
-from pipelines.cli.options import InstanceFile, Json, number
+from pipelines.cli.options import InstanceFile, Json, flag, number
 from pipelines.cli.stored import note, own_tables
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
@@ -25,6 +25,7 @@ def runs(
     path: InstanceFile,
     *,
     limit: Annotated[int, number("How many runs to show.", most=1_000_000)] = 20,
+    written: Annotated[bool, flag("--written", "Only runs that wrote or undid something.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print the last runs of an instance; those that a clock dated in the future stand last.
@@ -38,10 +39,12 @@ def runs(
     undos = undone.agg(pl.last("run_id"), pl.sum("written", "in_part"))
     undone_by = {undo["of_run"]: undo for undo in undos.iter_rows(named=True)}
     ahead = pl.col("started_at") > latest_time()
-    listed = all_runs.sort(~ahead, "started_at", descending=True).head(limit)
+    every = all_runs.filter((pl.col("written") > 0) | (not written))
+    listed = every.sort(~ahead, "started_at", descending=True).head(limit)
     if listed.is_empty():
         begin = command_line(instance, "run", "--dry-run")
-        raise AssetOwnersError(f"{instance.name} has no runs yet; begin with {begin}")
+        which = "that wrote" if all_runs.height else "yet"
+        raise AssetOwnersError(f"{instance.name} has no runs {which}; begin with {begin}")
     if wrong := all_runs.filter(ahead).height:
         are = "run is" if wrong == 1 else "runs are"
         note(f"{wrong} {are} dated in the future by a clock that was ahead, and listed after all others.")
@@ -57,6 +60,8 @@ def runs(
         heading = ("run", "kind", "started (UTC)", "took", "days, or run", "result")
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))
         print(*in_columns([heading, *lines]), sep="\n")
+    if older := every.height - listed.height:
+        note(f"{older:,} older run{'s' * (older != 1)}: --limit {every.height}")
 
 
 def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, ...]:

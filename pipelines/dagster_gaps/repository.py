@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets_defs.scan_resources import shown_resources
 from ownership.names import printable
 from pipelines.jobs import LOGGERS, MAINTENANCE, maintenance_job, maintenance_schedule, run_executor
 from resources.settings import BrokenInstance, Instance, command_line, slug_of_part
@@ -98,7 +99,8 @@ class InstanceRepository(dg.RepositoryData):
         return {key: check for one in repositories for key, check in one.asset_checks_defs_by_key.items()}
 
     def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:  # noqa: D102
-        return {}
+        usable = [instance for instance in self.instances.values() if isinstance(instance, Instance)]
+        return {key: shown for one in usable for key, shown in shown_resources(one).items()}
 
     def get_env_vars_by_top_level_resource(self) -> Mapping[str, Any]:  # noqa: D102
         return {}

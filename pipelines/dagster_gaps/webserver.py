@@ -1,4 +1,6 @@
-"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use, with `/healthz`.
+"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use, with pages of ours.
+
+They are `/healthz`, and `/reports/SLUG`: the report that the runs of an instance leave.
 
 It has no log-in, and takes GraphQL from anybody, an `<img>` URL included. So any page that somebody opens in
 a browser could start runs with `force`, or undo them, even if only this machine reaches the server. Not
@@ -8,6 +10,7 @@ needed once Dagster's own web server checks `Host` and `Origin`.
 import os
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,10 +18,14 @@ from urllib.parse import urlsplit
 from dagster_webserver import cli
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.dagster_gaps.health import routes
+from resources.settings import home, is_slug, tables_location
+from resources.store.tables import Tables
 
 WRITES = ("/graphql", "/report_asset_")
 """What the paths that change something contain, after a prefix of the server."""
@@ -71,12 +78,28 @@ class SameOriginGuard:
             return False
 
 
+def report(request: Request) -> Response:
+    """Answer with the report of an instance; the page brings its own policy, by which it loads nothing."""
+    from assets_defs.report import published_report  # noqa: PLC0415  (the server does not wait for it)
+
+    slug = request.path_params["slug"]
+    with suppress(FileNotFoundError):
+        if is_slug(slug):
+            tables = Tables(home(), slug, location=tables_location())
+            return HTMLResponse(published_report(tables).read_bytes())
+    return PlainTextResponse("No run has left a report of such an instance.", 404)
+
+
 def main() -> None:
-    """Run Dagster's own program, with its options, behind `SameOriginGuard`, with the routes of `health`."""
+    """Run Dagster's own program, with its options, behind `SameOriginGuard`, with our pages."""
     server: Any = DagsterWebserver
     make_app, build_routes = server.create_asgi_app, server.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
     # Around the app and not within: what answers for an error of its own stands in front of all its parts.
     server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
-    server.build_routes = lambda self: [*routes(self._process_context), *build_routes(self)]
+    server.build_routes = lambda self: [
+        Route("/reports/{slug}", report),
+        *routes(self._process_context),
+        *build_routes(self),
+    ]
     cli.main()

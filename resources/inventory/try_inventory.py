@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from ownership.matching import FIELDS
-from ownership.names import printable
+from ownership.names import printable, some_of
 from ownership.quality import fields_without_values, too_many_unreadable, unreadable_assets
 from resources.findings import Finding, attempt, reached
 from resources.inventory.client import AssetInventory, Kind
@@ -139,7 +139,7 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
 
 def _names_of_fields(assets: Assets) -> str:
     names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
-    return ", ".join(sorted(names - {LISTED})[:20])
+    return some_of(sorted(names - {LISTED}), 20)
 
 
 def _readable(

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.names import some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
 from resources.search.answers import Bucket, Name, texts
@@ -24,7 +25,6 @@ from resources.settings.query import clauses
 MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
 MAX_INDEXES = 100
-MAX_INDEXES_NAMED = 5
 DOCUMENTS_PER_HOST = 2
 HOSTS_LOOKED_AT = 50
 TEXT = "text"
@@ -65,13 +65,13 @@ def why_refused(log: Asker, error: RefusedSearchError) -> str:
             types = types_by_index(log, field)
             if TEXT in types:
                 return (
-                    f"{setting}: {field!r} is a text field in the index {_some(types[TEXT])}, which cannot "
+                    f"{setting}: {field!r} is a text field in the index {some_of(types[TEXT])}, which cannot "
                     f"be aggregated; name a keyword field that all indexes of {instance.index} have, often "
                     f"{field + '.keyword'!r}, or exclude from index those that lack it ({error.reason})"
                     f"{_lacking_keyword(log, field)}"
                 )
             if len(types) > 1:
-                where = " and ".join(f"{kind} in {_some(indexes)}" for kind, indexes in types.items())
+                where = " and ".join(f"{kind} in {some_of(indexes)}" for kind, indexes in types.items())
                 return (
                     f"{setting}: {field!r} is {where}, which cannot be counted together; narrow index to "
                     f"those of one type, or index the others again with the same type ({error.reason})"
@@ -134,7 +134,7 @@ def require_whole_names(log: Asker, first: date, last: date) -> None:
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
             raise ConfigurationError(
-                f"{setting}: {field!r} is text with fielddata in the index {_some(indexes)}: documents are "
+                f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
                 "counted once for each word of a name, so parts of names stand for users and hosts; name a "
                 "keyword field that all indexes have"
             )
@@ -194,20 +194,15 @@ def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
     some = [index for index in indexes if _lacking(index)]
     named = []
-    for index in some[:MAX_INDEXES_NAMED]:
+    for index in some:
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
         which = f", which have {sibling}" if has_sibling else ""
         named.append(f"{index.key} ({_lacking(index):,} of {index.doc_count:,} documents{which})")
-    further = len(some) - MAX_INDEXES_NAMED
-    return ", ".join(named) + (f" and {further} further indexes" if further > 0 else "")
+    return some_of(named)
 
 
 def _names_of(bucket: Bucket) -> list[Name | None]:
     return [name.key for name in bucket.names.buckets] if bucket.names else []
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(sorted(names)[:MAX_INDEXES_NAMED]) + (", …" if len(names) > MAX_INDEXES_NAMED else "")
 
 
 def why_nothing(log: Asker, first: date, last: date) -> Finding:
@@ -242,7 +237,7 @@ def find_times(log: Asker) -> Finding:
     if not faults:
         return Finding("ok", "time_field", f"{field} is in all documents that match the query")
     none = not any(index.dated and index.dated.doc_count for index in indexes)
-    some = "; ".join(faults[:MAX_INDEXES_NAMED])
+    some = some_of(faults, joint="; ")
     text = f"{field} {some}, so runs do not count these documents; name a field with dates or milliseconds"
     return Finding("wrong" if none else "warning", "time_field", text)
 

@@ -13,6 +13,7 @@ from resources.settings.environment import (
     journal_url,
     logs_as_json,
     plain_folder,
+    report_url,
     system_user,
     tables_location,
     ui_url,

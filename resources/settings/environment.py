@@ -92,6 +92,12 @@ def ui_url() -> str | None:
     return (os.environ.get("ASSET_OWNERS_UI_URL") or "").rstrip("/") or None
 
 
+def report_url(slug: str) -> str | None:
+    """Return where our web server, whose hosts `serve` names, shows the report of an instance; else None."""
+    known = ui_url() or "ASSET_OWNERS_UI_HOSTS" in os.environ
+    return f"{ui_url() or ''}/reports/{slug}" if known else None
+
+
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none."""
     name = os.environ.get("ASSET_OWNERS_ANALYSTS")

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from ownership.names import some_of
 from resources.errors import ConfigurationError
 from resources.settings.fields import read_text
 from resources.settings.models import Instance, OneQuery
@@ -94,9 +95,10 @@ def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str]
     try:
         instance = Instance.model_validate(content, context=context)
     except ValidationError as error:
-        details = error.errors(include_url=False)[:MAX_COMPLAINTS]
-        lines = [f"{path}: {_complaint(detail)}" for detail in details]
-        raise ConfigurationError("\n".join(lines)) from None  # it shows wrong keys, which may be secrets
+        lines = [f"{path}: {_complaint(detail)}" for detail in error.errors(include_url=False)]
+        raise ConfigurationError(
+            some_of(lines, MAX_COMPLAINTS, joint="\n")
+        ) from None  # it shows wrong keys, which may be secrets
     if not is_slug(instance.slug):
         raise ConfigurationError(
             f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "

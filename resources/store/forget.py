@@ -114,6 +114,10 @@ class Forgetting:
         def replaced(value: pl.Expr) -> pl.Expr:
             if holds is Holds.JOINED_USER_IDS:
                 return self._joined(value)
+            if holds is Holds.STARTER:
+                return value.replace(
+                    {**replacing, **{f"user {name}": f"user {new}" for name, new in replacing.items()}}
+                )
             return value.replace(replacing)
 
         if isinstance(kind, pl.Struct):
@@ -159,7 +163,7 @@ def _without_reason(options: str) -> str:
     return json.dumps({name: value for name, value in json.loads(options).items() if name != "reason"})
 
 
-_COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING}
+_COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING, Holds.STARTER}
 
 
 def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:

@@ -121,7 +121,7 @@ AUDIT_LOG = View(
             ("type", "run, write or acknowledged_conflict; columns of the other types are null."),
             ("instance", "Slug of the instance."),
             ("run_id", "Id of the run."),
-            ("by", "User or schedule that did it."),
+            ("by", "Who did it: `user NAME` or `schedule NAME`."),
             ("reason", "Why, in somebody's words."),
             *_from("runs", "kind status started_at ended_at window_from window_to of_run options"),
             *_from("runs", "hosts to_write written failed left_alone"),
@@ -144,8 +144,8 @@ FROM (
     FROM owner_writes AS writes LEFT JOIN runs USING (run_id)
     UNION ALL BY NAME
     SELECT concat_ws('/', 'acknowledged', host_id) AS key, acknowledged_at AS "at",
-           'acknowledged_conflict' AS type, "by", note AS reason, host_id, hostname, existing_owner,
-           resolved_owner, evidence
+           'acknowledged_conflict' AS type, concat('user ', "by") AS "by", note AS reason, host_id,
+           hostname, existing_owner, resolved_owner, evidence
     FROM acknowledged_conflicts
 )
 ORDER BY "at", id""",

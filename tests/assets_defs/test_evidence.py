@@ -119,6 +119,19 @@ def test_what_was_fetched_before_a_failure_is_kept_and_the_next_run_goes_on_from
     assert stored(tables) == dict.fromkeys(DAYS, 3)
 
 
+def test_dagster_has_each_day_of_both_tables_with_its_numbers(fetch):
+    """Also days of the window before those that the run names, and a day that has no logon."""
+    search = Search({day: events(3) for day in DAYS[1:]})
+    recorded = fetch(search, DAYS[3:], lookback_days=len(DAYS)).get_asset_materialization_events()
+    found = {"logon_counts": {}, "logon_days": {}, "host_user_shares": {}}
+    for one in (event.materialization for event in recorded):
+        numbers = [one.metadata.get(name) for name in ("dagster/partition_row_count", "events", "matching")]
+        found[one.asset_key.path[-1]][one.partition] = [number and number.value for number in numbers]
+    with_logons = {str(day): [1, 3, 3] for day in DAYS[1:]}
+    assert found["logon_counts"] == {str(DAYS[0]): [0, 0, 0], **with_logons}
+    assert found["logon_days"] == {str(DAYS[0]): [1, 0, 0], **with_logons}
+
+
 def test_counts_are_kept_while_no_event_carries_the_fields_of_new_settings(fetch, tables):
     before = {day: events(3) for day in DAYS}
     assert fetch(Search(before)).success

@@ -5,7 +5,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets_defs.report import Report, reporting
+from assets_defs.report import Report, reporting, where_reported
 from resources.errors import ServiceError
 from resources.settings import tables_location
 from resources.store.stored_files import What, stored_files
@@ -31,6 +31,19 @@ def shown(result, table, name="report"):
     events = result.get_asset_materialization_events()
     (event,) = [event for event in events if event.asset_key.path[-1] == table]
     return event.materialization.metadata[name].value
+
+
+@pytest.mark.parametrize(
+    ("served", "address"),
+    [
+        ({"ASSET_OWNERS_UI_HOSTS": "127.0.0.1"}, "/reports/windows_logons"),
+        ({"ASSET_OWNERS_UI_URL": "https://ui.example/"}, "https://ui.example/reports/windows_logons"),
+    ],
+)
+def test_the_report_is_a_link_where_our_server_shows_it(run, monkeypatch, served, address):
+    for name, value in served.items():
+        monkeypatch.setenv(name, value)
+    assert where_reported(run) == dg.MetadataValue.url(address)
 
 
 def test_a_run_that_may_write_leaves_the_report_and_its_tables_say_where(tmp_path, page):

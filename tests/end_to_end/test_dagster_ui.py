@@ -19,7 +19,7 @@ from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_home
 from resources.store.tables import SNAPSHOTS
 from sandbox.company import DEMO_RULES
-from tests.end_to_end.stand import COMPANY_INDEX, TODAY, Stand
+from tests.end_to_end.stand import COMPANY_INDEX, TENANT, TODAY, Stand
 from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, serving
 from tests.resources.samples import instance_content
 
@@ -160,13 +160,15 @@ def page(browser, dagster):
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scheduled")
 def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
+    page.set_viewport_size({"width": 1900, "height": 900})  # a narrower one shows the tables by name alone
     page.goto("/locations/asset-owners/asset-groups/demo/lineage")
-    shows(page, "logon_counts", "logon_days", *SNAPSHOTS, SINK)
+    shows(page, "search_service", "inventory_service", "logon_counts", "logon_days", *SNAPSHOTS, SINK)
     materialized = page.get_by_text("Materialized", exact=True)
-    expect(materialized).to_have_count(len(SNAPSHOTS) + 2)  # logon_counts has partitions
+    expect(materialized).to_have_count(len(SNAPSHOTS) + 1)  # the tables of logons have partitions
     for passed in ("3 / 5 Passed", "2 / 4 Passed"):  # of inventory_hosts, of owner_decisions
         expect(page.get_by_text(passed)).to_have_count(1)
-    picture(page, "lineage", clip={"x": 70, "y": 110, "width": 1330, "height": 640})
+    picture(page, "lineage", clip={"x": 70, "y": 165, "width": 1830, "height": 670})
+    page.set_viewport_size({"width": 1400, "height": 900})
 
 
 @pytest.mark.nightly
@@ -244,17 +246,25 @@ def filled(dagster):
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("scheduled")
-def test_pages_of_tables_and_the_launchpad_answer_without_a_query(page, picture):
+def test_pages_of_tables_and_the_launchpad_answer_without_a_query(dagster, page, picture):
+    inventory = dagster.stand.inventory.url
     found = {
-        "owner_decisions": {"funnel": "with logons 295", "hosts_to_write": "168", "conflicts": "5"},
-        "owner_writes": {"result": "168", "report": "demo.html"},
+        "/assets/demo/owner_decisions": {
+            "hosts_in_inventory": "321",
+            "hosts_to_write": "168",
+            "conflicts": "5",
+            "funnel": "with logons 295",
+        },
+        "/assets/demo/owner_writes": {"result": "168", "report": "demo.html"},
+        f"/locations/{LOCATION}/resources/demo__inventory": {"url": inventory, "tenant": TENANT},
     }
-    for table, values in found.items():
-        page.goto(f"/assets/demo/{table}?view=events")
+    for place, values in found.items():
+        page.goto(place)  # as it opens
         for name, value in values.items():
             row = page.get_by_role("row").filter(has=page.get_by_text(name, exact=True))
             expect(row.first).to_contain_text(value, use_inner_text=True)
-        picture(page, table)
+            expect(row.first).to_be_in_viewport()
+        picture(page, place.rpartition("/")[2])
     page.goto("/locations/asset-owners/jobs/demo/playground")
     shows(page, "lookback_days: 30", "enrich: true", "dry_run: false", "No errors")
     page.get_by_text("dry_run").first.click()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username, printable
+from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username, printable, some_of
 from tests import examples
 
 
@@ -120,3 +120,10 @@ def test_every_other_character_stands_for_itself(patterns, name):
     name, *patterns = (re.sub(r"\\+", r"\\", text) for text in (name, *patterns))
     expected = any(fnmatchcase(name, pattern.strip()) for pattern in patterns)
     assert pl.select(fits_any(pl.lit(name), patterns)).item() is expected
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [("", ""), ("abcde", "a, b, c, d, e"), ("abcdefg", "a, b, c, d, e and 2 more")]
+)
+def test_a_list_is_not_cut_without_a_word(names, said):
+    assert some_of([*names]) == said

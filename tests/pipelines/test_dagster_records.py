@@ -244,8 +244,8 @@ def test_a_run_and_its_writes_say_who_started_it(job, tmp_path, monkeypatch):
     undo = {"windows_logons__undo_run": {"config": {"run_id": RUN, "reason": "a mistake"}}}
     assert job("windows_logons__undo", ops=undo, tags={BY_TAG: "kim"}).success
     runs, writes = (table.collect() for table in (job.tables.all_runs("runs"), job.tables.writes()))
-    assert set(runs.select("kind", "by").iter_rows()) == {("run", "olga"), ("undo", "kim")}
-    assert set(writes.select("outcome", "by").iter_rows()) == {("written", "olga"), ("undone", "kim")}
+    assert set(runs.select("kind", "by").iter_rows()) == {("run", "olga"), ("undo", "user kim")}
+    assert set(writes.select("outcome", "by").iter_rows()) == {("written", "olga"), ("undone", "user kim")}
     assert [json.loads(one) for one in runs.filter(kind="undo")["options"]] == [{"reason": "a mistake"}]
 
 
@@ -273,11 +273,11 @@ NAMED = {**SCHEDULED, BY_TAG: "kim", NAMED_TAG: "first"}
 @pytest.mark.parametrize(
     ("tags", "by"),
     [
-        (SCHEDULED, "olga"),
-        (NAMED, "olga"),
-        ({**NAMED, NAMED_TAG: "again"}, "kim"),
-        ({**SCHEDULED, "dagster/retry_number": "1"}, "daily"),
-        ({**NAMED, "dagster/retry_number": "1"}, "kim"),
+        (SCHEDULED, "user olga"),
+        (NAMED, "user olga"),
+        ({**NAMED, NAMED_TAG: "again"}, "user kim"),
+        ({**SCHEDULED, "dagster/retry_number": "1"}, "schedule daily"),
+        ({**NAMED, "dagster/retry_number": "1"}, "user kim"),
     ],
 )
 def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tags, by):
@@ -290,4 +290,4 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
         record.begin("run")
         (run,) = recorded.get_runs()
     assert record.row()["by"] == by
-    assert run.tags.get(BY_TAG) == (by if BY_TAG in tags else None)
+    assert run.tags.get(BY_TAG) == (by.removeprefix("user ") if BY_TAG in tags else None)

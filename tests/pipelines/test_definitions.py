@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import tomllib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,12 @@ import dagster as dg
 import pytest
 import yaml
 from dagster._core.definitions.utils import DISALLOWED_NAMES
+from dagster._core.remote_representation.external_data import RepositorySnap
+from dagster._core.secrets.env_file import get_env_var_dict
 
+from assets_defs.launch import INSTANCE_TAG
 from pipelines.cli.execution import errors
+from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances, slug_of
@@ -83,6 +87,7 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
         env=environment,
     )
     assert "'customer_0', 'customer_1__apply'" in loaded.stdout
+    assert "DAGSTER_HOME is not set" in loaded.stderr
 
 
 @pytest.mark.usefixtures("many")
@@ -212,6 +217,33 @@ def test_the_workspace_and_the_project_name_the_same_definitions():
     assert dg_project["code_location_name"] == project["code_location_name"]
 
 
+def test_dagsters_own_programs_find_the_home_of_a_checkout(tmp_path, monkeypatch):
+    """They read `.env`, whose values would win over those of the environment."""
+    for variable in ("ASSET_OWNERS_HOME", "DAGSTER_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    makefile = ("make", "--silent", "--file", PROJECT / "Makefile", f"VENV={sys.prefix}")
+    subprocess.run([*makefile, "--old-file", f"{sys.prefix}/.installed", ".env"], check=True, cwd=tmp_path)  # noqa: S603
+    assert get_env_var_dict(str(tmp_path)) == {"DAGSTER_HOME": str(tmp_path / "var" / "dagster")}
+    assert (tmp_path / "var" / "dagster" / "dagster.yaml").read_text() == DAGSTER_YAML
+    monkeypatch.setenv("DAGSTER_HOME", "/elsewhere")
+    assert get_env_var_dict(str(tmp_path)) == {"DAGSTER_HOME": "/elsewhere"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "warns"),
+    [(DAGSTER_YAML, False), ("telemetry: {enabled: false}", True), ("", True), (None, True)],
+)
+def test_a_home_of_dagster_without_our_settings_is_warned_of(tmp_path, monkeypatch, caplog, settings, warns):
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    if settings is not None:
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "other"))
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / "dagster.yaml").write_text(settings)
+    warn_of_other_home(INSTANCE_TAG)
+    assert (f"Set it to {tmp_path / 'dagster'}" in caplog.text) == warns
+
+
 def graph(definitions: dg.Definitions) -> dict[str, Any]:
     """What of the definitions a reviewer should see change; columns are in the data dictionary."""
     repository = definitions.get_repository_def()
@@ -221,7 +253,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
             "deps": sorted(dep.asset_key.to_user_string() for dep in spec.deps),
             "kinds": sorted(spec.kinds),
             "partitions": str(spec.partitions_def),
-            "table": spec.metadata["dagster/table_name"],
+            "table": spec.metadata.get("dagster/table_name"),
         }
         for spec in definitions.resolve_all_asset_specs()
     }
@@ -252,6 +284,32 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
 def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
     since_first_day = content(keep={"evidence_days": 36_500}, scan={"first_day": "2020-01-01"})
     assert graph(instances(one=since_first_day)) == snapshot
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [("0 5 * * *", 24 + 1 + 2), ("30 5 * * 1-5", 72 + 1 + 2), (None, None)],
+)
+def test_decisions_are_stale_two_hours_after_the_schedule_has_paused_longest(instances, schedule, hours):
+    """Over a weekend, and the night that has an hour more."""
+    specs = instances(
+        one=content(scan={"schedule": schedule, "timezone": "Europe/Berlin"})
+    ).resolve_all_asset_specs()
+    stale = {spec.key.path[-1]: spec.freshness_policy.fail_window for spec in specs if spec.freshness_policy}
+    found = {table: window.to_timedelta() for table, window in stale.items()}
+    assert found == ({"owner_decisions": timedelta(hours=hours)} if hours else {})
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.filterwarnings("ignore:Property `ScheduleDefinition.environment_vars`")
+def test_the_page_of_resources_shows_where_the_services_are_and_who_uses_them():
+    served = RepositorySnap.from_def(build_repository())
+    shown = {one.name: one for one in served.resources or () if one.name.startswith("customer_1__")}
+    values = {name: one.configured_values for name, one in shown.items()}
+    assert values["customer_1__search"] == {"url": '"https://search.example:9200"', "index": '"logs-*"'}
+    assert values["customer_1__inventory"] == {"url": '"https://inventory.example"', "tenant": '"t-1"'}
+    for one in shown.values():
+        assert {key.path[0] for key in one.asset_keys_using} == {"customer_1"}
 
 
 def switches(config, path=()):

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from base64 import b64decode
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -29,7 +30,9 @@ def file(call, tmp_path, monkeypatch):
 def test_without_a_name_it_is_written_where_commands_look_for_it(call, tmp_path, monkeypatch):
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "new"))
     assert call("init")[0] == 0
-    assert load_instance(instance_path()).file == tmp_path / "new/instances/instance.yaml"
+    instance, today = load_instance(instance_path()), datetime.now(UTC).date()
+    assert instance.file == tmp_path / "new/instances/instance.yaml"
+    assert 90 <= (today - instance.scan.first_day).days < 90 + 31, "the UI lists the days since then"
     assert call("init")[0] == 2, "it is never written over"
 
 

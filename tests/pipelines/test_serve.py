@@ -224,9 +224,9 @@ def check_that_a_page_which_frames_it_gets_no_click_through(browser, url):
     """Neither on a launchpad that its address has filled in, nor on what answers for errors."""
     answers = {
         path: requests.get(f"{url}/{path}", timeout=60)
-        for path in ("runs", "healthz", "graphql", "download_debug/x")
+        for path in ("runs", "healthz", "graphql", "download_debug/x", "reports/beta")
     }
-    assert [answer.status_code for answer in answers.values()] == [200, 200, 403, 500]
+    assert [answer.status_code for answer in answers.values()] == [200, 200, 403, 500, 404]
     for answer in answers.values():
         assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
         assert answer.headers["X-Frame-Options"] == "DENY"
@@ -266,6 +266,18 @@ def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
         503,
         {"code_locations": {}, "storage": "does not answer: (builtins.ConnectionError) refused"},
     )
+
+
+@pytest.mark.parametrize(("slug", "answer"), [("beta", (200, b"<p>")), ("alpha", (404,)), ("..", (404,))])
+def test_the_report_of_an_instance_is_served_and_no_other_file(tmp_path, monkeypatch, slug, answer):
+    from pipelines.dagster_gaps.webserver import report  # noqa: PLC0415  (a second to import)
+
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "beta.html").write_text("<p>")
+    (tmp_path / "reports" / "...html").write_text("another file")
+    found = report(Mock(path_params={"slug": slug}))
+    assert (found.status_code, found.body)[: len(answer)] == answer
 
 
 def children(pid):

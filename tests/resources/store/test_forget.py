@@ -44,6 +44,7 @@ def values_of(holds, person, other):
         Holds.JOINED_USER_IDS: joined_ids([user_id, other_id]),
         Holds.ACCOUNT: account,
         Holds.SPELLING: [spelled(account), spelled(other_account)],
+        Holds.STARTER: f"user {spelled(account)}",
         Holds.WORDS: "12 of 17 hosts, max. 17; null",
         Holds.SETTINGS: json.dumps({"exclude_users": [spelled(account), "*$"], "max": None, "null": [17]}),
     }[holds]
@@ -126,7 +127,11 @@ def parts_of(value, holds):
         value = value["owner"]
     if isinstance(value, list) or value is None:
         return {*(value or ())}
-    return {*pl.select(split_ids(pl.lit(value))).item()} if holds is Holds.JOINED_USER_IDS else {value}
+    return (
+        {*pl.select(split_ids(pl.lit(value))).item()}
+        if holds is Holds.JOINED_USER_IDS
+        else {value.removeprefix("user ")}
+    )
 
 
 def test_two_who_are_forgotten_stay_two():
@@ -202,6 +207,16 @@ def test_settings_stay_json_and_lose_a_name_and_nothing_else():
         )
         options = {"limit": None} if left != rules else {"reason": "for null", "limit": None}
         assert json.loads(after["options"]) == options
+
+
+def test_who_started_a_run_is_found_however_the_row_names_them_and_a_schedule_is_nobody():
+    starters = ["user max", "max", "schedule max", "schedule eva"]
+    rows = [{"run_id": by, "options": "{}", "by": by} for by in starters]
+    stored = table(TABLES["runs"], *rows)
+    first, second, *schedules = forgetting({"runs": stored}, "max").in_rows("runs", stored)["by"]
+    assert (first, second[:10]) == (f"user {second}", "forgotten-")
+    assert schedules == starters[2:]
+    assert found("eva", runs=stored) == found(first, runs=stored) == {}
 
 
 def test_a_setting_that_was_tried_and_what_says_so_lose_a_name():
