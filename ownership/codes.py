@@ -50,6 +50,12 @@ EVIDENCE: Mapping[str, Words] = {
         "The primary user has not logged on to the host for max_idle_days days.",
         "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
     ),
+    "not_stable": Words(
+        "The primary user has been named for fewer than min_stable_days days in a row.",
+        "{username} has been named on each day since {named_since}; if that stays so, the run of {stable_on} "
+        "writes it. Or rules.min_stable_days must be lower or null.",
+        short="not stable yet",
+    ),
     "answered_no": Words(
         "In an audit somebody answered no: the host is not the primary user's.",
         "Set the right owner in the inventory; or, if it is {username} after all, answer yes in the sheet of "
