@@ -105,7 +105,7 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     folder, rows = home / f"stable-{size.rows}", round(size.rows * STORED.days / WINDOW.days)
     prepare(folder, rows=rows, hosts=size.hosts, users=size.users, window=STORED)
 
-    def contender(name: str, of: str, **asked: int) -> Contender:
+    def contender(name: str, of: str, **asked: Any) -> Contender:
         return function(name, f"{__name__}:{of}", home=str(folder), **asked)
 
     whole = [

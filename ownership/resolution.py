@@ -29,10 +29,10 @@ class Resolution:
     """The stages over one look-back window; each is computed when it is asked for.
 
     `counts` are rows of `logon_counts` of the window, `earlier` of the stored days before it that
-    `min_stable_days` asks for. `read_inventory` returns the rows of `inventory_hosts`
-    or `inventory_users`; it is called when a rule first needs them. `user_value_field` is the field that the
-    instance file names to match users by, if it names one; `confidence` is what was learnt from an audit
-    (`tuning.confidence`), and `answered_no` has host and user asset of each answer no (rules 1.12).
+    `min_stable_days` asks for. `read_inventory` returns the rows of `inventory_hosts` or `inventory_users`;
+    it is called when a rule first needs them. `user_value_field` is the field that the instance file names to
+    match users by, if it names one; `confidence` is what was learnt from an audit (`tuning.confidence`), and
+    `answered_no` has host and user asset of each answer no (rules 1.12).
     """
 
     counts: pl.LazyFrame
@@ -55,8 +55,8 @@ class Resolution:
 
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
-        kinds, none = self.rules.skip_host_kinds, empty(LogonCounts).lazy()
-        earlier = self.earlier if counts is None and self.rules.min_stable_days else none
+        kinds = self.rules.skip_host_kinds
+        earlier = self.earlier if counts is None else empty(LogonCounts).lazy()
         counts = self.counts if counts is None else counts
         names = self._names_of(counts, earlier)
         owners = self._owners_of(names)
@@ -91,7 +91,7 @@ class Resolution:
             unite_accounts=False,
             min_stable_days=None,
         )
-        of_everybody = replace(self, rules=everybody)
+        of_everybody = replace(self, rules=everybody, earlier=empty(LogonCounts).lazy())
         evidence = of_everybody.count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String))
         matches = of_everybody.match_usernames(usernames.collect(engine="streaming"))
@@ -109,10 +109,10 @@ class Resolution:
         return self.read_inventory("inventory_users").collect()
 
     def _owners_of(self, names: CountedNames) -> pl.DataFrame:
-        """Return username and resolved_owner of accounts, where a rule asks who has several."""
-        usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
+        """Return username and resolved_owner of accounts, if a rule asks whose they are."""
         if not (self.answered_no or self.rules.min_stable_days):
-            usernames = usernames.clear()
+            return _NO_OWNERS
+        usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
         matches = self.match_usernames(usernames.to_frame()).lazy()
         return candidates(matches).select("username", "resolved_owner").drop_nulls().collect()
 
@@ -134,4 +134,5 @@ class Resolution:
         return normalised_names(counts, rules=self.rules, **given)
 
 
+_NO_OWNERS = pl.DataFrame(schema={"username": pl.String, "resolved_owner": pl.String})
 _NO_HOSTS = empty(HostProfiles)
