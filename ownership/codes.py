@@ -90,6 +90,12 @@ EXCLUDED_USER = Words(
 )
 
 
+MOVED = Words(
+    "Others have used the host most in the last 5 days, as far more hosts than usual.",
+    "{username} must use the host most again, or the window must name who uses it now.",
+)
+
+
 def reason_of(decision: Mapping[str, Any]) -> Words:
     """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
@@ -100,6 +106,8 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
+    if decision["evidence"] == "not_stable" and decision["named_since"] is None:
+        return MOVED
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 

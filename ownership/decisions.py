@@ -40,7 +40,9 @@ def owner_decisions(
             confidence=pl.when(
                 pl.col("resolved_owner").is_not_null() | (pl.col("evidence") == "low_confidence")
             ).then("confidence"),
-            named_since=evidence.window.last - pl.duration(days=pl.col("stable_days") - 1),
+            named_since=pl.when(pl.col("stable_days") > 0).then(
+                evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
+            ),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),

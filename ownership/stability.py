@@ -3,6 +3,8 @@
 The windows of several days are counted together, from the logons of one run, and the same rules are asked of
 each. Names, kinds, exclusions and collisions are those of the run's own window. Who is named has more than
 half of what counts, so that of the others on a host their sum is enough.
+
+After a wave of moves the window names former users for weeks: hosts that others use by now are not stable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,11 @@ from ownership.shares import weight
 
 TOGETHER = 10_000_000
 """Hosts, times days, that are counted together: each takes some 30 bytes."""
+RECENT_DAYS = 5
+MANY_MORE = 0.12
+"""Part of the hosts named that have moved in the last days, above the usual part, from which it is a wave."""
+LEAST_MOVED = 10
+"""Hosts that have moved, from which it can be a wave."""
 _OF_RUN = ("subject", "problem", "hostname", "excluded_by", "collides", "skipped_username")
 _PAIR = ["subject", "username"]
 _NOT_ASKED = {"answered_no": pl.Boolean, "confidence": pl.Float64, "stable_days": pl.Int64}
@@ -24,15 +31,16 @@ _NOT_ASKED = {"answered_no": pl.Boolean, "confidence": pl.Float64, "stable_days"
 def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of `primary_users` for how many days up to the last one the same owner has been named.
 
-    Each of these days has a window as long as the run's. `stable_days` is `min_stable_days` at most, and null
-    where nobody is named or the rule is off. Accounts of one user asset are one owner.
+    Each of these days has a window as long as the run's. `stable_days` is `min_stable_days` at most, 0 where
+    the host has moved in a wave, and null where nobody is named or the rule is off. Accounts of one user
+    asset are one owner.
     """
     if not (windows := evidence.rules.min_stable_days):
         return primary
     asked = names_owner(replace(evidence.rules, min_stable_days=None))
     not_asked = [pl.lit(None, dtype).alias(name) for name, dtype in _NOT_ASKED.items()]
     named = primary.with_columns(not_asked).filter(asked)
-    of_run = named.lazy().select(_OF_RUN)
+    accounts, of_run = named.select("subject", username="counted_as"), named.lazy().select(_OF_RUN)
     several = pl.col("weight") < pl.col("total_weight")
     unnamed = [
         counted.join(of_run, on="subject")
@@ -44,11 +52,39 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
         .group_by("subject")
         .agg(stable_days=windows - 1 - pl.col("end").max())
         .collect(engine="streaming")
-        for counted in _counted(evidence, named.select("subject", username="counted_as"), windows)
+        for counted in _counted(evidence, accounts, windows)
     ]
     found = pl.concat([named.select("subject", "stable_days").clear(), *unnamed])
-    stable = named.select("subject").join(found, on="subject", how="left").fill_null(windows)
+    has_moved = pl.col("subject").is_in(_moved_in_wave(evidence, accounts).implode())
+    stable = (
+        named.select("subject")
+        .join(found, on="subject", how="left")
+        .with_columns(
+            stable_days=pl.when(has_moved).then(0).otherwise(pl.col("stable_days").fill_null(windows))
+        )
+    )
     return primary.drop("stable_days").join(stable, on="subject", how="left", maintain_order="left")
+
+
+def _moved_in_wave(evidence: Evidence, named: pl.DataFrame) -> pl.Series:
+    """Return the subjects that others have used most in the last days, if these are far more than usual.
+
+    Usual is the median of the earlier spans of as many days in the window.
+    """
+    span = (evidence.window.last - pl.col("day")).dt.total_days() // RECENT_DAYS
+    own = pl.when(pl.col("username") == pl.col("named")).then("weight").otherwise(0)
+    spans = (
+        evidence.days.select(*_PAIR, weight(evidence.rules), span=span)
+        .join(named.lazy().rename({"username": "named"}), on="subject")
+        .group_by("subject", "span")
+        .agg(has_moved=2 * own.sum() < pl.sum("weight"))
+        .collect(engine="streaming")
+    )
+    parts = spans.filter(pl.col("span") > 0).group_by("span").agg(pl.mean("has_moved"))
+    usual, recent = parts.select(pl.median("has_moved").fill_null(1)).item(), spans.filter(span=0)
+    moved = recent.filter("has_moved")["subject"]
+    is_wave = len(moved) >= max(LEAST_MOVED, (usual + MANY_MORE) * recent.height)
+    return moved if is_wave else moved.clear()
 
 
 def _counted(evidence: Evidence, named: pl.DataFrame, windows: int) -> Iterator[pl.LazyFrame]:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership import stability
+from ownership.codes import MOVED, reason_of
 from ownership.rules import NAMING, Rules
-from ownership.windows import Window, days_of
+from ownership.windows import Window, days_of, window_before
 from tests import examples
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 
@@ -83,3 +84,29 @@ def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(mo
             assert (row["evidence"] == "not_stable") == bool(owners[0] and others)
 
     check()
+
+
+@pytest.mark.parametrize(("moved", "usually", "barred"), [(12, 0, 12), (9, 0, 0), (12, 5, 0), (13, 5, 13)])
+def test_hosts_that_others_have_used_lately_name_nobody_if_they_are_far_more_than_usual(
+    moved, usually, barred
+):
+    """Rules 1.13. Of 60 hosts so many have moved; before, so many others were lent for five days each."""
+    window = window_before(WINDOW.last, 30)
+    logons = [
+        (
+            f"pc{n}",
+            "guest"
+            if (n < moved if age < 5 else 25 + usually * (age // 5) <= n < 25 + usually * (age // 5 + 1))
+            else f"u{n}",
+            3,
+            day,
+        )
+        for age, day in enumerate(reversed(days_of(window)))
+        for n in range(60)
+    ]
+    assets = hosts(*(host(f"h{n}", f"pc{n}") for n in range(60)))
+    made = resolution(counts(*logons), users(), assets, Rules(min_stable_days=3), window=window).decisions
+    waiting = made.filter(evidence="not_stable")
+    assert waiting["hostname"].to_list() == sorted(f"pc{n}" for n in range(barred))
+    assert waiting["named_since"].null_count() == barred
+    assert {reason_of(row) for row in waiting.iter_rows(named=True)} <= {MOVED}
