@@ -189,8 +189,8 @@ def measure(seeds: Sequence[int], *, nights: Sequence[int]) -> Experiment:
         figures,
         [
             f"Made-up companies (sandbox/lives.py: {names}), in which nobody has an owner before.",
-            "Right: owners whose machine it was on the day they were written. Found: machines of people on the "
-            + "last day that have this owner.",
+            "Right: owners whose machine it was on the day of the write.",
+            "Found: machines of people on the last day that have this owner.",
             f"Moves: from night {MOVES} on a quarter of the people change machines within four days.",
         ],
     )

@@ -160,7 +160,7 @@ def live(company: Mapping[FunctionType, int], seed: int, *, nights: int, moves: 
     life = Life(rng, days, people, names[:TECHNICIANS], iter(rng.sample(people, len(people))))
     for story, number in company.items():
         for n in range(number):
-            host = f"{story.__name__[:2]}-{n:04}"
+            host = f"{story.__name__}-{n:04}"
             life.owners[host] = [None] * len(days)
             story(life, host)
     if moves:
