@@ -24,9 +24,8 @@ class Evidence:
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
-    `answered_no` has host_id and username of the accounts whose person an audit answered no for that host.
-    `earlier` is like `days`, of the days before the window that `min_stable_days` asks for, and `owners` has
-    username and resolved_owner of the accounts that stand for one user asset, where the rules ask for it.
+    `answered_no` has host_id and resolved_owner of each answer no of an audit. `earlier` is like `days`, of
+    days before the window, and `owners` has username and resolved_owner of accounts, where rules ask for it.
     """
 
     days: pl.LazyFrame
@@ -42,10 +41,9 @@ class Evidence:
 
     def collect(self) -> "Evidence":
         """Return the same evidence, counted once for many questions."""
-        counted = {name: getattr(self, name) for name in ("days", "skipped", "shown", "earlier")}
-        return replace(
-            self, **{name: rows.collect(engine="streaming").lazy() for name, rows in counted.items()}
-        )
+        names = ("days", "skipped", "shown", "earlier")
+        counted = {name: getattr(self, name).collect(engine="streaming").lazy() for name in names}
+        return replace(self, **counted)
 
     def restrict(self, window: Window) -> "Evidence":
         """Return the evidence of the days of a window."""
@@ -150,6 +148,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
+    answered_no = evidence.answered_no.lazy().unique().with_columns(answered_no=pl.lit(value=True))
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -165,9 +164,10 @@ def primary_users(
             idle_days=(evidence.window.last - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
-        .join(evidence.answered_no.lazy(), on=("host_id", "username"), how="left", maintain_order="left")
+        .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
+        .join(answered_no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
         .with_columns(confidence=evidence.confidence, stable_days=pl.lit(None, pl.Int64))
-        .drop("skipped_events", "most_events", "shown")
+        .drop("skipped_events", "most_events", "shown", "resolved_owner")
         .collect(engine="streaming")
     )
 

@@ -59,7 +59,7 @@ class Resolution:
         earlier = self.earlier if counts is None else empty(LogonCounts).lazy()
         counts = self.counts if counts is None else counts
         names = self._names_of(counts, earlier)
-        owners = self._owners_of(names)
+        answered = {"host_id": pl.String, "resolved_owner": pl.String}
         return evidence_by_day(
             counts,
             names,
@@ -67,10 +67,10 @@ class Resolution:
             rules=self.rules,
             window=self.window,
             earlier=earlier,
-            owners=owners,
+            owners=self._owners_of(names),
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             confidence=self.confidence,
-            answered_no=self._accounts_answered_no(owners),
+            answered_no=pl.DataFrame(self.answered_no, answered, orient="row"),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -115,12 +115,6 @@ class Resolution:
         usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
         matches = self.match_usernames(usernames.to_frame()).lazy()
         return candidates(matches).select("username", "resolved_owner").drop_nulls().collect()
-
-    def _accounts_answered_no(self, owners: pl.DataFrame) -> pl.DataFrame:
-        """Return the accounts of those whom an audit answered no: host_id, username, answered_no."""
-        schema = {"host_id": pl.String, "resolved_owner": pl.String}
-        found = pl.DataFrame(self.answered_no, schema, orient="row").join(owners, on="resolved_owner")
-        return found.select("host_id", "username", answered_no=pl.lit(value=True))
 
     def _names_of(self, counts: pl.LazyFrame, earlier: pl.LazyFrame | None = None) -> CountedNames:
         """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""
