@@ -21,6 +21,7 @@ from ownership.declaration import empty, polars_schema
 from ownership.names import printable
 from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import UNKNOWN, Resolution
+from ownership.rules import Rules
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
@@ -334,13 +335,30 @@ def _share(run: ScanRun) -> dict[str, Any]:
 
 def resolution_of(run: ScanRun) -> Resolution:
     """Return the stages of a run over the tables that its earlier steps stored."""
+    rules = run.instance.rules.as_rules()
     return Resolution(
         counts=run.counts(run.window),
+        earlier=earlier_counts(run.instance, run.tables, run.window, rules, run_id=run.run_id),
         read_inventory=run.read,
-        rules=run.instance.rules.as_rules(),
+        rules=rules,
         user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
+
+
+def earlier_counts(
+    instance: Instance, tables: Tables, window: Window, rules: Rules, *, run_id: str
+) -> pl.LazyFrame:
+    """Return rows of logon_counts of the days before a run's window that its rules look at (rules 1.13).
+
+    No day is fetched for that: those count that are stored whole, by the present settings.
+    """
+    days = (rules.min_stable_days or 1) - 1
+    before = Window(
+        max(window.first - timedelta(days=days), instance.scan.first_day), window.first - timedelta(days=1)
+    )
+    missing = missing_days(instance, tables, before, run_id=run_id) if days else ()
+    return tables.logon_counts([day for day in days_of(before) if day not in missing], run_id=run_id)
 
 
 def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:

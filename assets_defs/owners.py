@@ -16,6 +16,7 @@ from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
 from assets_defs.report import sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun
 from assets_defs.specs import table_asset
+from ownership.codes import MOVED
 from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance
@@ -82,6 +83,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         f"inventory; {found['hosts_to_write']:,} to write, {counted}, "
         f"{found['hosts_owned_percent']}% have an owner"
     )
+    if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
+        run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
     _log_conflicts(run, conflicts)
     return found | {
         "window_from": run.window.first.isoformat(),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,13 @@ from bench.results import Experiment, memory, ratio, seconds
 from bench.timing import Contender, alternate, function
 from ownership.resolution import Resolution
 from ownership.rules import Rules
+from ownership.windows import Window, days_of
 from resources.store.tables import Tables
 
 EXCLUDED = ("svc_*", "*$")
+STABLE_DAYS = 14
+STORED = Window(WINDOW.first - timedelta(days=STABLE_DAYS - 1), WINDOW.last)
+"""The window, and the days before it that `min_stable_days` looks at."""
 DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
 
 MACROS = r"""
@@ -38,18 +42,19 @@ class Size:
     most_gb: float | None = None
 
 
-def product(home: str) -> Callable[[], dict[str, Any]]:
+def product(home: str, stable_days: int | None = None) -> Callable[[], dict[str, Any]]:
     """What the assets host_user_shares, username_matches and owner_decisions do, one after the other."""
     tables = Tables(Path(home), SLUG)
 
     def resolve() -> dict[str, Any]:
-        tables.write("host_user_shares", _resolution(tables).count_shares(), run_id=RUN, publish=True)
+        resolution = _resolution(tables, stable_days)
+        tables.write("host_user_shares", resolution.count_shares(), run_id=RUN, publish=True)
         usernames = tables.read("host_user_shares", run_id=RUN).select("username").collect()
-        matches = _resolution(tables).match_usernames(usernames)
+        matches = resolution.match_usernames(usernames)
         tables.write("username_matches", matches, run_id=RUN, publish=True)
         del usernames, matches
         matches = tables.read("username_matches", run_id=RUN).collect()
-        decisions = _resolution(tables).decide(matches, decided_at=DECIDED_AT, run_id=RUN)
+        decisions = resolution.decide(matches, decided_at=DECIDED_AT, run_id=RUN)
         tables.write("owner_decisions", decisions, run_id=RUN, publish=True)
         return {"decisions": decisions.height}
 
@@ -68,11 +73,12 @@ def product_shares(home: str) -> Callable[[], dict[str, Any]]:
     return resolve
 
 
-def _resolution(tables: Tables) -> Resolution:
+def _resolution(tables: Tables, stable_days: int | None = None) -> Resolution:
     return Resolution(
         counts=tables.logon_counts(WINDOW, run_id=RUN),
+        earlier=tables.logon_counts([day for day in days_of(STORED) if day < WINDOW.first], run_id=RUN),
         read_inventory=partial(tables.read, run_id=RUN),
-        rules=Rules(exclude_users=EXCLUDED),
+        rules=Rules(exclude_users=EXCLUDED, min_stable_days=stable_days),
         user_value_field="user_email",
         window=WINDOW,
     )
@@ -96,13 +102,17 @@ def duckdb_shares(home: str) -> Callable[[], dict[str, Any]]:
 
 def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     """Resolve whole, and make the shares in both ways."""
-    folder = home / f"evidence-{size.rows}"
-    prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users)
+    folder, rows = home / f"stable-{size.rows}", round(size.rows * STORED.days / WINDOW.days)
+    prepare(folder, rows=rows, hosts=size.hosts, users=size.users, window=STORED)
 
-    def contender(name: str, of: str) -> Contender:
-        return function(name, f"{__name__}:{of}", home=str(folder))
+    def contender(name: str, of: str, **asked: Any) -> Contender:
+        return function(name, f"{__name__}:{of}", home=str(folder), **asked)
 
-    (ours,) = alternate([contender("owner_decisions, validated and stored", "product")], repetitions)
+    whole = [
+        contender("owner_decisions, validated and stored", "product"),
+        contender(f"the same with min_stable_days: {STABLE_DAYS}", "product", stable_days=STABLE_DAYS),
+    ]
+    ours, stable = alternate(whole, repetitions, same="decisions")
     shared = [
         contender("host_user_shares, validated and stored", "product_shares"),
         contender("the same table by one DuckDB statement", "duckdb_shares"),
@@ -112,6 +122,7 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
         raise ValueError(f"The contenders differ: {unequal}")
     name = f"{size.rows:,} rows"
     figures = [
+        ratio(3, f"{name}: with min_stable_days over without", stable, ours, "≤", 1.5),
         ratio(
             3, f"{name}: host_user_shares over a DuckDB statement that makes this table", *of_shares, "≤", 1
         ),
@@ -121,7 +132,7 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
     if size.most_gb:
         figures.append(memory(3, f"{name}: peak memory", ours, size.most_gb))
     title = f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users"
-    return Experiment(title, [ours, *of_shares], figures)
+    return Experiment(title, [ours, stable, *of_shares], figures)
 
 
 def differences(home: Path) -> list[str]:

@@ -41,7 +41,7 @@ class Figure:
     what: str
     value: float
     typical: float | None
-    unit: Literal["times", "s", "MB", "GB"]
+    unit: Literal["times", "s", "MB", "GB", "%"]
     sense: Literal["≤", "≥"] = "≤"
     bound: float | None = None
 

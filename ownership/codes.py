@@ -50,6 +50,12 @@ EVIDENCE: Mapping[str, Words] = {
         "The primary user has not logged on to the host for max_idle_days days.",
         "{username} must log on to the host again, or rules.max_idle_days must be greater or null.",
     ),
+    "not_stable": Words(
+        "The primary user has been named for fewer than min_stable_days days in a row.",
+        "{username} has been named on each day since {named_since}; if that stays so, the run of {stable_on} "
+        "writes it. Or rules.min_stable_days must be lower or null.",
+        short="not stable yet",
+    ),
     "answered_no": Words(
         "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
         "Set the right owner in the inventory; if that is {username} after all, set them, or answer yes in "
@@ -84,6 +90,12 @@ EXCLUDED_USER = Words(
 )
 
 
+MOVED = Words(
+    "Others have used the host most in the last 5 days, as far more hosts than usual.",
+    "{username} must use the host most again, or the window must name who uses it now.",
+)
+
+
 def reason_of(decision: Mapping[str, Any]) -> Words:
     """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
@@ -94,6 +106,8 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
+    if decision["evidence"] == "not_stable" and decision["named_since"] is None:
+        return MOVED
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 

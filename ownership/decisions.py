@@ -9,6 +9,7 @@ from ownership.evidence import Evidence, primary_since, primary_users
 from ownership.joined_ids import join_ids
 from ownership.matching import candidates, excluded_users
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
+from ownership.stability import with_stable_days
 from ownership.tables import OwnerDecisions
 
 HAS_OWNER = pl.col("owner_ids").list.len() > 0
@@ -23,9 +24,9 @@ def owner_decisions(
     `evidence` is that of the look-back window, `matches` are rows of `username_matches` for its users. Rows
     of `owner_decisions`, sorted by hostname and host_id.
     """
-    rules = evidence.rules
+    rules, evidence = evidence.rules, evidence.collect()
     decided = (
-        primary_users(evidence)
+        with_stable_days(evidence, primary_users(evidence))
         .lazy()
         .with_columns(evidence=first_that_holds(evidence_of_host(rules).items()))
         .pipe(with_action, matches, named=pl.col("evidence").is_in(NAMING))
@@ -39,6 +40,9 @@ def owner_decisions(
             confidence=pl.when(
                 pl.col("resolved_owner").is_not_null() | (pl.col("evidence") == "low_confidence")
             ).then("confidence"),
+            named_since=pl.when(pl.col("stable_days") > 0).then(
+                evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
+            ),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),

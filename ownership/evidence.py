@@ -5,7 +5,6 @@ A subject is a host asset with all its names, or a host name of the documents th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 
 import polars as pl
 
@@ -25,30 +24,32 @@ class Evidence:
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
-    `answered_no` has host_id and username of the accounts whose person an audit answered no for that host.
-    `last_day` is the last day of the window.
+    `answered_no` has host_id and resolved_owner of each answer no of an audit. `earlier` is like `days`, of
+    days before the window, and `owners` has username and resolved_owner of accounts, where rules ask for it.
     """
 
     days: pl.LazyFrame
     subjects: pl.DataFrame
     rules: Rules
-    last_day: date
+    window: Window
     skipped: pl.LazyFrame
     shown: pl.LazyFrame
     confidence: pl.Expr
     answered_no: pl.DataFrame
+    earlier: pl.LazyFrame
+    owners: pl.DataFrame
 
     def collect(self) -> "Evidence":
         """Return the same evidence, counted once for many questions."""
-        counted = (self.days, self.skipped, self.shown)
-        days, skipped, shown = (rows.collect(engine="streaming").lazy() for rows in counted)
-        return replace(self, days=days, skipped=skipped, shown=shown)
+        names = ("days", "skipped", "shown", "earlier")
+        counted = {name: getattr(self, name).collect(engine="streaming").lazy() for name in names}
+        return replace(self, **counted)
 
     def restrict(self, window: Window) -> "Evidence":
         """Return the evidence of the days of a window."""
         inside = pl.col("day").is_between(window.first, window.last)
         days, skipped = (rows.filter(inside) for rows in (self.days, self.skipped))
-        return replace(self, days=days, skipped=skipped, last_day=window.last)
+        return replace(self, days=days, skipped=skipped, window=window)
 
 
 def evidence_by_day(
@@ -57,14 +58,16 @@ def evidence_by_day(
     hosts: pl.DataFrame,
     *,
     rules: Rules,
-    last_day: date,
+    window: Window,
+    earlier: pl.LazyFrame,
+    owners: pl.DataFrame,
     skipped_hosts: pl.DataFrame,
     confidence: pl.Expr,
     answered_no: pl.DataFrame,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
 
-    `counts` are rows of `logon_counts` and `names` theirs, `hosts` are rows of `inventory_hosts`;
+    `counts` and `earlier` are rows of `logon_counts`, `names` theirs, `hosts` rows of `inventory_hosts`;
     `skipped_hosts` rows of `host_profiles` that are excluded for their kind.
     """
     # Host names on which only excluded users logged on are not evidence.
@@ -83,14 +86,17 @@ def evidence_by_day(
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
 
-    def rows(*, skipped: bool) -> pl.LazyFrame:
+    def rows(counts: pl.LazyFrame, *, skipped: bool = False) -> pl.LazyFrame:
         return names.add_to(counts, skipped=skipped).join(of_subjects.with_columns(known), on="hostname")
 
-    days, skipped = (
-        logons_by_day(rows(skipped=skipped), "subject", "username", rules=rules) for skipped in (False, True)
+    days, skipped, earlier = (
+        logons_by_day(of_days, "subject", "username", rules=rules)
+        for of_days in (rows(counts), rows(counts, skipped=True), rows(earlier))
     )
-    shown = shown_names(names, rows(skipped=False), "subject", rules)
-    return Evidence(days, subjects, rules, last_day, skipped, shown, confidence, answered_no)
+    shown = shown_names(names, rows(counts), "subject", rules)
+    return Evidence(
+        *(days, subjects, rules, window, skipped, shown, confidence, answered_no), earlier, owners
+    )
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
@@ -106,7 +112,8 @@ def primary_users(
     Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
     the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
     active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window),
-    answered_no (true or null) and confidence; total_events, total_weight, host_days (of all users together),
+    answered_no (true or null) and confidence; counted_as (the name that `days` has) and stable_days (null:
+    `stability` fills it in); total_events, total_weight, host_days (of all users together),
     user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
     skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
     """
@@ -141,6 +148,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
+    answered_no = evidence.answered_no.lazy().unique().with_columns(answered_no=pl.lit(value=True))
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -150,14 +158,16 @@ def primary_users(
         .with_columns(
             pl.col("runner_up_username").cast(pl.String),
             pl.col("events", "total_events", "weight", "total_weight", "user_count").fill_null(0),
+            counted_as="username",
             username=pl.col("shown").cast(pl.String),
             share=pl.col("weight") / pl.col("total_weight"),
-            idle_days=(evidence.last_day - pl.col("last_seen")).dt.total_days(),
+            idle_days=(evidence.window.last - pl.col("last_seen")).dt.total_days(),
             skipped_username=pl.when(most).then("skipped_username"),
         )
-        .join(evidence.answered_no.lazy(), on=("host_id", "username"), how="left", maintain_order="left")
-        .with_columns(confidence=evidence.confidence)
-        .drop("skipped_events", "most_events", "shown")
+        .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
+        .join(answered_no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
+        .with_columns(confidence=evidence.confidence, stable_days=pl.lit(None, pl.Int64))
+        .drop("skipped_events", "most_events", "shown", "resolved_owner")
         .collect(engine="streaming")
     )
 

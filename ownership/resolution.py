@@ -4,7 +4,7 @@ A stage takes the stored table of the previous stage; everything else that a rul
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from ownership.kinds import Kinds, account_profiles, host_profiles
 from ownership.matching import candidates, people_by_account, username_matches
 from ownership.rules import Rules
 from ownership.shares import NOBODY, CountedNames, host_user_shares, normalised_names
-from ownership.tables import HostProfiles
+from ownership.tables import HostProfiles, LogonCounts
 from ownership.windows import Window
 
 UNKNOWN = pl.lit(None, pl.Float64)
@@ -28,13 +28,15 @@ UNKNOWN = pl.lit(None, pl.Float64)
 class Resolution:
     """The stages over one look-back window; each is computed when it is asked for.
 
-    `counts` are rows of `logon_counts` of the window. `read_inventory` returns the rows of `inventory_hosts`
-    or `inventory_users`; it is called when a rule first needs them. `user_value_field` is the field that the
-    instance file names to match users by, if it names one; `confidence` is what was learnt from an audit
-    (`tuning.confidence`), and `answered_no` has host and user asset of each answer no (rules 1.12).
+    `counts` are rows of `logon_counts` of the window, `earlier` of the stored days before it that
+    `min_stable_days` asks for. `read_inventory` returns the rows of `inventory_hosts` or `inventory_users`;
+    it is called when a rule first needs them. `user_value_field` is the field that the instance file names to
+    match users by, if it names one; `confidence` is what was learnt from an audit (`tuning.confidence`), and
+    `answered_no` has host and user asset of each answer no (rules 1.12).
     """
 
     counts: pl.LazyFrame
+    earlier: pl.LazyFrame = field(default_factory=lambda: empty(LogonCounts).lazy())
     read_inventory: Callable[[str], pl.LazyFrame]
     rules: Rules
     user_value_field: str | None
@@ -54,17 +56,21 @@ class Resolution:
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
         kinds = self.rules.skip_host_kinds
+        earlier = self.earlier if counts is None else empty(LogonCounts).lazy()
         counts = self.counts if counts is None else counts
-        names = self._names_of(counts)
+        names = self._names_of(counts, earlier)
+        answered = {"host_id": pl.String, "resolved_owner": pl.String}
         return evidence_by_day(
             counts,
             names,
             self.hosts,
             rules=self.rules,
-            last_day=self.window.last,
+            window=self.window,
+            earlier=earlier,
+            owners=self._owners_of(names),
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             confidence=self.confidence,
-            answered_no=self._accounts_answered_no(names),
+            answered_no=pl.DataFrame(self.answered_no, answered, orient="row"),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -83,8 +89,9 @@ class Resolution:
             skip_account_kinds=(),
             skip_host_kinds=(),
             unite_accounts=False,
+            min_stable_days=None,
         )
-        of_everybody = replace(self, rules=everybody)
+        of_everybody = replace(self, rules=everybody, earlier=empty(LogonCounts).lazy())
         evidence = of_everybody.count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String))
         matches = of_everybody.match_usernames(usernames.collect(engine="streaming"))
@@ -101,18 +108,15 @@ class Resolution:
         """Rows of `inventory_users`."""
         return self.read_inventory("inventory_users").collect()
 
-    def _accounts_answered_no(self, names: CountedNames) -> pl.DataFrame:
-        """Return the accounts of those whom an audit answered no: host_id, username, answered_no."""
-        if not self.answered_no:
-            return _NO_ANSWERS
-        schema = {"host_id": pl.String, "resolved_owner": pl.String}
-        answered_no = pl.DataFrame(self.answered_no, schema, orient="row").lazy()
+    def _owners_of(self, names: CountedNames) -> pl.DataFrame:
+        """Return username and resolved_owner of accounts, if a rule asks whose they are."""
+        if not (self.answered_no or self.rules.min_stable_days):
+            return _NO_OWNERS
         usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
-        accounts = candidates(self.match_usernames(usernames.to_frame()).lazy())
-        found = answered_no.join(accounts, on="resolved_owner")
-        return found.select("host_id", "username", answered_no=pl.lit(value=True)).collect()
+        matches = self.match_usernames(usernames.to_frame()).lazy()
+        return candidates(matches).select("username", "resolved_owner").drop_nulls().collect()
 
-    def _names_of(self, counts: pl.LazyFrame) -> CountedNames:
+    def _names_of(self, counts: pl.LazyFrame, earlier: pl.LazyFrame | None = None) -> CountedNames:
         """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""
         skipped, people = NOBODY, NOBODY
         if kinds := self.rules.skip_account_kinds:
@@ -120,8 +124,9 @@ class Resolution:
         if self.rules.unite_accounts:
             field = self.user_value_field
             people = people_by_account(self.users, user_value_field=field, rules=self.rules)
-        return normalised_names(counts, rules=self.rules, skipped_users=skipped["username"], people=people)
+        given = {"skipped_users": skipped["username"], "people": people, "earlier": earlier}
+        return normalised_names(counts, rules=self.rules, **given)
 
 
-_NO_ANSWERS = pl.DataFrame(schema={"host_id": pl.String, "username": pl.String, "answered_no": pl.Boolean})
+_NO_OWNERS = pl.DataFrame(schema={"username": pl.String, "resolved_owner": pl.String})
 _NO_HOSTS = empty(HostProfiles)

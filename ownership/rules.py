@@ -32,6 +32,7 @@ class Rules:
     domains: tuple[str, ...] = ()
     unite_accounts: bool = False
     max_idle_days: int | None = None
+    min_stable_days: int | None = None
     min_confidence: int | None = None
     exclude_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     exclude_user_assets: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
@@ -95,6 +96,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "no_majority": several & ~exceeds_threshold(rules.share_threshold_percent),
         "not_primary_device": pl.col("primary_rank") > pl.lit(rules.primary_devices, pl.Int64),
         "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
+        "not_stable": pl.col("stable_days") < pl.lit(rules.min_stable_days, pl.Int64),
         "answered_no": pl.col("answered_no"),
         "low_confidence": 100 * pl.col("confidence") < pl.lit(rules.min_confidence, pl.Int64),
         "single_user": ~several,

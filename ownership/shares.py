@@ -68,17 +68,23 @@ def normalised_names(
     rules: Rules,
     skipped_users: pl.Series = NOBODY["username"],
     people: pl.DataFrame = NOBODY,
+    earlier: pl.LazyFrame | None = None,
 ) -> CountedNames:
     r"""Normalise each spelling in rows of `logon_counts` once.
 
     `exclude_users` fits names (`svc_*`) or spellings (`corp\adm*`). `people` has the username and user_id of
-    accounts that are counted as one user where the user_id is the same.
+    accounts that are counted as one user where the user_id is the same. `earlier` rows have names, too, but
+    no pairs.
     """
     host, user, name = pl.col("document_hostname"), pl.col("document_username"), pl.col("name")
     pairs = counts.select(host, user).unique().collect(engine="streaming")
+    further = () if earlier is None else (earlier,)
+
+    def spellings(of: pl.Expr) -> pl.LazyFrame:
+        return pl.concat(rows.select(of.unique()) for rows in (pairs.lazy(), *further)).unique()
+
     hosts = (
-        pairs.lazy()
-        .select(host.unique())
+        spellings(host)
         .with_columns(
             hostname=normalise_hostname(host, short=rules.short_hostnames), computer=netbios_name(host)
         )
@@ -86,8 +92,7 @@ def normalised_names(
         .collect()
     )
     users = (
-        pairs.lazy()
-        .select(user.unique())
+        spellings(user)
         .with_columns(name=normalise_username(user), own_name=normalise_name(user), domains=domains_of(user))
         .drop_nulls("name")
         .filter(~fits_any(name, rules.exclude_users), ~fits_any(pl.col("own_name"), rules.exclude_users))

@@ -256,6 +256,10 @@ class OwnerDecisions(Table):
     user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
     confidence: pl.Float64 = _fraction("How likely the owner is right, learnt from an audit (rules 9.8).")
+    named_since: pl.Date = column(
+        "First of the last days in a row, min_stable_days at most, whose windows name username.",
+        nullable=True,
+    )
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(

@@ -90,10 +90,16 @@ class Inputs(Resolution):
             "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
         )
         is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+        # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
+        waiting = self.decisions.filter(evidence="not_stable").select(
+            "host_id", stable_days=pl.lit(0, pl.Int64)
+        )
         could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
         matched, usual = pl.col("match") == "matched", self._is_usual_after(cut, days)
         return Comparison(
             decide(window_before(self.window.last, days))
+            .drop("stable_days")
+            .join(waiting.lazy(), on="host_id", how="left")
             .join(known.lazy(), on="host_id", how="left")
             .join(could_be_drawn, on=("host_id", "resolved_owner"), how="left")
             .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))

@@ -192,6 +192,9 @@ class RuleSettings(Section):
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
     """days at the end of the window in which the primary user must have logged on; null = off"""
 
+    min_stable_days: int | None = Field(Rules.min_stable_days, ge=1, le=365)
+    """days in a row, up to the last of the window, on which the same owner must be found; null = off"""
+
     min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
     """least confidence of an owner, in percent; needs an answered audit (`tune --audit`); null = off"""
 

@@ -48,9 +48,11 @@ class Retention:
 
     @classmethod
     def of_instance(cls, instance: Instance) -> "Retention":
-        """Return what the instance file says; days of the window are kept in any case."""
+        """Return what the instance file says; the days that a run decides by are kept in any case."""
         keep, scan = instance.keep, instance.scan
-        evidence_days = max(keep.evidence_days, scan.lookback_days)
+        evidence_days = max(
+            keep.evidence_days, scan.lookback_days + (instance.rules.min_stable_days or 1) - 1
+        )
         return cls(evidence_days, keep.history_days, keep.runs_days, instance.writes.plan_days, scan.timezone)
 
 

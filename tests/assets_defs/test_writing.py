@@ -10,21 +10,24 @@ import polars as pl
 import pytest
 import yaml
 
+from assets_defs.evidence import day_tables
 from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
+from ownership.codes import EVIDENCE
 from ownership.declaration import polars_schema
 from ownership.history import latest
 from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.ledger.opening import KEY
+from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import load_instance
 from resources.store.retention import CHANGES, store_decisions
 from resources.store.tables import write_file
 from sandbox.stored_run import store_writes
-from tests.assets_defs.scans import LOG, decided
+from tests.assets_defs.scans import LOG, ONE_DAY, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
@@ -266,6 +269,23 @@ def test_an_owner_that_an_undo_calls_wrong_is_not_written_again_and_others_are(t
     shelf.assets["h1"]["owner_ids"] = []
     again = follow(run, "apply", RUN, run_id="again")
     assert again == {"h1": "written" if before == "dry run" else "not_written", "h2": "written"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "outcome"), [(None, "not_written"), ("present", "written"), ("other", "not_written")]
+)
+def test_a_plan_is_applied_if_the_days_before_named_the_same_owner(tmp_path, shelf, settings, outcome):
+    """Rules 1.13. Days that were fetched with other settings do not count."""
+    rules, day = {"min_stable_days": 2}, ONE_DAY.last - timedelta(days=1)
+    planned = decided(tmp_path, instance(rules=rules), shelf)
+    write_planned(replace(planned, why_no_writes="Dry run"))
+    if settings:
+        logons = DayOfLogons(day, NOW, 6, 0, 0, counts=counts(("pc-1", "ann", 6, day)).collect())
+        fingerprint = extraction_fingerprint(planned.instance) if settings == "present" else settings
+        planned.tables.write_days([day_tables(logons, planned.instance.index, fingerprint)])
+    assert follow(planned, "apply", RUN, rules=rules) == {"h1": outcome}
+    said = planned.tables.run_writes("next")["message"].item() or ""
+    assert (EVIDENCE["not_stable"].rstrip(".") in said) == (outcome == "not_written")
 
 
 def test_a_plan_whose_logons_are_not_stored_any_more_is_refused(planned, shelf):

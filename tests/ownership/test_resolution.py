@@ -64,6 +64,7 @@ rules = st.builds(
     domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
     unite_accounts=st.booleans(),
     max_idle_days=st.sampled_from([None, None, 26, 28]),
+    min_stable_days=st.sampled_from([None, None, 2, 28]),
     exclude_user_assets=st.sampled_from(
         [{}, {"enabled": ("false",)}, {"group": ("x", "l*"), "enabled": ("fa*",)}]
     ),
@@ -209,6 +210,21 @@ def matching(primary, people, rules):
 def expected(logons, people, assets, rules, answered_no):
     """What must be decided, row by row; `answered_no` has host and user asset of each answer no."""
     key, counted = key_of(rules), counted_by_host(logons, rules)
+
+    def named_by(rows, last):
+        """The owner, or else the user, whom rows of a host name in the window that ends with a day."""
+        added = Added(united([row for row in rows if row[2] <= last], people, rules), rules)
+        primary, events = next(iter(added.ranking), None), added.events.total()
+        days = added.days.get(primary, [])
+        if (
+            events < max(rules.min_events, 1)
+            or len(days) < rules.min_active_days
+            or 100 * added.weights[primary] <= rules.share_threshold_percent * added.weights.total()
+            or (rules.max_idle_days and (last - days[-1]).days >= rules.max_idle_days)
+        ):
+            return None
+        return matching(primary, people, rules)[0] or primary
+
     # What each side calls its hosts in full.
     asset_names = {plain(name) for _, names, *_ in assets for name in names}
     document_names = {plain(name) for name, *_ in logons if key(name) in counted}
@@ -237,6 +253,9 @@ def expected(logons, people, assets, rules, answered_no):
             else "no_majority" if len(events) > 1
             and 100 * weights[primary] <= rules.share_threshold_percent * weights.total()
             else "idle_user" if rules.max_idle_days and (WINDOW.last - seen[-1]).days >= rules.max_idle_days
+            else "not_stable" if rules.min_stable_days and len({
+                named_by(rows, WINDOW.last - timedelta(days=age)) for age in range(rules.min_stable_days)
+            }) > 1
             else "answered_no" if owner and (host_id, owner) in answered_no
             else "single_user" if len(events) == 1
             else "majority"

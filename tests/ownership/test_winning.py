@@ -27,6 +27,7 @@ def on_host(own, others, rules):
         excluded_by=pl.lit(None, pl.String),
         confidence=pl.lit(None, pl.Float64),
         answered_no=pl.lit(None, pl.Boolean),
+        stable_days=pl.lit(None, pl.Int64),
     )
 
 

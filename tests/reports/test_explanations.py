@@ -129,6 +129,11 @@ CASES = {
     "rules that changed": case(
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
     ),
+    "named for too few days": case(
+        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
+        "alice has been named on each day since 2026-03-02; if that stays so, the run of 2026-04-10 writes",
+        rules=Rules(min_stable_days=40),
+    ),
     "kinds of logon that count more": case(
         *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],

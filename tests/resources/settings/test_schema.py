@@ -48,16 +48,16 @@ def test_editors_accept_what_the_program_accepts(text, accepted):
 
 RECOMMENDED = {
     *("exclude_users", "min_active_days", "evidence_metric", "primary_devices", "unite_accounts"),
-    "max_idle_days",
+    *("max_idle_days", "min_stable_days", "lookback_days"),
 }
 
 
 def test_the_example_sets_what_is_required_and_recommended(tmp_path):
     instance = loaded(EXAMPLE, tmp_path)
     required = {name for name, field in Instance.model_fields.items() if field.is_required()}
-    assert instance.model_fields_set == required | {"rules"}
+    assert instance.model_fields_set == required | {"rules", "scan"}
     assert instance.platform.model_fields_set == {"url", "email", "password", "tenant_id"}
-    assert instance.rules.model_fields_set == RECOMMENDED
+    assert instance.rules.model_fields_set | instance.scan.model_fields_set == RECOMMENDED
 
 
 def test_the_page_lists_the_keys_of_the_models():

@@ -1,0 +1,196 @@
+"""A month of nights: what is right of all that runs have written, where it is known whose each machine is.
+
+The real resolution decides night after night, in memory. What it names is written once and never overwritten,
+as the product does. Nobody has owners before, and everybody's user name is that of one user asset.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from multiprocessing import get_context
+from statistics import mean
+from unittest.mock import patch
+
+import polars as pl
+
+from bench.results import Experiment, Figure
+from ownership import stability
+from ownership.declaration import polars_schema
+from ownership.rules import NAMING, Rules
+from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts
+from ownership.windows import window_before
+from sandbox.lives import COMPANIES, HISTORY_DAYS, Life, live
+from sandbox.stored_run import ResolvedRun, inventory_reader
+
+SPECIFIED = Rules()
+RECOMMENDED = Rules(
+    min_active_days=3, evidence_metric="days", primary_devices=1, unite_accounts=True, max_idle_days=14
+)
+MOST_STABLE_DAYS = 21
+"""They are counted once; what asks for fewer follows from that."""
+MOVES = 10
+"""The night on which the wave of moves begins, where there is one."""
+NO_WAVE = 1_000_000
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What decides: the rules, the days that a run looks back, and for how many an owner has to stay."""
+
+    rules: Rules
+    lookback_days: int
+    stable_days: int = 1
+    first_run_exempt: bool = False
+    sees_waves: bool = True
+
+
+POLICIES: Mapping[str, Policy] = {
+    "as specified, 30 days": Policy(SPECIFIED, 30),
+    "as specified, 60 days": Policy(SPECIFIED, 60),
+    "stricter rules, 30 days": Policy(RECOMMENDED, 30),
+    "stricter rules, 60 days": Policy(RECOMMENDED, 60),
+    "stricter rules, 30 days, stable for 14": Policy(RECOMMENDED, 30, 14),
+    "stricter rules, 60 days, stable for 7": Policy(RECOMMENDED, 60, 7),
+    "stricter rules, 60 days, stable for 14 (recommended)": Policy(RECOMMENDED, 60, 14),
+    "the same, its first run exempt": Policy(RECOMMENDED, 60, 14, first_run_exempt=True),
+    "stricter rules, 60 days, stable for 21": Policy(RECOMMENDED, 60, 21),
+}
+AFTER_MOVES: Mapping[str, Policy] = {
+    "recommended, without a look at the last 5 days": Policy(RECOMMENDED, 60, 14, sees_waves=False),
+    "recommended": Policy(RECOMMENDED, 60, 14),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one draw: owners written, and right when they were; of later nights than the first.
+
+    `owned` are machines that are a person's on the last day, `found` those of them that have this owner.
+    """
+
+    written: int
+    right: int
+    later: int
+    later_right: int
+    owned: int
+    found: int
+
+
+def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
+    """Decide each night: night (the first run is 0), host, owner, and for how many days it is stable."""
+    logons = [
+        {"day": life.days[day], "document_hostname": host, "document_username": person, "events": events}
+        for (day, host, person), events in life.counts.items()
+    ]
+    counts = pl.DataFrame([{"log": "logs"} | row for row in logons], polars_schema(LogonCounts))
+    hosts = [{"host_id": host, "hostnames": [host], "owner_ids": []} for host in life.owners]
+    names = (*life.people, *life.technicians)
+    users = [{"user_id": name, "user_email": [f"{name}@corp.example"]} for name in names]
+    inventory = inventory_reader(
+        pl.DataFrame(hosts, polars_schema(InventoryHosts)).with_columns(
+            pl.col("listed_values").fill_null([])
+        ),
+        pl.DataFrame(users, polars_schema(InventoryUsers)).with_columns(pl.col(pl.List).fill_null([])),
+    )
+    # What the first run fetched, and all later ones, is stored.
+    counts = counts.filter(pl.col("day") >= life.days[HISTORY_DAYS - policy.lookback_days])
+    found = []
+    for night, last in enumerate(life.days[HISTORY_DAYS - 1 :]):
+        window = window_before(last, policy.lookback_days)
+        before = window_before(window.first - timedelta(days=1), MOST_STABLE_DAYS - 1)
+        in_window, earlier = (
+            counts.lazy().filter(pl.col("day").is_between(days.first, days.last)) for days in (window, before)
+        )
+        decisions = ResolvedRun(
+            counts=in_window,
+            earlier=earlier,
+            read_inventory=inventory,
+            rules=replace(policy.rules, min_stable_days=MOST_STABLE_DAYS),
+            user_value_field=None,
+            window=window,
+            decided_at=datetime(last.year, last.month, last.day),  # noqa: DTZ001  (nothing looks at it)
+            run_id=f"night {night}",
+        ).decisions
+        named = decisions.filter(pl.col("evidence").is_in([*NAMING, "not_stable"]))
+        stable = (last - pl.col("named_since")).dt.total_days() + 1
+        found.append(named.select(host="host_id", owner="username", stable=stable, night=pl.lit(night)))
+    return pl.concat(found)
+
+
+def outcome(life: Life, named: pl.DataFrame, policy: Policy) -> Outcome:
+    """Write each host on the first night on which the policy names somebody, and compare with the truth."""
+    exempt = (pl.col("night") == 0) & policy.first_run_exempt
+    # Without the rule a host has its owner, whoever has used it in the last days.
+    stable = pl.col("stable").fill_null(0 if policy.stable_days > 1 else 1)
+    may_write = named.filter((stable >= policy.stable_days) | exempt)
+    written = may_write.sort("night").unique("host", keep="first").select("host", "owner", "night").rows()
+    right = [(night, life.owners[host][HISTORY_DAYS - 1 + night] == owner) for host, owner, night in written]
+    now = {host: owners[-1] for host, owners in life.owners.items() if owners[-1]}
+    later = [is_right for night, is_right in right if night]
+    found = sum(now.get(host) == owner for host, owner, _ in written)
+    return Outcome(len(right), sum(each for _, each in right), len(later), sum(later), len(now), found)
+
+
+def draw(
+    company: str, seed: int, *, nights: int, policies: Mapping[str, Policy], moves: int = 0
+) -> dict[str, Outcome]:
+    """Return what each policy leads to in one company."""
+    life, outcomes, named = live(COMPANIES[company], seed, nights=nights, moves=moves), {}, {}
+    for name, policy in policies.items():
+        asked = policy.rules, policy.lookback_days, policy.sees_waves
+        if asked not in named:
+            least = stability.LEAST_MOVED if policy.sees_waves else NO_WAVE
+            with patch.object(stability, "LEAST_MOVED", least):
+                named[asked] = named_by_night(life, policy)
+        outcomes[name] = outcome(life, named[asked], policy)
+    return outcomes
+
+
+def draws(
+    seeds: Iterable[int], *, nights: int, policies: Mapping[str, Policy] = POLICIES, moves: int = 0
+) -> list[dict[str, Outcome]]:
+    """Return that for each company and seed; two are tried at a time."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        jobs = [
+            pool.submit(draw, company, seed, nights=nights, policies=policies, moves=moves)
+            for seed in seeds
+            for company in COMPANIES
+        ]
+        return [job.result() for job in jobs]
+
+
+def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Sum a policy up over its draws, in percent."""
+    right = sorted(100 * each.right / max(each.written, 1) for each in outcomes)
+    later, later_right = (sum(getattr(each, name) for each in outcomes) for name in ("later", "later_right"))
+    return {
+        "right": mean(right),
+        "right in the worst tenth of draws": right[len(right) // 10],
+        "right of later nights": 100 * later_right / max(later, 1),
+        "found": mean(100 * each.found / max(each.owned, 1) for each in outcomes),
+    }
+
+
+def measure(seeds: Sequence[int], *, nights: Sequence[int]) -> Experiment:
+    """Let all companies live for so many nights, and once with a wave of moves."""
+    tried = [(f"{number} nights", POLICIES, number, 0) for number in nights]
+    tried.append((f"{nights[0]} nights with moves", AFTER_MOVES, nights[0], MOVES))
+    figures = []
+    for title, policies, number, moves in tried:
+        found = draws(seeds, nights=number, policies=policies, moves=moves)
+        for name in policies:
+            for what, value in summary([each[name] for each in found]).items():
+                figures.append(Figure(9, f"{title}, {name}: {what}", value, None, "%", "≥"))
+    names = ", ".join(COMPANIES)
+    return Experiment(
+        f"A month of nights: {len(COMPANIES)} companies, seeds {seeds[0]} to {seeds[-1]}",
+        [],
+        figures,
+        [
+            f"Made-up companies (sandbox/lives.py: {names}), in which nobody has an owner before.",
+            "Right: owners whose machine it was on the day of the write.",
+            "Found: machines of people on the last day that have this owner.",
+            f"Moves: from night {MOVES} on a quarter of the people change machines within four days.",
+        ],
+    )
