@@ -20,8 +20,7 @@ from ownership.coverage import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.names import printable
 from ownership.quality import masked_days, most_lack, owners_answered_no
-from ownership.resolution import UNKNOWN, Resolution
-from ownership.rules import Rules
+from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
@@ -335,39 +334,40 @@ def _share(run: ScanRun) -> dict[str, Any]:
 
 def resolution_of(run: ScanRun) -> Resolution:
     """Return the stages of a run over the tables that its earlier steps stored."""
-    rules = run.instance.rules.as_rules()
     return Resolution(
         counts=run.counts(run.window),
-        earlier=earlier_counts(run.instance, run.tables, run.window, rules, run_id=run.run_id),
         read_inventory=run.read,
-        rules=rules,
+        rules=run.instance.rules.as_rules(),
         user_value_field=run.instance.decisive_user_field,
         window=run.window,
     )
 
 
-def earlier_counts(
-    instance: Instance, tables: Tables, window: Window, rules: Rules, *, run_id: str
-) -> pl.LazyFrame:
-    """Return rows of logon_counts of the days before a run's window that its rules look at (rules 1.13).
-
-    No day is fetched for that: those count that are stored whole, by the present settings.
-    """
-    days = (rules.min_stable_days or 1) - 1
-    before = Window(
-        max(window.first - timedelta(days=days), instance.scan.first_day), window.first - timedelta(days=1)
-    )
-    missing = missing_days(instance, tables, before, run_id=run_id) if days else ()
-    return tables.logon_counts([day for day in days_of(before) if day not in missing], run_id=run_id)
-
-
-def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `confidence` and `answered_no` of a `Resolution`, by the answers to audits (rules 1.12, 9.8).
+def with_history(resolution: Resolution, instance: Instance, tables: Tables, *, run_id: str) -> Resolution:
+    """Return stages that know the answers to audits and the days before their window (rules 1.12, 1.13, 9.8).
 
     Raises:
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
-    model = learnt_model(instance, tables, window)
+    window = resolution.window
+    knowing = replace(resolution, **answers_of_audits(instance, tables, window))
+    # No day is fetched for that: those count that are stored whole, by the present settings.
+    first = max(window.first - timedelta(days=max(knowing.stable_windows, 1) - 1), instance.scan.first_day)
+    before = Window(first, window.first - timedelta(days=1))
+    missing = missing_days(instance, tables, before, run_id=run_id) if knowing.stable_windows else ()
+    days = [day for day in days_of(before) if day not in missing]
+    return replace(knowing, earlier=tables.logon_counts(days, run_id=run_id))
+
+
+def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
+    """Return `confidence`, `audited` and `answered_no` of a `Resolution`, by the answers to audits.
+
+    Raises:
+        ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
+    """
+    recent = recent_answers(tables, instance.keep.history_days)
+    alike = drawn_alike(recent, window, instance.rules.as_rules(), counted_as(instance))
+    model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
         raise ConfigurationError(
@@ -375,9 +375,13 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
             f"counted as now and of at most {window.days} days. Take the setting out, plan (run --dry-run), "
             f"draw an audit: {audit}"
         )
-    no = recent_answers(tables, instance.keep.history_days).filter(~pl.col("right"))
-    answered_no = no.select("host_id", "user_id").rows()
-    return {"confidence": model.confidence() if model else UNKNOWN, "answered_no": answered_no}
+    answered_no = recent.filter(~pl.col("right")).select("host_id", "user_id").rows()
+    if model is None:
+        return {"answered_no": answered_no}
+    plans = [tables.of_run("owner_decisions", run_id) for run_id in alike["run_id"].unique().sort()]
+    planned = [plan.filter(action="write").select("host_id", user_id="resolved_owner") for plan in plans]
+    audited = pl.concat([alike.select("host_id", "user_id"), *planned]).unique()
+    return {"confidence": model.confidence(), "audited": audited.rows(), "answered_no": answered_no}
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:

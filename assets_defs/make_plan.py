@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import polars as pl
 
-from assets_defs.evidence import answers_of_audits, earlier_counts, missing_days
+from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, ScanRun
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Plan, plan_undo, plan_writes, select_hosts
@@ -179,13 +179,12 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
         )
     resolution = Resolution(
         counts=tables.logon_counts(window, run_id=decided_by),
-        earlier=earlier_counts(instance, tables, window, rules, run_id=decided_by),
         read_inventory={"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}.__getitem__,
         rules=rules,
         user_value_field=instance.decisive_user_field,
         window=window,
-        **answers_of_audits(instance, tables, window),
     )
+    resolution = with_history(resolution, instance, tables, run_id=decided_by)
     matches = resolution.match_usernames(resolution.count_shares())
     decisions = resolution.decide(matches, decided_at=datetime.now(UTC), run_id=run.run_id)
     owners = users.select("user_id", "criticality", department="user_department")

@@ -1,7 +1,6 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import islice, pairwise
@@ -11,7 +10,7 @@ import dagster as dg
 import polars as pl
 from dagster._utils.schedules import cron_string_iterator
 
-from assets_defs.evidence import answers_of_audits, require_evidence, resolution_of
+from assets_defs.evidence import require_evidence, resolution_of, with_history
 from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
 from assets_defs.report import sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun
@@ -63,7 +62,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
     decided_at = datetime.now(UTC)
     matches = run.read("username_matches").collect()
-    resolution = replace(resolution_of(run), **answers_of_audits(run.instance, run.tables, run.window))
+    resolution = with_history(resolution_of(run), run.instance, run.tables, run_id=run.run_id)
     frame = resolution.decide(matches, decided_at=decided_at, run_id=run.run_id)
     require_evidence(run)
     frame = store_decisions(

@@ -17,6 +17,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import RESULTS, asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
+from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands, OwnerDecisions
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
@@ -105,7 +106,7 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,
-        confidence=answers_of_audits(instance, tables, window)["confidence"],
+        confidence=answers_of_audits(instance, tables, window).get("confidence", UNKNOWN),
         stored_days=next(age for age in count() if window.last - timedelta(days=age) not in fetched),
         last_settled=last_settled,
         audit=_audit(tables),

@@ -62,7 +62,7 @@ EVIDENCE: Mapping[str, Words] = {
         "the sheet of the audit.",
     ),
     "low_confidence": Words(
-        "Fewer of such owners are right than min_confidence asks for.",
+        "Fewer of such owners are right than min_confidence asks for, or the owner is too new to tell.",
         "{username} must be on the host on more days, and others on fewer; or rules.min_confidence must be "
         "lower.",
     ),

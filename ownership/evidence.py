@@ -24,8 +24,9 @@ class Evidence:
     exclude it, or null) and collides. `skipped` is like `days`, of the accounts excluded for their kind.
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
-    `answered_no` has host_id and resolved_owner of each answer no of an audit. `earlier` is like `days`, of
-    days before the window, and `owners` has username and resolved_owner of accounts, where rules ask for it.
+    `audited` has host_id and resolved_owner of each owner of an audited plan, `answered_no` those of each
+    answer no. `stable_windows` is that of `Resolution`, `earlier` is like `days`, of days before the window,
+    and `owners` has username and resolved_owner of accounts, where rules ask for it.
     """
 
     days: pl.LazyFrame
@@ -35,6 +36,8 @@ class Evidence:
     skipped: pl.LazyFrame
     shown: pl.LazyFrame
     confidence: pl.Expr
+    stable_windows: int
+    audited: pl.DataFrame
     answered_no: pl.DataFrame
     earlier: pl.LazyFrame
     owners: pl.DataFrame
@@ -63,6 +66,8 @@ def evidence_by_day(
     owners: pl.DataFrame,
     skipped_hosts: pl.DataFrame,
     confidence: pl.Expr,
+    stable_windows: int,
+    audited: pl.DataFrame,
     answered_no: pl.DataFrame,
 ) -> Evidence:
     """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
@@ -95,7 +100,8 @@ def evidence_by_day(
     )
     shown = shown_names(names, rows(counts), "subject", rules)
     return Evidence(
-        *(days, subjects, rules, window, skipped, shown, confidence, answered_no), earlier, owners
+        *(days, subjects, rules, window, skipped, shown),
+        *(confidence, stable_windows, audited, answered_no, earlier, owners),
     )
 
 
@@ -112,10 +118,11 @@ def primary_users(
     Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
     the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
     active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window),
-    answered_no (true or null) and confidence; counted_as (the name that `days` has) and stable_days (null:
-    `stability` fills it in); total_events, total_weight, host_days (of all users together),
-    user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
-    skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
+    answered_no (true or null), is_new (the owner is in no audited plan) and confidence; counted_as (the name
+    that `days` has) and stable_days (null: `stability` fills it in); total_events, total_weight, host_days
+    (of all users together), user_count; username, events and weight of the runner_up; primary_hostnames and
+    primary_rank; and skipped_username, excluded for its kind with most logon events. Without logons counts
+    are 0, others null.
     """
     logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
@@ -148,7 +155,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
-    answered_no = evidence.answered_no.lazy().unique().with_columns(answered_no=pl.lit(value=True))
+    key, is_so = ["host_id", "resolved_owner"], pl.lit(value=True)
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -165,9 +172,19 @@ def primary_users(
             skipped_username=pl.when(most).then("skipped_username"),
         )
         .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
-        .join(answered_no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
-        .with_columns(confidence=evidence.confidence, stable_days=pl.lit(None, pl.Int64))
-        .drop("skipped_events", "most_events", "shown", "resolved_owner")
+        .join(
+            evidence.answered_no.lazy().with_columns(answered_no=is_so),
+            on=key,
+            how="left",
+            maintain_order="left",
+        )
+        .join(evidence.audited.lazy().with_columns(audited=is_so), on=key, how="left", maintain_order="left")
+        .with_columns(
+            confidence=evidence.confidence,
+            stable_days=pl.lit(None, pl.Int64),
+            is_new=pl.col("resolved_owner").is_not_null() & pl.col("audited").is_null(),
+        )
+        .drop("skipped_events", "most_events", "shown", "resolved_owner", "audited")
         .collect(engine="streaming")
     )
 

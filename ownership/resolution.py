@@ -20,6 +20,8 @@ from ownership.shares import NOBODY, CountedNames, host_user_shares, normalised_
 from ownership.tables import HostProfiles, LogonCounts
 from ownership.windows import Window
 
+NEW_OWNER_DAYS = 14
+"""Days for which an owner whom no audited plan had must be named until a confidence is told (rules 9.8)."""
 UNKNOWN = pl.lit(None, pl.Float64)
 """The confidence where no audit is answered."""
 
@@ -29,10 +31,11 @@ class Resolution:
     """The stages over one look-back window; each is computed when it is asked for.
 
     `counts` are rows of `logon_counts` of the window, `earlier` of the stored days before it that
-    `min_stable_days` asks for. `read_inventory` returns the rows of `inventory_hosts` or `inventory_users`;
+    `stable_windows` asks for. `read_inventory` returns the rows of `inventory_hosts` or `inventory_users`;
     it is called when a rule first needs them. `user_value_field` is the field that the instance file names to
-    match users by, if it names one; `confidence` is what was learnt from an audit (`tuning.confidence`), and
-    `answered_no` has host and user asset of each answer no (rules 1.12).
+    match users by, if it names one; `confidence` is what was learnt from an audit (`tuning.confidence`),
+    `audited` has host and user asset of each owner of the plans that it was drawn from, and `answered_no` of
+    each answer no (rules 1.12).
     """
 
     counts: pl.LazyFrame
@@ -42,7 +45,13 @@ class Resolution:
     user_value_field: str | None
     window: Window
     confidence: pl.Expr = UNKNOWN
+    audited: Sequence[tuple[str, str]] = ()
     answered_no: Sequence[tuple[str, str]] = ()
+
+    @property
+    def stable_windows(self) -> int:
+        """The number of days in a row for which an owner must be named (rules 1.13, 9.8); 0: nothing asks."""
+        return self.rules.min_stable_days or (0 if self.confidence is UNKNOWN else NEW_OWNER_DAYS)
 
     def count_shares(self) -> pl.DataFrame:
         """Count each user's part of the logons of each host: rows of `host_user_shares`."""
@@ -56,10 +65,10 @@ class Resolution:
     def count_evidence(self, counts: pl.LazyFrame | None = None) -> Evidence:
         """Count the evidence of the window, or of other `counts` without the same accounts and hosts."""
         kinds = self.rules.skip_host_kinds
-        earlier = self.earlier if counts is None else empty(LogonCounts).lazy()
+        is_asked = counts is None and self.stable_windows
+        earlier = self.earlier if is_asked else empty(LogonCounts).lazy()
         counts = self.counts if counts is None else counts
         names = self._names_of(counts, earlier)
-        answered = {"host_id": pl.String, "resolved_owner": pl.String}
         return evidence_by_day(
             counts,
             names,
@@ -70,7 +79,9 @@ class Resolution:
             owners=self._owners_of(names),
             skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             confidence=self.confidence,
-            answered_no=pl.DataFrame(self.answered_no, answered, orient="row"),
+            stable_windows=self.stable_windows,
+            audited=_pairs(self.audited),
+            answered_no=_pairs(self.answered_no),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -91,7 +102,7 @@ class Resolution:
             unite_accounts=False,
             min_stable_days=None,
         )
-        of_everybody = replace(self, rules=everybody, earlier=empty(LogonCounts).lazy())
+        of_everybody = replace(self, rules=everybody, confidence=UNKNOWN)
         evidence = of_everybody.count_evidence().collect()
         usernames = evidence.days.select(pl.col("username").unique().cast(pl.String))
         matches = of_everybody.match_usernames(usernames.collect(engine="streaming"))
@@ -110,7 +121,7 @@ class Resolution:
 
     def _owners_of(self, names: CountedNames) -> pl.DataFrame:
         """Return username and resolved_owner of accounts, if a rule asks whose they are."""
-        if not (self.answered_no or self.rules.min_stable_days):
+        if not (self.answered_no or self.stable_windows):
             return _NO_OWNERS
         usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
         matches = self.match_usernames(usernames.to_frame()).lazy()
@@ -126,6 +137,11 @@ class Resolution:
             people = people_by_account(self.users, user_value_field=field, rules=self.rules)
         given = {"skipped_users": skipped["username"], "people": people, "earlier": earlier}
         return normalised_names(counts, rules=self.rules, **given)
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> pl.DataFrame:
+    schema = {"host_id": pl.String, "resolved_owner": pl.String}
+    return pl.DataFrame(rows, schema, orient="row").unique()
 
 
 _NO_OWNERS = pl.DataFrame(schema={"username": pl.String, "resolved_owner": pl.String})

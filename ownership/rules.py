@@ -98,7 +98,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
         "idle_user": pl.col("idle_days") >= pl.lit(rules.max_idle_days, pl.Int64),
         "not_stable": pl.col("stable_days") < pl.lit(rules.min_stable_days, pl.Int64),
         "answered_no": pl.col("answered_no"),
-        "low_confidence": 100 * pl.col("confidence") < pl.lit(rules.min_confidence, pl.Int64),
+        "low_confidence": 100 * pl.col("confidence").fill_null(0) < pl.lit(rules.min_confidence, pl.Int64),
         "single_user": ~several,
         "majority": several,
     }

@@ -31,13 +31,13 @@ _NOT_ASKED = {"answered_no": pl.Boolean, "confidence": pl.Float64, "stable_days"
 def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of `primary_users` for how many days up to the last one the same owner has been named.
 
-    Each of these days has a window as long as the run's. `stable_days` is `min_stable_days` at most, 0 where
-    the host has moved in a wave, and null where nobody is named or the rule is off. Accounts of one user
-    asset are one owner.
+    Each of these days has a window as long as the run's. `stable_days` is `stable_windows` at most, 0 where
+    the host has moved in a wave, and null where nobody is named or nothing asks. Accounts of one user asset
+    are one owner. The confidence becomes null where an owner is new and not named for so long.
     """
-    if not (windows := evidence.rules.min_stable_days):
+    if not (windows := evidence.stable_windows):
         return primary
-    asked = names_owner(replace(evidence.rules, min_stable_days=None))
+    asked = names_owner(replace(evidence.rules, min_stable_days=None, min_confidence=None))
     not_asked = [pl.lit(None, dtype).alias(name) for name, dtype in _NOT_ASKED.items()]
     named = primary.with_columns(not_asked).filter(asked)
     accounts, of_run = named.select("subject", username="counted_as"), named.lazy().select(_OF_RUN)
@@ -63,7 +63,12 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
             stable_days=pl.when(has_moved).then(0).otherwise(pl.col("stable_days").fill_null(windows))
         )
     )
-    return primary.drop("stable_days").join(stable, on="subject", how="left", maintain_order="left")
+    is_known = ~pl.col("is_new") | (pl.col("stable_days") >= windows)
+    return (
+        primary.drop("stable_days")
+        .join(stable, on="subject", how="left", maintain_order="left")
+        .with_columns(confidence=pl.when(is_known).then("confidence"))
+    )
 
 
 def _moved_in_wave(evidence: Evidence, named: pl.DataFrame) -> pl.Series:

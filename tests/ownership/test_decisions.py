@@ -1,4 +1,4 @@
-from datetime import date
+from datetime import date, timedelta
 
 import polars as pl
 import pytest
@@ -7,7 +7,7 @@ from ownership.declaration import validated
 from ownership.matching import unmatched_users
 from ownership.rules import Rules
 from ownership.tables import OwnerDecisions
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, resolution, user, users
+from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts, resolution, user, users
 
 
 def decided(*given):
@@ -55,12 +55,29 @@ def test_how_sure_an_owner_is_is_said_of_owners_alone():
     logons = counts(("pc-1", "ann", 9), ("pc-2", "ann", 4), ("pc-3", "ghost", 9))
     assets = hosts(*(host(f"h{n}", f"pc-{n}") for n in range(1, 5)))
     of_ten = {"rules": Rules(min_confidence=80), "confidence": pl.col("events") / 10}
+    of_ten["audited"] = [("h1", "u1"), ("h2", "u1")]
     found = validated(OwnerDecisions, resolution(logons, PEOPLE, assets, **of_ten).decisions)
     assert found.select("hostname", "evidence", "match", "confidence").rows() == [
         ("pc-1", "single_user", "matched", 0.9),
         ("pc-2", "low_confidence", None, 0.4),
         ("pc-3", "single_user", "no_user_asset", None),
         ("pc-4", "no_logons", None, None),
+    ]
+
+
+@pytest.mark.parametrize(("days", "is_known"), [(13, False), (14, True)])
+@pytest.mark.parametrize("least", [None, 80])
+def test_an_owner_whom_no_audited_plan_had_has_no_confidence_until_it_is_stable(least, days, is_known):
+    """Rules 9.8: and so is not written where a confidence is asked for."""
+    since = [WINDOW.last - timedelta(days=age) for age in range(days)]
+    logons = counts(*(("pc-1", "ann", 1, day) for day in since), ("pc-2", "ann", 9))
+    learnt = {"confidence": pl.lit(0.9), "audited": [("h2", "u1"), ("h1", "u2")]}
+    assets = hosts(host("h1", "pc-1"), host("h2", "pc-2"))
+    found = resolution(logons, PEOPLE, assets, Rules(min_confidence=least), **learnt).decisions
+    bars = least and not is_known
+    assert validated(OwnerDecisions, found).select("evidence", "confidence").rows() == [
+        ("low_confidence" if bars else "single_user", 0.9 if is_known else None),
+        ("single_user", 0.9),
     ]
 
 
