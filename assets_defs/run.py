@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
@@ -143,7 +143,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     tables: Tables
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
     if instance.writes.dry_run:  # a run that is executed again, or an old page, may know an earlier setting
-        options = replace(options, dry_run=True)
+        options = options.model_copy(update={"dry_run": True})
     record = run_record(context, instance, tables)
     with as_dagster_failure():
         options.require_within_bounds()
@@ -240,9 +240,9 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
 
 def _chosen(run: ScanRun) -> dict[str, Any]:
     """Return the options that differ from what the instance file says, and the steps that are missing."""
-    usual = asdict(default_options(run.instance))
+    usual = default_options(run.instance).model_dump()
     differing = {
-        name: chosen for name, chosen in sorted(asdict(run.options).items()) if chosen != usual[name]
+        name: chosen for name, chosen in sorted(run.options.model_dump().items()) if chosen != usual[name]
     }
     differing.pop("refetch", None)  # it says how days are looked at, not what comes of the run
     if run.window == window_of(run.instance, run.window.last):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -20,17 +19,21 @@ from resources.store.tables import Tables
 OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
 
 
-@dataclass(frozen=True)
-class ScanOptions:
-    """What an operator may choose for one run; all steps of the run see the same."""
+class ScanOptions(dg.Config):
+    """What an operator may choose for one run, as the launchpad describes it; all steps of the run see it."""
 
-    lookback_days: int
-    enrich: bool
-    dry_run: bool
-    refetch: bool = True
-    force: bool = False
-    limit: int | None = None
-    hosts: list[str] = field(default_factory=list)
+    lookback_days: int = Field(
+        description="Look-back window: calendar days that end with the last day of the run, or today."
+    )
+    enrich: bool = Field(description="Copy the owner's department and criticality to the host.")
+    dry_run: bool = Field(description="Plan only: decide and store what would be written, write nothing.")
+    refetch: bool = Field(True, description="Fetch every day named; off: only those missing or not settled.")
+    force: bool = Field(
+        False,
+        description="Write although the run names several days, or a last day long past (scan.late_days).",
+    )
+    limit: int | None = Field(None, description="Write at most this many hosts of the plan.")
+    hosts: list[str] = Field([], description="Plan and write these hosts only, by name or id; none: all.")
 
     def require_within_bounds(self) -> None:
         """Fail for numbers that the launchpad accepts and the command line does not."""
@@ -43,18 +46,6 @@ class ScanOptions:
                 f"limit: {self.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
                 "what would be written"
             )
-
-
-OPTIONS = {
-    "lookback_days": "Look-back window: calendar days that end with the last day of the run, or today.",
-    "enrich": "Copy the owner's department and criticality to the host.",
-    "dry_run": "Plan only: decide and store what would be written, write nothing.",
-    "refetch": "Fetch every day named; off: only those missing or not settled.",
-    "force": "Write although the run names several days, or a last day long past (scan.late_days).",
-    "limit": "Write at most this many hosts of the plan.",
-    "hosts": "Plan and write these hosts only, by name or id; none: all.",
-}
-"""The options as the launchpad describes them."""
 
 
 class SearchService(dg.ConfigurableResource):
@@ -105,7 +96,8 @@ def scan_resources(
 def default_options(instance: Instance) -> ScanOptions:
     """Return the options as the instance file has them."""
     scan = instance.scan
-    return ScanOptions(scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
+    dry_run = instance.writes.dry_run
+    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=dry_run)
 
 
 def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
@@ -125,17 +117,17 @@ def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
 
 def _options_resource(instance: Instance) -> dg.ResourceDefinition:
     """Return the options of a run as a resource, whose defaults are the instance's (not of a class)."""
-    defaults = asdict(default_options(instance))
-    kinds: dict[str, Any] = {"limit": dg.Noneable(int), "hosts": [str]}
+    defaults = default_options(instance).model_dump()
     fields = {
-        name: dg.Field(
-            kinds.get(name) or type(defaults[name]),
-            default_value=defaults[name],
-            description=description,
-        )
-        for name, description in OPTIONS.items()
+        name: dg.Field(field.config_type, default_value=defaults[name], description=field.description)
+        for name, field in ScanOptions.to_fields_dict().items()
     }
-    return dg.ResourceDefinition(lambda context: ScanOptions(**context.resource_config), fields)
+
+    def chosen(context: dg.InitResourceContext) -> ScanOptions:
+        given = {name: value for name, value in context.resource_config.items() if value is not None}
+        return ScanOptions(**given)  # Dagster takes nothing, as in `hosts:`, for what has a default
+
+    return dg.ResourceDefinition(chosen, fields)
 
 
 def opened_once(

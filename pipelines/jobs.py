@@ -5,7 +5,6 @@ that of the clean-up is on.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -85,7 +84,7 @@ Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-o
 owners are decided), `asset-owners docs configuration` (every setting).""",
         tags=run_tags(instance),
         run_tags=run_tags(instance),
-        config=run_config(instance, **asdict(default_options(instance))),
+        config=run_config(instance, **default_options(instance).model_dump()),
         metadata=_facts(instance),
     )
 

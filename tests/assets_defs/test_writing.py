@@ -119,7 +119,7 @@ def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is
 def test_a_run_of_some_hosts_plans_these_alone(tmp_path):
     shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "second"))
     run = decided(tmp_path, instance(), shelf)
-    write_planned(replace(run, options=replace(run.options, hosts=["second"])))
+    write_planned(replace(run, options=run.options.model_copy(update={"hosts": ["second"]})))
     assert shelf.written.keys() == {"h2"}
 
 

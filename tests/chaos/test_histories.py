@@ -335,7 +335,7 @@ class Histories(RuleBasedStateMachine):
         home.books.runs[run_id] = run
         service.hooks.faults, service.hooks.after = surroundings.before, surroundings.after
         clock = Clock()
-        options = replace(default_options(instance), dry_run=kind == "dry", limit=limit)
+        options = default_options(instance).model_copy(update={"dry_run": kind == "dry", "limit": limit})
         with AssetInventory(instance, clock=clock, sleep=clock.sleep) as client, ExitStack() as life:
             run_scan = scan(
                 *(home.tables, instance, WINDOW, run_id),

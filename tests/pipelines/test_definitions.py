@@ -273,7 +273,7 @@ def graph(definitions: dg.Definitions) -> dict[str, Any]:
             for schedule in repository.schedule_defs
         },
         "options": {
-            name: (field.config_type.given_name, field.default_value)
+            name: (field.config_type.key, field.default_value)
             for name, field in jobs(definitions)["head_office"]
             .resource_defs["head_office__scan"]
             .config_schema.config_type.fields.items()
