@@ -71,7 +71,7 @@ def experiments_of(
         "first run": lambda: first_run.measure(sandbox(), folder / "first", events, tries),
         "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),
         "night": lambda: night.measure(sandbox(), folder / "night", healthy=15 * size, dead=5 * size),
-        "month": lambda: month.measure(range(5 if long else 1), nights=(30, 60) if long else (30,)),
+        "month": lambda: month.measure(range(5 if long else 1)),
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3),

@@ -175,6 +175,17 @@ def test_each_line_counts_what_a_run_with_these_settings_decides(logons, common,
         assert {name: line[name] for name in expected} == expected
 
 
+def test_a_host_whose_owner_is_not_stable_yet_is_written_by_no_settings_that_ask_for_it():
+    logons = counts(*((name, "ann", 5, EARLY) for name in ("ws1", "ws2")))
+    assets, rules = hosts(host("h1", "ws1"), host("h2", "ws2")), Rules(min_stable_days=20)
+    decisions = decide(logons, PEOPLE, assets, rules)
+    waiting = decisions["evidence"] == "not_stable"
+    for decided, to_write in ((decisions, 0), (decisions.filter(~waiting), 2)):
+        stored = inputs(logons, assets, rules, decisions=decided)
+        tried = [(30, replace(rules, primary_devices=devices)) for devices in (None, 2)]
+        assert stored.backtest(tried)["to_write"].to_list() == [to_write, to_write]
+
+
 def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_tried():
     tried = usual_settings(Rules(share_threshold_percent=72), lookback_days=14, stored_days=30)
     assert {window for window, _ in tried} == {14, 30}
