@@ -94,7 +94,7 @@ def report(
         coverage=coverage,
         window=WINDOW,
         is_plan=outcome == "planned",
-        answered_no=["1 owner is <wrong>:", "asset-owners undo run-1 --host ' @7' --wrong"],
+        answered_no=["1 is <wrong>:", "asset-owners undo run-1 --wrong"] if outcome == "written" else [],
         decided_by=Rules(),
         rules=Rules(),
         fields=FieldNames(),

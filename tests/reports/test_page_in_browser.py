@@ -309,6 +309,14 @@ def test_a_plan_says_plan_and_its_command_is_copied(opened):
     assert page.evaluate("navigator.clipboard.readText()") == "asset-owners apply --instance demo run-1"
 
 
+def test_wrong_owners_are_named_with_the_command_that_undoes_them(opened):
+    page = opened(report(), permissions=["clipboard-read", "clipboard-write"])
+    expect(page.locator("#answered-no")).to_contain_text("1 is <wrong>:")
+    page.locator("#answered-no").get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "asset-owners undo run-1 --wrong"
+
+
 def test_times_are_in_the_reader_s_zone(opened):
     page = opened(report(), timezone_id="Asia/Tokyo")
     expect(page.locator("header time")).to_have_text("30 Mar 2026, 21:00")
