@@ -29,7 +29,7 @@ from resources.search.source import extraction_fingerprints
 from resources.settings import Instance, command_line, named
 from resources.try_names import check_domains, check_hostnames, check_users
 
-MAX_DAYS_NAMED = 10
+MAX_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 STEPS: dict[str, dict[FunctionType, str]] = {}
@@ -118,13 +118,11 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     if not days["counted"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
     found = gaps(days, timezone=run.instance.scan.timezone).select("day", "log", events="counted")
-    named = ", ".join(map(str, found["day"].unique().sort().head(MAX_DAYS_NAMED)))
-    named += ", …" if found["day"].n_unique() > MAX_DAYS_NAMED else ""
     logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
     return _none(
         found,
         f"{found['day'].n_unique()} of {run.window.days} days have no logon events{logs}, or hardly any "
-        f"({named}); fetch them again once their events are back",
+        f"({_first(found['day'].unique().sort())}); fetch them again once their events are back",
         severity=ERROR if run.instance.scan.require_complete_window else WARN,
     )
 
@@ -262,7 +260,7 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
-    return _none(new, found, conflicts=conflicts.height)
+    return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 
 
 @check("owner_checks", "owner_decisions")
@@ -303,6 +301,12 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     }
     exclude_hosts = run.instance.rules.exclude_hosts
     return _result(check_senders(run.search(), last, last, matching=matching, exclude_hosts=exclude_hosts))
+
+
+def _first(names: pl.Series) -> str:
+    """Return the first few names."""
+    shown = [printable(f"{name}") for name in names.head(MAX_NAMED)]
+    return ", ".join([*shown, *["…"][: len(names) > MAX_NAMED]])
 
 
 def _none(

@@ -18,9 +18,6 @@ from reports.run_results import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 
-MAX_WARNINGS = 10
-"""New conflicts that are warned of one by one."""
-
 MAX_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
 
@@ -44,7 +41,7 @@ def _match(run: ScanRun) -> dict[str, Any]:
 
 
 def _decide(run: ScanRun) -> dict[str, Any]:
-    """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
+    """Decide about each host, publish and keep the decisions, and log the conflicts."""
     decided_at = datetime.now(UTC)
     matches = run.read("username_matches").collect()
     resolution = replace(resolution_of(run), **answers_of_audits(run.instance, run.tables, run.window))
@@ -63,9 +60,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found = shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     run.log.info(
-        f"Decisions: {frame['host_id'].count():,} hosts, and {frame['host_id'].null_count():,} not in the "
-        f"inventory; {found['hosts_to_write']:,} to write, {counted}, "
-        f"{found['hosts_owned_percent']}% have an owner"
+        f"Decided {frame['host_id'].count():,} hosts: {found['hosts_to_write']:,} get an owner, {counted}. "
+        f"{frame['host_id'].null_count():,} names in the logons are not in the inventory"
     )
     _log_conflicts(run, conflicts)
     return found | {
@@ -87,23 +83,12 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
 
 
 def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
-    """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
-    log = run.log
-    new = conflicts.filter("new_conflict").sort("host_id")
-    if not new.is_empty():
-        log.warning(_conflicts(new.head(MAX_WARNINGS)))
-        more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
-        query = "FROM conflicts WHERE is_new"
-        log.warning(
-            f"New conflicts: {more} are shown by host. All of them, with owners: {listed(run, query)}"
-        )
-    if known := conflicts.height - new.height:
-        log.info(f"Conflicts: {known:,} were there in the last run, too: {listed(run, 'FROM conflicts')}")
+    """Log each conflict, below what a terminal shows; of the new ones a check warns.
+
+    Whom they are about, the tables say and the log does not.
+    """
     for some in conflicts.iter_slices(MAX_CONFLICTS):
-        log.debug(_conflicts(some))
-
-
-def _conflicts(conflicts: pl.DataFrame) -> str:
-    """Return a line for each conflict; whom they are about, the tables say and the log does not."""
-    hosts = map(printable, conflicts["host_id"])
-    return "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        hosts = map(printable, some["host_id"])
+        run.log.debug(
+            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        )

@@ -14,9 +14,8 @@ from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.plan import sent_changes
-from reports.remedies import Remedies
-from reports.sentences import confidence_words, either, in_columns, instant, names_of
-from reports.story import hosts_by_now, with_words
+from reports.sentences import confidence_words, either, in_columns, instant
+from reports.story import told_hosts
 
 _SHOWN_USERS = 10
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
@@ -51,16 +50,12 @@ def host_explanation(
     short = pl.Series([*names]).to_frame("name").select(normalise_hostname(pl.col("name"), short=True))
     is_alike = normalise_hostname(pl.col("hostname"), short=True).is_in(short["name"].drop_nulls().implode())
     shares = read("host_user_shares").filter(is_alike).collect()
-    matches, hosts, users, current, acknowledged = (
+    matches, hosts, users, current = (
         read(table).collect()
-        for table in (
-            *("username_matches", "inventory_hosts", "inventory_users", "current_owners"),
-            "acknowledged_conflicts",
-        )
+        for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
     )
     answer = ("host_id", "user_id", pl.coalesce("answered_at", "drawn_at"), "answered_by", "instead_id")
     answered_no = read("audit_sample").filter(~pl.col("right")).select(answer).collect()
-    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
     sent = in_order.with_columns(changes=pl.concat_list(sent_changes()).list.drop_nulls()).collect()
@@ -82,7 +77,7 @@ def host_explanation(
             "now": now,
         }
 
-    told = with_words(hosts_by_now(decisions, current, writes, acknowledged), remedies)
+    told = told_hosts(decisions, read, writes, rules, fields)
     return {
         "hostname": name or asked,
         "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
@@ -149,7 +144,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person; rules.exclude_users and rules.skip_account_kinds exclude users.{near}"
+            f"or person.{near} rules.exclude_users and rules.skip_account_kinds exclude users."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")

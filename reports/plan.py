@@ -10,8 +10,7 @@ from ownership.certainty import CERTAINTY, least_certain_first
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.names import printable
 from ownership.plan import enrichment_change
-from reports.people import display_names
-from reports.sentences import COUNTS, in_columns, logons
+from reports.sentences import COUNTS, display_names, in_columns, logons
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -134,16 +133,24 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
     return [dict(cells(row)) for row in differences.iter_rows(named=True)]
 
 
-def differences_in_words(compared: Sequence[Mapping[str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each difference of two plans as its sign and its line, then a summary without a sign."""
+def differences_in_words(
+    diff: Sequence[Mapping[str, str | None]], no_longer_found: int
+) -> Iterator[tuple[str, str]]:
+    """Yield each difference of two plans as its sign and its line, then a summary without a sign.
+
+    `no_longer_found` is the number of owners that are there, and that the second plan does not support.
+    """
     rows = []
-    for row in compared:
+    for row in diff:
         owners = " → ".join(owner for owner in (row["owner_before"], row["owner"]) if owner)
         cells = [row["hostname"] or row["host_id"] or "", owners, row["reason"] or ""]
         rows.append((_SIGNS[str(row["change"])], cells))
     yield from _lines(rows)
-    counts = Counter(row["change"] for row in compared)
+    counts = Counter(row["change"] for row in diff)
     yield "", f"{counts['add']:,} to add, {counts['drop']:,} to drop, {counts['change']:,} changed"
+    if no_longer_found:
+        owners = "owner that is" if no_longer_found == 1 else "owners that are"
+        yield "", f"{no_longer_found:,} {owners} there would no longer be found"
 
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:

@@ -1,7 +1,7 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,9 +15,8 @@ from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules, first_that_holds
 from reports.exports import printable_texts
-from reports.people import display_names
 from reports.remedies import Remedies
-from reports.sentences import logons, names_of, person
+from reports.sentences import display_names, logons, names_of, person
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
@@ -117,6 +116,21 @@ def with_words(hosts: pl.DataFrame, remedies: Remedies) -> pl.DataFrame:
     ]
     schema = {"summary": pl.String, "what_would_change": pl.List(pl.String)}
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
+
+
+def told_hosts(
+    decisions: pl.DataFrame,
+    read: Callable[[str], pl.LazyFrame],
+    writes: pl.LazyFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> pl.DataFrame:
+    """Return decisions as `hosts_by_now` with their words, from stored tables, by the rules of now."""
+    users, owners, acknowledged = (
+        read(table).collect() for table in ("inventory_users", "current_owners", "acknowledged_conflicts")
+    )
+    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
+    return with_words(hosts_by_now(decisions, owners, writes, acknowledged), remedies)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:

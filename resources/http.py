@@ -332,7 +332,8 @@ class Transport:
         def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
-            log.warning(f"{error}. Trying again, {number} of {MAX_TRIES}, in {wait:.1f} s")
+            text = f"{error}. Trying again, {number} of {MAX_TRIES}, in {wait:.1f} s"
+            log.warning(text, extra={"waits": True})
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(TransientError),

@@ -150,7 +150,7 @@ CASES = {
     ),
     "no name": case("h1 has no owner: ", "a host name in name", logons=[], assets=[host("h1")], asked="h1"),
     "no user asset": case(
-        "has no owner: no user asset",
+        "has no owner: the account belongs to no person",
         "Give carol a user asset, one with this name in user_email or directory_user_sam",
         logons=[("ws1", "carol", 3)],
     ),

@@ -1,5 +1,8 @@
+import polars as pl
+
 from ownership.codes import ACTION, EVIDENCE
 from reports.run_results import conflicts_in_words, decisions_in_words, writes_in_words
+from tests.resources.writeback.world import plan
 
 
 def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
@@ -15,7 +18,13 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     assert words[0].endswith(ACTION["write"])
     assert words[2].startswith("          ")
     assert words[2].endswith(EVIDENCE["no_logons"])
-    assert [line.split()[0] for line in writes_in_words({"written": 2})] == ["2"]
+    assert writes_in_words(plan()) == "nothing to write"
+    skipped = [plan(f"h{n}", outcome="not_written", kept=["owner"]) for n in range(2)]
+    rows = pl.concat([*skipped, plan("h2", outcome="undone"), plan("h3", outcome="not_written")])
+    assert writes_in_words(rows) == (
+        "Nothing to undo on 2 hosts: somebody has changed them since. 1 host skipped. "
+        "1 host has its former values again"
+    )
     some = next(decisions_in_words(decisions, in_run=2))
     assert some.endswith("and gets this one: 2 in this run, 1,166 left for later.")
 
