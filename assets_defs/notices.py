@@ -47,14 +47,9 @@ def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
     if url := ui_url():
         more.insert(0, f"{url}/runs/{row['run_id']}")
     if failed and row["message"]:
-        more.insert(0, _first_sentence(row["message"]))
+        why = row["message"].removeprefix("Nothing was written. ").partition("\n")[0]
+        more.insert(0, f"{why.partition('. ')[0].removesuffix('.')}.")
     return "\n".join([f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}", *more])
-
-
-def _first_sentence(message: str) -> str:
-    """Return the first sentence of why a run failed, which says more than that nothing was written."""
-    why = message.removeprefix("Nothing was written. ").partition("\n")[0]
-    return f"{why.partition('. ')[0].removesuffix('.')}."
 
 
 def overdue_notice(instance: Instance, tick: datetime) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of
+from ownership.codes import ACTION, OUTCOME, reason_of
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
@@ -15,7 +15,7 @@ from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.plan import sent_changes
 from reports.sentences import confidence_words, either, in_columns, instant
-from reports.story import told_hosts
+from reports.story import details_of, told_hosts
 
 _SHOWN_USERS = 10
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
@@ -184,8 +184,7 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     if not decisive:
         excluded = [asset["user_id"] for asset in user_assets if asset["excluded_by"]]
         return f"none ({either(excluded)} is excluded)" if excluded else "none"
-    ids = (asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
-    return f"{either(ids)} by {decisive[0]['matched_by']}"
+    return either(asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
 
 
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -206,9 +205,9 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
 def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     """What a run decided, and on what."""
     window = f"{decision['window_from']} to {decision['window_to']}"
-    yield f"run {_shown(decision['run_id'])} decided by the logons of {window}:"
-    why = reason_of(decision)
-    yield f"{EVIDENCE[decision['evidence']] if decision['match'] else why}{_detail(decision)}"
+    threshold = f"with a threshold of {decision['rules']['share_threshold_percent']}%"
+    yield f"run {_shown(decision['run_id'])} decided by the logons of {window}, {threshold}:"
+    yield f"{reason_of(decision)}{details_of(decision)}"
     if decision["confidence"] is not None:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
     if answer := decision["answer"]:
@@ -216,15 +215,12 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         instead = f"; named instead: {_shown(answer['instead_id'] or 'nobody')}"
         on, user_id = f"{answer['answered_at']:%Y-%m-%d}", _shown(answer["user_id"])
         yield f"Answered on {on}{by}: no, not {user_id}{instead}"
-    if decision["match"]:
-        owners = decision["candidate_ids"]
-        by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
-        by = f" ({_shown(decision['excluded_by'])})" if decision["excluded_by"] else by
-        yield f"{MATCH['matched'] if decision['match'] == 'matched' else why}{by}"
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or "no such user asset"
-        yield f"User {_shown(asset['user_id'])} in the inventory: {held}"
+        found = asset["user_id"] in decision["candidate_ids"] and decision["matched_by"]
+        by = f", found by {found}" if found else ""
+        yield f"User {_shown(asset['user_id'])} in the inventory{by}: {held}"
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
     since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
     yield f"{ACTION[decision['action']]}{existing}{since}"
@@ -232,21 +228,6 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         note = f": {_shown(decision['note'])}" if decision["note"] else ""
         by = _shown(decision["acknowledged_by"])
         yield f"Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
-
-
-def _detail(decision: Mapping[str, Any]) -> str:
-    """The values behind the sentence on the evidence."""
-    if why := decision["problem"] or (not decision["match"] and decision["excluded_by"]):
-        return f" ({_shown(why)})"
-    if decision["share"] is None:
-        return ""
-    rules = decision["rules"]
-    units = "days" if rules["evidence_metric"] == "days" else "logon events"
-    weighed = ", weighed by kind of logon" if rules["logon_type_weights"] else ""
-    return (
-        f" ({_shown(decision['username'])} has {decision['weight']} of {decision['total_weight']} "
-        f"{units}{weighed}: {decision['share']:.1%}, threshold {rules['share_threshold_percent']}%)"
-    )
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:

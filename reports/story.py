@@ -172,11 +172,15 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     sentence = reason_of(host)
-    words = sentence[0].lower() + sentence[1:].rstrip(".")
-    details = [printable(host["excluded_by"])] if host["excluded_by"] else []
+    return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
+
+
+def details_of(host: Mapping[str, Any]) -> str:
+    """Return the values behind `reason_of` a host, in parentheses."""
+    found = [printable(host[name]) for name in ("problem", "excluded_by") if host[name]]
     if host["username"] and host["total_events"] and host["evidence"] != "excluded_host":
-        details.append(f"{printable(host['username'])}, {logons(host)}")
-    return f"{words} ({'; '.join(details)})" if details else words
+        found.append(f"{printable(host['username'])}, {logons(host)}")
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:

@@ -270,8 +270,8 @@ class Transport:
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
-                f"{self.where} could not prove who it is: {cause}. {self._cure(cause.verify_code)}, or, less "
-                f"safe, set {self.section}ignore_ssl to true"
+                f"{self.where} could not prove who it is: {cause.verify_message}. "
+                f"{self._cure(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
             )
         if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
             return TransientError(

@@ -9,7 +9,7 @@ import typer
 from ownership.plan import compare_plans, count_unsupported
 from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_changes
+from pipelines.cli.terminal import print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
@@ -35,7 +35,7 @@ def diff(
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))
     else:
-        print_changes(differences_in_words(**compared))
+        print_lines(differences_in_words(**compared))
 
 
 def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ownership.plan import exceeded_limit
 from pipelines.cli.diff import compare
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
-from pipelines.cli.terminal import print_changes, print_lines
+from pipelines.cli.terminal import print_lines
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.log_lines import LOGGER
 from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
@@ -91,13 +91,13 @@ def print_result(
         print_lines(lines)
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
-            print_changes(_describe_plan(instance, tables, report, apply, is_new=not about))
+            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
                 sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
                 print(f"As a sheet for a colleague:\n    {sheet}")
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
-            print_changes(differences_in_words(report["diff"], report["no_longer_found"]))
+            print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
         for line in _next_steps(instance, run_id, outcomes):
             print(line)
     print_warnings(report.get("error", ""))
@@ -145,7 +145,8 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
     some = f", {writes.height:,} of {report['in_all']:,} hosts" if "in_all" in report else ""
     yield f"{printable(instance.name)}: run {run_id}{some}"
-    yield f"{writes_in_words(writes)}."
+    if "plan" not in report or not skipped.is_empty():
+        yield f"{writes_in_words(writes)}."
     shown = skipped.head(SHOWN).group_by("message", "outcome", maintain_order=True)
     for (message, outcome), rows in shown:
         reason = str(message or OUTCOME[str(outcome)]).removesuffix(".")
@@ -156,8 +157,8 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
 
 def _describe_plan(
     instance: Instance, tables: Tables, report: Mapping[str, Any], apply: Sequence[str], *, is_new: bool
-) -> Iterator[tuple[str, str]]:
-    """Return a plan as lines with signs; `apply` is the command that writes it, and a scan's `is_new`."""
+) -> Iterator[str]:
+    """Return a plan as lines; `apply` is the command that writes it, and a scan's `is_new`."""
     hosts, run_id = report["plan"], report["run_id"]
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]

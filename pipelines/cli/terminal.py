@@ -16,8 +16,8 @@ from ownership.names import printable
 from resources.findings import Finding
 
 _COMMAND = re.compile(r"asset-owners \w+ -")
-_START = re.compile(r"[+~-] .{4}|\s*(?:[\d,]+  |- |(?:ok|warning|wrong|not tried) +)?")
-"""What a line begins with, before its text: a sign, a number of hosts, or how well something is."""
+_START = re.compile(r"(?P<sign>[+~-]) .{4}|\s*(?:(?P<state>ok|warning|wrong|not tried) +|[\d,]+  |- )?")
+"""What a line begins with, before its text: a sign, how well something is, or a number of hosts."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
 
 
@@ -43,21 +43,15 @@ def _let_ctrl_c_through() -> None:
     signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003  (it takes no name)
 
 
-def print_styled(text: str) -> None:
-    """Print a text that may have colours: without them where it is not a terminal, or NO_COLOR is set."""
-    click.echo(text, color=False if os.environ.get("NO_COLOR") else None)
-
-
-def print_changes(lines: Iterable[tuple[str, str]]) -> None:
-    """Print lines, each with the colour of its sign."""
-    for sign, line in lines:
-        print_styled(click.style(folded(line), fg=_COLOURS[sign]) if sign else folded(line))
-
-
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Print lines, which on a terminal break between words."""
+    """Print lines, which on a terminal break between words, coloured by their sign or state."""
     for line in lines:
-        print(folded(line, stream), file=stream)
+        text, start = folded(line, stream), _START.match(line)
+        if start and (sign := start["sign"]):
+            text = click.style(text, fg=_COLOURS[sign])
+        elif start and (state := start["state"]) in _COLOURS:
+            text = text.replace(state, click.style(state, fg=_COLOURS[state]), 1)
+        click.echo(text, file=stream, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def folded(line: str, stream: TextIO | None = None) -> str:
@@ -67,13 +61,12 @@ def folded(line: str, stream: TextIO | None = None) -> str:
     """
     if not (stream or sys.stdout).isatty() or _COMMAND.search(line) or not line.strip():
         return line
-    start = _START.match(line)
-    below, width = " " * (start.end() if start else 0), shutil.get_terminal_size().columns
+    below = " " * len(start[0] if (start := _START.match(line)) else "")
+    width = shutil.get_terminal_size().columns
     return textwrap.fill(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
 
 
 def print_finding(finding: Finding) -> None:
-    """Print one line, as `check` and `init` do: on a terminal its first word has a colour."""
-    state, text = f"{finding.state:<11}", " ".join(finding.text.split())  # a service's may hold line breaks
-    line = folded(f"  {state}{finding.what}: {printable(text)}")
-    print_styled(line.replace(state, click.style(state, fg=_COLOURS.get(finding.state)), 1))
+    """Print one line, as `check` and `init` do."""
+    text = " ".join(finding.text.split())  # a service's may hold line breaks
+    print_lines([f"  {finding.state:<11}{finding.what}: {printable(text)}"])

@@ -9,6 +9,7 @@ from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
+from pipelines.cli.terminal import print_lines
 from reports import tuning
 from resources.errors import ConfigurationError
 from resources.settings import named
@@ -56,6 +57,7 @@ def tune(
     instance, tables = stored_tables(path)
     from assets_defs.evidence import learnt_model
     from pipelines.cli.execution import errors, execute
+    from pipelines.cli.results import print_warnings
 
     result = execute(instance, named(instance, "tuning"), {})
     for error in errors(result):
@@ -89,5 +91,6 @@ def tune(
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
     ]
-    print("\n\n".join("\n".join(lines) for lines in parts if lines))
+    print_lines(line for lines in parts if lines for line in [*lines, ""])
+    print_warnings()
     return 0
