@@ -45,13 +45,14 @@ def _let_ctrl_c_through() -> None:
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
     """Print lines, which on a terminal break between words, coloured by their sign or state."""
+    is_coloured = (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
     for line in lines:
-        text, start = folded(line, stream), _START.match(line)
+        text, start = folded(line, stream), _START.match(line) if is_coloured else None
         if start and (sign := start["sign"]):
             text = click.style(text, fg=_COLOURS[sign])
         elif start and (state := start["state"]) in _COLOURS:
             text = text.replace(state, click.style(state, fg=_COLOURS[state]), 1)
-        click.echo(text, file=stream, color=False if os.environ.get("NO_COLOR") else None)
+        print(text, file=stream)
 
 
 def folded(line: str, stream: TextIO | None = None) -> str:
