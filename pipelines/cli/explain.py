@@ -1,7 +1,7 @@
 """`asset-owners explain`: explain one host, or list the hosts of one person, from the stored tables."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 
@@ -43,15 +43,21 @@ def explain(
     if not asked.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     with held_tables(path, run_id) as (instance, tables):
-        return _explain(instance, tables, asked, as_json=as_json)
+        story, words = _explain(instance, tables, asked, as_one=as_json)
+    if as_json:
+        print(json.dumps(story, default=lambda day: day.isoformat()))
+    else:
+        print_lines(words.splitlines())
+    return 1 if story.get("decisions") == [] else 0
 
 
-def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -> int:
-    """Print what is known of a host or a person; return the exit status."""
+def _explain(
+    instance: Instance, tables: Tables, asked: str, *, as_one: bool
+) -> tuple[Mapping[str, Any], str]:
+    """Return what is known of a host or a person, as values and in words; of several people `as_one`."""
     story = _host(instance, tables, asked)
     if story["decisions"]:
-        _print(story, in_words, as_json=as_json)
-        return 0
+        return story, in_words(story)
     found = persons_of(tables, instance.rules.as_rules()).find(asked)
     if not found:
         users = tables.read("inventory_users").collect()
@@ -59,27 +65,14 @@ def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         known = pl.concat([*hosts, *people]).drop_nulls()
         story["hostname"], story["near"] = asked, near_names(asked.partition("@")[0], known)
-        _print(story, in_words, as_json=as_json)
-        return 1
+        return story, in_words(story)
     usernames = tables.read("username_matches").collect()["username"]
-    each = [found] if as_json or len(found) == 1 else each_person(found, usernames)
+    each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
     rules, fields = instance.rules.as_rules(), instance.field_names
     tell = partial(told_hosts, read=tables.read, writes=tables.writes(), rules=rules, fields=fields)
     persons = [person_explanation(asked, one, tables.read, tell) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
-    _print(
-        {"person": persons[0]},
-        lambda _: "\n\n".join([*heads, *map(person_in_words, persons)]),
-        as_json=as_json,
-    )
-    return 0
-
-
-def _print(story: Mapping[str, Any], words: Callable[[Mapping[str, Any]], str], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(story, default=lambda day: day.isoformat()))
-    else:
-        print_lines(words(story).splitlines())
+    return {"person": persons[0]}, "\n\n".join([*heads, *map(person_in_words, persons)])
 
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:

@@ -91,6 +91,6 @@ def tune(
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
     ]
-    print_lines(line for lines in parts if lines for line in [*lines, ""])
+    print_lines("\n\n".join("\n".join(lines) for lines in parts if lines).splitlines())
     print_warnings()
     return 0
