@@ -178,7 +178,8 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
         run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
     follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
-    return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")
+    names = "name stands" if shared.height == 1 else "names stand"
+    return _none(shared, f"{shared.height} host {names} for several host assets: {follows}")
 
 
 @check("inventory_checks", "inventory_users")
@@ -190,7 +191,8 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
         follows = "they get no host; write in platform_user_value_field which field is right"
-    return _none(pairs, f"{pairs.height} account names fit several user assets: {follows}")
+    names = "name fits" if pairs.height == 1 else "names fit"
+    return _none(pairs, f"{pairs.height} account {names} several user assets: {follows}")
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -215,7 +217,9 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     )
     hosts = missing["host_id"].n_unique()
     return _none(
-        missing, f"{hosts} hosts have an owner without a user asset; clear the field to have it filled again"
+        missing,
+        f"{hosts} host{'s have' if hosts != 1 else ' has'} an owner without a user asset; clear the field to "
+        "have it filled again",
     )
 
 

@@ -59,10 +59,10 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     )
     found = shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
-    run.log.info(
-        f"Decided {frame['host_id'].count():,} hosts: {found['hosts_to_write']:,} get an owner, {counted}. "
-        f"{frame['host_id'].null_count():,} names in the logons are not in the inventory"
-    )
+    unknown = frame["host_id"].null_count()
+    more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""
+    get = f"{found['hosts_to_write']:,} get{'s' * (found['hosts_to_write'] == 1)} an owner"
+    run.log.info(f"Decided {frame['host_id'].count():,} hosts: {get}, {counted}{more}")
     _log_conflicts(run, conflicts)
     return found | {
         "window_from": run.window.first.isoformat(),

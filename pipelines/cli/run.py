@@ -189,11 +189,11 @@ def _rows_to_follow(
     """Return the rows of owner_writes that a job is about; a wrong argument fails before there is a run."""
     from assets_defs.make_plan import rows_to_apply, rows_to_undo
 
-    if job == "undo" and "intended" in (writes := tables.run_writes(about))["outcome"]:
-        return writes  # cut off: the job finds out what there is to undo
-    if job == "undo":
-        return rows_to_undo(instance, tables, about, hosts, run_id=about)
-    return rows_to_apply(instance, tables, about, hosts)
+    if job == "apply":
+        return rows_to_apply(instance, tables, about, hosts)
+    if "intended" in tables.run_writes(about)["outcome"]:
+        return _followed(tables, job, about)  # cut off: the job finds out what there is to undo
+    return rows_to_undo(instance, tables, about, hosts, run_id=about).filter(outcome="planned")
 
 
 def _is_undo_confirmed(instance: Instance, rows: pl.DataFrame, about: str) -> bool:
