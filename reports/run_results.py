@@ -92,12 +92,14 @@ def writes_in_words(rows: pl.DataFrame) -> str:
 
 
 def _counted_outcomes(rows: pl.DataFrame) -> Iterator[str]:
-    is_changed = (pl.col("outcome") == "not_written") & pl.col("kept").is_not_null()
-    counts = rows.group_by("outcome", changed=is_changed).len()
-    for outcome, changed, number in counts.sort(-pl.col("len").cast(int), "outcome").iter_rows():
+    is_skipped = (pl.col("outcome") == "not_written") & pl.col("undoes").is_not_null()
+    changed = pl.when(pl.col("kept").is_not_null()).then(pl.lit("somebody has changed {them} since"))
+    why = changed.otherwise(pl.col("message").str.strip_prefix("skipped: "))
+    counts = rows.group_by("outcome", why=pl.when(is_skipped).then(why)).len()
+    for outcome, why_not, number in counts.sort(-pl.col("len").cast(int), "outcome", "why").iter_rows():
         hosts, them = f"{number:,} host{'s' * (number != 1)}", "it" if number == 1 else "them"
-        if changed:
-            yield f"Nothing to undo on {hosts}: somebody has changed {them} since"
+        if why_not:
+            yield f"Nothing to undo on {hosts}: {why_not.replace('{them}', them)}"
         elif outcome == "undone":
             yield f"{hosts} {'has its' if number == 1 else 'have their'} former values again"
         else:

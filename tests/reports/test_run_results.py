@@ -19,10 +19,13 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     assert words[2].startswith("          ")
     assert words[2].endswith(EVIDENCE["no_logons"])
     assert writes_in_words(plan()) == "nothing to write"
-    skipped = [plan(f"h{n}", outcome="not_written", kept=["owner"]) for n in range(2)]
-    rows = pl.concat([*skipped, plan("h2", outcome="undone"), plan("h3", outcome="not_written")])
+    skipped = [plan(f"h{n}", outcome="not_written", kept=["owner"], undoes="run-0") for n in range(3)]
+    undone = {"outcome": "not_written", "undoes": "run-0", "message": "skipped: already undone by run run-1"}
+    others = [{"outcome": "undone"}, {"outcome": "not_written"}]
+    rows = pl.concat([*skipped, *(plan("h9", **row) for row in (undone, undone, *others))])
     assert writes_in_words(rows) == (
-        "Nothing to undo on 2 hosts: somebody has changed them since. 1 host skipped. "
+        "Nothing to undo on 3 hosts: somebody has changed them since. "
+        "Nothing to undo on 2 hosts: already undone by run run-1. 1 host skipped. "
         "1 host has its former values again"
     )
     some = next(decisions_in_words(decisions, in_run=2))
