@@ -17,10 +17,7 @@ _HOST = re.compile(r"(?i)(host|computer|agent|workstation|machine)[._]?(name)?(\
 _TIME = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d|1\d{9}(\d{3})?$")
 _LOGON = re.compile(r"(?i)[\w.@]+:((user[-_]?)?log(ged)?[-_]?[io]n|4624)")
 _LIKELY = {
-    "query_string": {
-        "query": "*:* user:* username:* user_name:* login:* action:(logon login) event:(logon login)",
-        "lenient": True,
-    }
+    "query_string": {"query": "*:* user:* username:* user_name:* login:* action:log*n", "lenient": True}
 }
 """Finds any document, and first one that may be a logon."""
 MAX_FORM = 20
