@@ -19,7 +19,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
-from ownership.names import printable, some_of
+from ownership.names import printable
 from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
@@ -30,7 +30,7 @@ from resources.search.source import extraction_fingerprints
 from resources.settings import Instance, command_line, named
 from resources.try_names import check_domains, check_hostnames, check_users
 
-MAX_DAYS_NAMED = 10
+MAX_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
 
 STEPS: dict[str, dict[FunctionType, str]] = {}
@@ -119,12 +119,11 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     if not days["counted"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
     found = gaps(days, timezone=run.instance.scan.timezone).select("day", "log", events="counted")
-    named = some_of([*map(str, found["day"].unique().sort())], MAX_DAYS_NAMED)
     logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
     return _none(
         found,
         f"{found['day'].n_unique()} of {run.window.days} days have no logon events{logs}, or hardly any "
-        f"({named}); fetch them again once their events are back",
+        f"({_first(found['day'].unique().sort())}); fetch them again once their events are back",
         severity=ERROR if run.instance.scan.require_complete_window else WARN,
     )
 
@@ -180,7 +179,8 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
         run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
     follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
-    return _none(shared, f"{shared.height} host names stand for several host assets: {follows}")
+    names = "name stands" if shared.height == 1 else "names stand"
+    return _none(shared, f"{shared.height} host {names} for several host assets: {follows}")
 
 
 @check("inventory_checks", "inventory_users")
@@ -192,7 +192,8 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
         follows = "they get no host; write in platform_user_value_field which field is right"
-    return _none(pairs, f"{pairs.height} account names fit several user assets: {follows}")
+    names = "name fits" if pairs.height == 1 else "names fit"
+    return _none(pairs, f"{pairs.height} account {names} several user assets: {follows}")
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -217,7 +218,9 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     )
     hosts = missing["host_id"].n_unique()
     return _none(
-        missing, f"{hosts} hosts have an owner without a user asset; clear the field to have it filled again"
+        missing,
+        f"{hosts} host{'s have' if hosts != 1 else ' has'} an owner without a user asset; clear the field to "
+        "have it filled again",
     )
 
 
@@ -262,7 +265,7 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
-    return _none(new, found, conflicts=conflicts.height)
+    return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 
 
 @check("owner_checks", "owner_decisions")
@@ -310,6 +313,12 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     }
     exclude_hosts = run.instance.rules.exclude_hosts
     return _result(check_senders(run.search(), last, last, matching=matching, exclude_hosts=exclude_hosts))
+
+
+def _first(names: pl.Series) -> str:
+    """Return the first few names."""
+    shown = [printable(f"{name}") for name in names.head(MAX_NAMED)]
+    return ", ".join([*shown, *["…"][: len(names) > MAX_NAMED]])
 
 
 def _none(

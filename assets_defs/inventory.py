@@ -21,7 +21,7 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         run.store(table, frame)
         if all(run.tables.holds(each, run.run_id) for each in ("inventory_hosts", "inventory_users")):
             run.tables.store_current_owners(run_id=run.run_id, publish=run.may_write)
-        run.log.info(f"Inventory: {frame.height:,} rows of {table} listed")
+        run.log.info(f"Inventory: {frame.height:,} {kind} read")
         return {"dagster/row_count": frame.height}
 
     return table_asset(instance, table, listed, kind="rest", further=(INVENTORY_SERVICE,))

@@ -15,9 +15,9 @@ from ownership.resolution import Resolution
 from ownership.windows import gap_days
 from resources.errors import ConfigurationError, PlanRefusedError
 from resources.ledger.ledger import Ledger
-from resources.settings import command_line, load_instance
+from resources.settings import Instance, command_line, load_instance
 from resources.store.retention import CHANGES, decided_with
-from resources.store.tables import SNAPSHOTS, short_run_id
+from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import is_undo
 from resources.writeback.leftovers import without_changed_hosts
 
@@ -42,7 +42,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    rows = _select_hosts(run, every, run.options.hosts, decisions)[: run.options.limit]
+    rows = _select_hosts(run.instance, every, run.options.hosts, decisions)[: run.options.limit]
     run.store("owner_writes", rows)
     left = every.height - rows.height
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
@@ -60,13 +60,13 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 
 
 def _select_hosts(
-    run: InstanceRun, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
+    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
 ) -> pl.DataFrame:
     """Return the rows of some hosts; of all hosts where none is named."""
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
-        why = command_line(run.instance, "explain", "HOST")
+        why = command_line(instance, "explain", "HOST")
         raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error
 
 
@@ -78,16 +78,9 @@ def plan_to_apply(
     `plan_id` may be the first characters of the run's id. With `hosts` the plan is of these alone.
     """
     plan_id = _followed_run(run, "apply", plan_id)
-    _refuse_undo(run, plan_id, run.tables.run_writes(plan_id))
-    planned = run.tables.of_run("owner_writes", plan_id).filter(outcome="planned")
-    if planned.is_empty():
-        raise ConfigurationError(
-            f"Run {plan_id} of {run.instance.name} stored no plan with anything to write"
-        )
-    decided_by = run.tables.decided_by(plan_id)
-    made_by = run.tables.appended("runs", decided_by).row(0, named=True)
+    planned = rows_to_apply(run.instance, run.tables, plan_id, hosts)
+    made_by = run.tables.appended("runs", run.tables.decided_by(plan_id)).row(0, named=True)
     options = json.loads(made_by["options"])
-    planned = _select_hosts(run, planned, hosts, run.tables.of_run("owner_decisions", decided_by))
     if not options.get("enrich", run.instance.scan.enrich):
         unsent = pl.lit(None, pl.String)
         owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
@@ -100,6 +93,17 @@ def plan_to_apply(
         settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
         missing_steps=options.get(MISSING_STEPS) or (),
         allowed=allow_writes,
+    )
+
+
+def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Sequence[str]) -> pl.DataFrame:
+    """Return the plan that a run stored, or of some hosts; ConfigurationError: there is nothing to apply."""
+    _refuse_undo(instance, plan_id, tables.run_writes(plan_id))
+    planned = tables.of_run("owner_writes", plan_id).filter(outcome="planned")
+    if planned.is_empty():
+        raise ConfigurationError(f"Run {plan_id} of {instance.name} stored no plan with anything to write")
+    return _select_hosts(
+        instance, planned, hosts, tables.of_run("owner_decisions", tables.decided_by(plan_id))
     )
 
 
@@ -121,34 +125,39 @@ def plan_to_undo(
     `undone_id` may be the first characters of its id. With `hosts` the plan is of these alone.
     """
     undone_id = _followed_run(run, "undo", undone_id)
-    short, name = short_run_id(undone_id), run.instance.name
+    short = short_run_id(undone_id)
     if not run.may_write and undone_id in ledger.targets():
         raise ConfigurationError(
             f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
             f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
         )
-    writes = run.tables.run_writes(undone_id)
+    rows = rows_to_undo(run.instance, run.tables, undone_id, hosts, run_id=run.run_id)
+    return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
+
+
+def rows_to_undo(
+    instance: Instance, tables: Tables, undone_id: str, hosts: Sequence[str], *, run_id: str
+) -> pl.DataFrame:
+    """Return the plan to undo what a run wrote, as `rows_to_apply`."""
+    writes = tables.run_writes(undone_id)
     planned = plan_undo(
         writes,
-        run.tables.writes_to(run.instance.target).collect(),
-        run_id=run.run_id,
-        target=run.instance.target,
+        tables.writes_to(instance.target).collect(),
+        run_id=run_id,
+        target=instance.target,
         intended_at=datetime.now(UTC),
     )
     if planned.is_empty():
-        _refuse_undo(run, undone_id, writes)
-        said = f"Run {short} of {name} wrote nothing that could be undone"
-        if applied_by := [*map(short_run_id, run.tables.applied_by(undone_id))]:
-            undo = (command_line(run.instance, "undo", applied) for applied in applied_by)
+        _refuse_undo(instance, undone_id, writes)
+        said = f"Run {short_run_id(undone_id)} of {instance.name} wrote nothing that could be undone"
+        if applied_by := [*map(short_run_id, tables.applied_by(undone_id))]:
+            undo = (command_line(instance, "undo", applied) for applied in applied_by)
             runs = f"run{'s' * (len(applied_by) > 1)} {', '.join(applied_by)}"
             said += f"; its plan was applied by {runs}. To undo that: {'; '.join(undo)}"
         raise ConfigurationError(said)
-    planned = _select_hosts(
-        run, planned, hosts, run.tables.of_run("owner_decisions", run.tables.decided_by(undone_id))
-    )
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
-    rows = planned.with_columns(target=written_to)
-    return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
+    decisions = tables.of_run("owner_decisions", tables.decided_by(undone_id))
+    return _select_hosts(instance, planned, hosts, decisions).with_columns(target=written_to)
 
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
@@ -206,15 +215,15 @@ def _followed_run(run: InstanceRun, command: str, given: str) -> str:
     return run_id
 
 
-def _refuse_undo(run: InstanceRun, run_id: str, rows: pl.DataFrame) -> None:
+def _refuse_undo(instance: Instance, run_id: str, rows: pl.DataFrame) -> None:
     """Refuse a run that undid something, or was to, and say which command helps instead."""
     if rows.is_empty() or not is_undo(rows.row(0, named=True)):
         return
     undone = short_run_id(rows["undoes"].item(0))
     if "undone" in rows["outcome"]:
-        instead = f"A run writes these owners again: {command_line(run.instance, 'run')}"
+        instead = f"A run writes these owners again: {command_line(instance, 'run')}"
     else:
-        instead = f"To undo what run {undone} wrote: {command_line(run.instance, 'undo', undone)}"
+        instead = f"To undo what run {undone} wrote: {command_line(instance, 'undo', undone)}"
     raise ConfigurationError(
         f"Run {short_run_id(run_id)} is an undo of run {undone}. There is nothing in it to apply or to undo; "
         f"nothing was written. {instead}"

@@ -12,6 +12,7 @@ from ownership.coverage import funnel, owned_percent
 from ownership.decisions import summary
 from ownership.names import printable
 from ownership.rules import NAMING
+from reports.run_results import writes_in_words
 from resources.settings import command_line
 from resources.store.tables import short_run_id
 
@@ -106,12 +107,6 @@ def hosts_metadata(
     return found
 
 
-def outcomes_in_words(rows: pl.DataFrame) -> str:
-    """Count the hosts of rows of owner_writes by outcome."""
-    counts = rows["outcome"].value_counts().sort("count", "outcome", descending=[True, False]).iter_rows()
-    return ", ".join(f"{number:,} {one}" for one, number in counts) or "nothing to write"
-
-
 def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """Return whether a run sent anything, and the outcome of its plan, rows of owner_writes."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
@@ -119,7 +114,7 @@ def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, An
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     return {
         "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
-        "outcomes": outcomes_in_words(rows),
+        "outcomes": writes_in_words(rows),
         "hosts_written": done,
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),

@@ -1,4 +1,4 @@
-"""What people are told when a run has ended, or none has succeeded: counts and links, no names."""
+"""What people are told when a run has ended, or none has succeeded: counts, why it failed, and links."""
 
 import logging
 from collections.abc import Mapping
@@ -43,9 +43,13 @@ def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
     if conflicts:
         result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
     what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
-    link = f"{url}/runs/{row['run_id']}" if (url := ui_url()) else None
-    more = link or command_line(instance, "runs" if failed else "report")
-    return f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}\n{more}"
+    more = [command_line(instance, "runs" if failed else "report")]
+    if url := ui_url():
+        more.insert(0, f"{url}/runs/{row['run_id']}")
+    if failed and row["message"]:
+        why = row["message"].removeprefix("Nothing was written. ").partition("\n")[0]
+        more.insert(0, f"{why.partition('. ')[0].removesuffix('.')}.")
+    return "\n".join([f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}", *more])
 
 
 def overdue_notice(instance: Instance, tick: datetime) -> str:

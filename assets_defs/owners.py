@@ -22,9 +22,6 @@ from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.run_state import OVERDUE_AFTER
 
-MAX_WARNINGS = 10
-"""New conflicts that are warned of one by one."""
-
 MAX_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
 
@@ -59,7 +56,7 @@ def _match(run: ScanRun) -> dict[str, Any]:
 
 
 def _decide(run: ScanRun) -> dict[str, Any]:
-    """Decide about each host, publish and keep the decisions, and warn of new conflicts."""
+    """Decide about each host, publish and keep the decisions, and log the conflicts."""
     decided_at = datetime.now(UTC)
     matches = run.read("username_matches").collect()
     resolution = with_history(resolution_of(run), run.instance, run.tables, run_id=run.run_id)
@@ -77,11 +74,10 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     )
     found = shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
-    run.log.info(
-        f"Decisions: {frame['host_id'].count():,} hosts, and {frame['host_id'].null_count():,} not in the "
-        f"inventory; {found['hosts_to_write']:,} to write, {counted}, "
-        f"{found['hosts_owned_percent']}% have an owner"
-    )
+    unknown = frame["host_id"].null_count()
+    more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""
+    get = f"{found['hosts_to_write']:,} get{'s' * (found['hosts_to_write'] == 1)} an owner"
+    run.log.info(f"Decided {frame['host_id'].count():,} hosts: {get}, {counted}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
         run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
     _log_conflicts(run, conflicts)
@@ -104,23 +100,12 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
 
 
 def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
-    """Warn of the first conflicts that are new; the run's log keeps all, below what a terminal shows."""
-    log = run.log
-    new = conflicts.filter("new_conflict").sort("host_id")
-    if not new.is_empty():
-        log.warning(_conflicts(new.head(MAX_WARNINGS)))
-        more = f"the first {MAX_WARNINGS} of {new.height:,}" if new.height > MAX_WARNINGS else "these"
-        query = "FROM conflicts WHERE is_new"
-        log.warning(
-            f"New conflicts: {more} are shown by host. All of them, with owners: {listed(run, query)}"
-        )
-    if known := conflicts.height - new.height:
-        log.info(f"Conflicts: {known:,} were there in the last run, too: {listed(run, 'FROM conflicts')}")
+    """Log each conflict, below what a terminal shows; of the new ones a check warns.
+
+    Whom they are about, the tables say and the log does not.
+    """
     for some in conflicts.iter_slices(MAX_CONFLICTS):
-        log.debug(_conflicts(some))
-
-
-def _conflicts(conflicts: pl.DataFrame) -> str:
-    """Return a line for each conflict; whom they are about, the tables say and the log does not."""
-    hosts = map(printable, conflicts["host_id"])
-    return "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        hosts = map(printable, some["host_id"])
+        run.log.debug(
+            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        )

@@ -204,10 +204,10 @@ def _content(rows: Any) -> bytes:
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
-def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[str]:
+def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
     """Say how many of the owners that a run decided to write are likely wrong; `done`: it may write.
 
-    Nothing where there are none to write.
+    Nothing where there are none to write. `brief`: not why there is no number.
     """
     to_write = tables.read("owner_decisions").filter(action="write").collect()
     if to_write.is_empty():
@@ -216,10 +216,10 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False) -> list[
     line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
     if not line["to_write"]:
         return []
-    said = [backtest_sentence(line, done=done), reason(line)]
+    said = [backtest_sentence(line, done=done), reason(line, brief=brief)]
     if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     if done or line["wrong_measure"] == "audit":
         return said
     ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")
-    return [*said, f"To be surer, let somebody who knows look at 50 of them first: {ask}"]
+    return [*said, f"Let a colleague check 50 of them: {ask}"]

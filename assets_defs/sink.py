@@ -14,7 +14,7 @@ import yaml
 from pydantic import Field
 
 from assets_defs.cleanup import delete_old
-from assets_defs.metadata import hosts_metadata, listed, outcomes_in_words, writes_metadata
+from assets_defs.metadata import hosts_metadata, listed, writes_metadata
 from assets_defs.owners import shown_decisions
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, scan_run
@@ -23,7 +23,7 @@ from assets_defs.specs import LOCATION, asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.plan import exceeded_limit
-from reports.run_results import result_in_words
+from reports.run_results import result_in_words, writes_in_words
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, named, slug_of
 from resources.store.tables import short_run_id
@@ -163,7 +163,7 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
         **({"report": where_reported(run)} if run.may_write else {}),
         "result": f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}",
         **_to_undo(run, written),
-        "outcomes": outcomes_in_words(written),
+        "outcomes": writes_in_words(written),
         **_hosts(run, written, decisions),
         "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
     }

@@ -16,6 +16,7 @@ from assets_defs.run import InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
 from ownership.plan import Circumstances, Plan, refusals
 from reports.audit import answered_wrong
+from reports.run_results import writes_in_words
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
 from resources.settings import command_line, host_arguments, load_instance
@@ -250,9 +251,8 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
 def _log_writes(run: InstanceRun, written: pl.DataFrame, writer: Writer) -> None:
     """Log what became of the planned hosts, and how to undo it."""
     log = run.log
-    outcomes = dict(written["outcome"].value_counts().sort("outcome").iter_rows())
-    counts = ", ".join(f"{number:,} {outcome}" for outcome, number in outcomes.items())
-    log.info(f"Writes: {counts or 'nothing to write'}")
+    outcomes = dict(written["outcome"].value_counts().iter_rows())
+    log.info(f"Writes: {writes_in_words(written)}")
     if "written" in outcomes:
         log.info(f"To undo them: {command_line(run.instance, 'undo', short_run_id(run.run_id))}")
     if (longest := writer.longest_read_to_write_seconds) is not None:

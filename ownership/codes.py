@@ -5,15 +5,19 @@ from typing import Any
 
 
 class Words(str):
-    """What a code means, as a sentence; `advice` says what would change it, `short` what it is called."""
+    """What a code means, as a sentence; `advice` says what would change it, `short` what it is called.
+
+    `counted` follows a number of hosts.
+    """
 
     advice: str
     short: str
+    counted: str
 
-    def __new__(cls, sentence: str, advice: str = "", *, short: str = "") -> "Words":
+    def __new__(cls, sentence: str, advice: str = "", *, short: str = "", counted: str = "") -> "Words":
         """Make a sentence; `short` is the code itself where that is as good."""
         words = super().__new__(cls, sentence)
-        words.advice, words.short = advice, short
+        words.advice, words.short, words.counted = advice, short, counted
         return words
 
 
@@ -28,7 +32,7 @@ EVIDENCE: Mapping[str, Words] = {
         short="no host name",
     ),
     "excluded_host": Words(
-        "The host is excluded by exclude_hosts, exclude_assets or skip_host_kinds.",
+        "The host is excluded (exclude_hosts, exclude_assets, skip_host_kinds).",
         "Remove from the instance file what excludes the host (rules.{excluded_by}).",
     ),
     "hostname_collision": Words(
@@ -73,9 +77,10 @@ EVIDENCE: Mapping[str, Words] = {
 MATCH: Mapping[str, Words] = {
     "matched": Words("The user has one user asset."),
     "no_user_asset": Words(
-        "No user asset has the user's name, or exclude_user_assets excludes it.",
+        "The account belongs to no person in the inventory, or to an excluded one (exclude_user_assets).",
         "Give {username} a user asset, one with this name in {user_fields}; if it is not a person, list it "
         "in rules.exclude_users.",
+        short="account without a person",
     ),
     "ambiguous_user": Words(
         "Several user assets may be the user, or the one that may be cannot be read.",
@@ -100,9 +105,8 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
     if match == "no_user_asset":
-        return (
-            EXCLUDED_USER if is_excluded else Words("No user asset has the user's name.", MATCH[match].advice)
-        )
+        of_nobody = Words("The account belongs to no person in the inventory.", MATCH[match].advice)
+        return EXCLUDED_USER if is_excluded else of_nobody
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
@@ -123,7 +127,7 @@ ACTION: Mapping[str, Words] = {
     "agree": Words("The host has this owner already.", short="had this owner"),
     "conflict": Words("Conflict: the host has another owner, who stays.", short="has another owner"),
     "keep": Words("The logons give no owner; the host keeps the one it has."),
-    "none": Words("The logons give no owner, and the inventory has none, or none that can be read."),
+    "none": Words("No owner found, and none recorded."),
     "no_host": Words(
         "No host asset has this name.",
         "There must be a host asset with {hostname} in {hostname_field}.",
@@ -143,18 +147,25 @@ OUTCOME: Mapping[str, Words] = {
         "Sent or about to be sent; what became of it is not known yet.",
         "The next run finds out whether {owner} was written.",
         short="write pending",
+        counted="pending; the next run finds out what became of the write",
     ),
     "written": Words("The service has the new values."),
     "owned_meanwhile": Words(
         "Not sent: the host has an owner by now, from a person or another run.",
         "The next run compares {owner} with the owner that the host has now.",
+        counted="skipped, with an owner by now from a person or another run",
     ),
     "failed": Words(
         "The service refused the write, or the host could not be read before it.",
         "Correct what the message of the write says; the next run tries again.",
         short="write failed",
+        counted="failed, refused by the service or not readable",
     ),
-    "not_written": Words("The host was not changed.", "The next run decides about {owner} again."),
+    "not_written": Words(
+        "The host was not changed.",
+        "The next run decides about {owner} again.",
+        short="skipped",
+    ),
     "undone": Words(
         "The host has its former values again, as far as it still held what the run wrote.",
         "The next run writes {owner} again, unless rules.exclude_hosts names the host.",

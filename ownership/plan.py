@@ -273,6 +273,13 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def count_unsupported(first: pl.DataFrame, second: pl.DataFrame) -> int:
+    """Count the owners that hosts have, whom the first of two runs finds and the second does not."""
+    found = second.drop_nulls("host_id").select("host_id", found="resolved_owner")
+    both = first.filter(action="agree").join(found, on="host_id")
+    return both.filter(pl.col("found").ne_missing(pl.col("resolved_owner"))).height
+
+
 def plan_writes(
     decisions: pl.DataFrame,
     hosts: pl.DataFrame,

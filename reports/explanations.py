@@ -7,16 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, reason_of, short_words
+from ownership.codes import ACTION, OUTCOME, reason_of, short_words
 from ownership.matching import FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.plan import sent_changes
-from reports.remedies import Remedies
-from reports.sentences import confidence_words, either, in_columns, instant, names_of
-from reports.story import hosts_by_now, with_words
+from reports.sentences import confidence_words, either, in_columns, instant
+from reports.story import details_of, told_hosts
 
 _SHOWN_USERS = 10
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
@@ -52,17 +51,13 @@ def host_explanation(
     short = pl.Series([*names]).to_frame("name").select(normalise_hostname(pl.col("name"), short=True))
     is_alike = normalise_hostname(pl.col("hostname"), short=True).is_in(short["name"].drop_nulls().implode())
     shares = read("host_user_shares").filter(is_alike).collect()
-    matches, hosts, users, current, acknowledged = (
+    matches, hosts, users, current = (
         read(table).collect()
-        for table in (
-            *("username_matches", "inventory_hosts", "inventory_users", "current_owners"),
-            "acknowledged_conflicts",
-        )
+        for table in ("username_matches", "inventory_hosts", "inventory_users", "current_owners")
     )
     told = read("audit_sample").filter(right=False).with_columns(pl.coalesce("answered_at", "drawn_at"))
-    columns = ("host_id", "user_id", "right", "instead_id", "answered_at", "answered_by")
+    columns = ("host_id", "user_id", "instead_id", "answered_at", "answered_by")
     answered_no = told.select(columns).collect()
-    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
     of_assets = writes.filter(pl.col("host_id").is_in(decisions["host_id"].implode()))
     in_order = of_assets.sort(pl.coalesce("completed_at", "intended_at"))
     reasons = read("runs").select("run_id", reason=pl.col("options").str.json_path_match("$.reason"))
@@ -91,7 +86,7 @@ def host_explanation(
             "now": now,
         }
 
-    told = with_words(hosts_by_now(decisions, current, writes, acknowledged, answered_no), remedies)
+    told = told_hosts(decisions, read, writes, rules, fields)
     return {
         "hostname": name or asked,
         "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
@@ -158,7 +153,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person; rules.exclude_users and rules.skip_account_kinds exclude users.{near}"
+            f"or person.{near} rules.exclude_users and rules.skip_account_kinds exclude users."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
@@ -198,8 +193,7 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     if not decisive:
         excluded = [asset["user_id"] for asset in user_assets if asset["excluded_by"]]
         return f"none ({either(excluded)} is excluded)" if excluded else "none"
-    ids = (asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
-    return f"{either(ids)} by {decisive[0]['matched_by']}"
+    return either(asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
 
 
 def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
@@ -224,20 +218,17 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
 def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     """What a run decided, and on what."""
     window = f"{decision['window_from']} to {decision['window_to']}"
-    yield f"run {_shown(decision['run_id'])} decided by the logons of {window}:"
-    why = reason_of(decision)
-    yield f"{EVIDENCE[decision['evidence']] if decision['match'] else why}{_detail(decision)}"
+    threshold = f"with a threshold of {decision['rules']['share_threshold_percent']}%"
+    yield f"run {_shown(decision['run_id'])} decided by the logons of {window}, {threshold}:"
+    yield f"{reason_of(decision)}{details_of(decision)}"
     if decision["confidence"] is not None:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
-    if decision["match"]:
-        owners = decision["candidate_ids"]
-        by = f" ({either(owners)}, by {decision['matched_by']})" if owners else ""
-        by = f" ({_shown(decision['excluded_by'])})" if decision["excluded_by"] else by
-        yield f"{MATCH['matched'] if decision['match'] == 'matched' else why}{by}"
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or "no such user asset"
-        yield f"User {_shown(asset['user_id'])} in the inventory: {held}"
+        found = asset["user_id"] in decision["candidate_ids"] and decision["matched_by"]
+        by = f", found by {found}" if found else ""
+        yield f"User {_shown(asset['user_id'])} in the inventory{by}: {held}"
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
     since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
     yield f"{ACTION[decision['action']]}{existing}{since}"
@@ -245,21 +236,6 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         note = f": {_shown(decision['note'])}" if decision["note"] else ""
         by = _shown(decision["acknowledged_by"])
         yield f"Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
-
-
-def _detail(decision: Mapping[str, Any]) -> str:
-    """The values behind the sentence on the evidence."""
-    if why := decision["problem"] or (not decision["match"] and decision["excluded_by"]):
-        return f" ({_shown(why)})"
-    if decision["share"] is None:
-        return ""
-    rules = decision["rules"]
-    units = "days" if rules["evidence_metric"] == "days" else "logon events"
-    weighed = ", weighed by kind of logon" if rules["logon_type_weights"] else ""
-    return (
-        f" ({_shown(decision['username'])} has {decision['weight']} of {decision['total_weight']} "
-        f"{units}{weighed}: {decision['share']:.1%}, threshold {rules['share_threshold_percent']}%)"
-    )
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:

@@ -25,8 +25,8 @@ from ownership.windows import Window
 from reports import page_tables
 from reports.exports import FORMULA
 from reports.page_tables import People, compressed, shown
-from reports.people import display_names
 from reports.remedies import Remedies
+from reports.sentences import display_names
 from reports.story import LEFT_FOR_LATER, STATUS, with_words
 
 _FOLDER = Path(__file__).parent

@@ -10,8 +10,7 @@ from ownership.certainty import CERTAINTY, least_certain_first
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.names import printable
 from ownership.plan import enrichment_change
-from reports.people import display_names
-from reports.sentences import COUNTS, in_columns, logons
+from reports.sentences import COUNTS, display_names, in_columns, logons
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -70,24 +69,24 @@ def plan_in_words(
     in_all: int = 0,
     how: str = "To apply it:",
     sure: Sequence[str] = (),
-) -> Iterator[tuple[str, str]]:
-    """Yield `planned_hosts` as lines, each with its sign, if any: the first hosts, a summary and commands.
+) -> Iterator[str]:
+    """Yield `planned_hosts` as lines that begin with a sign: the first hosts, a summary and commands.
 
     `sure` says how sure owners are, `how` comes before the command that applies the plan. `in_all` is how
     many hosts it would be of without a choice of some.
     """
     if not hosts:
-        yield "", f"Plan: nothing to {'undo' if is_undo else 'write'}."
+        yield f"Plan: nothing to {'undo' if is_undo else 'write'}."
         return
-    yield "", "Plan:" if is_undo else "Plan, the least certain first:"
+    yield "Plan:" if is_undo else "Plan, the least certain first:"
     yield from _lines([("-" if is_undo else "+", _cells(host)) for host in hosts[:SHOWN_HOSTS]])
     if len(hosts) > SHOWN_HOSTS:
-        yield "", f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}"
+        yield f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}"
     in_all = max(in_all, len(hosts))
     what = ("host{} to undo" if is_undo else "owner{} to write").format("s" * (in_all != 1))
     number = f"{len(hosts):,}" + (f" of {in_all:,}" if in_all > len(hosts) else "")
-    yield "", f"Plan: {number} {what}{changes_in_words(hosts)}. Nothing was written."
-    yield from (("", line) for line in (*sure, how, f"    {apply}"))
+    yield f"Plan: {number} {what}{changes_in_words(hosts)}. Nothing was written."
+    yield from (*sure, how, f"    {apply}")
 
 
 def _cells(host: Mapping[str, Any]) -> list[str]:
@@ -97,11 +96,11 @@ def _cells(host: Mapping[str, Any]) -> list[str]:
     return [host["hostname"] or host["host_id"], changes[0], evidence, sure, *changes[1:]]
 
 
-def _lines(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[tuple[str, str]]:
-    """Yield each row with its sign, and its cells in columns; those without any text are skipped."""
+def _lines(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Yield each row as its sign and its cells in columns; those without any text are skipped."""
     columns = [cells for cells in zip(*(cells for _, cells in rows), strict=True) if any(cells)]
     lines = in_columns([[*map(printable, cells)] for cells in zip(*columns, strict=True)])
-    return ((sign, f"{sign}{line[1:]}") for (sign, _), line in zip(rows, lines, strict=True))
+    return (f"{sign}{line[1:]}" for (sign, _), line in zip(rows, lines, strict=True))
 
 
 def changes(hosts: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
@@ -134,16 +133,22 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
     return [dict(cells(row)) for row in differences.iter_rows(named=True)]
 
 
-def differences_in_words(compared: Sequence[Mapping[str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each difference of two plans as its sign and its line, then a summary without a sign."""
+def differences_in_words(diff: Sequence[Mapping[str, str | None]], no_longer_found: int) -> Iterator[str]:
+    """Yield each difference of two plans as a line that begins with its sign, then a summary.
+
+    `no_longer_found` is the number of owners that are there, and that the second plan does not support.
+    """
     rows = []
-    for row in compared:
+    for row in diff:
         owners = " → ".join(owner for owner in (row["owner_before"], row["owner"]) if owner)
         cells = [row["hostname"] or row["host_id"] or "", owners, row["reason"] or ""]
         rows.append((_SIGNS[str(row["change"])], cells))
     yield from _lines(rows)
-    counts = Counter(row["change"] for row in compared)
-    yield "", f"{counts['add']:,} to add, {counts['drop']:,} to drop, {counts['change']:,} changed"
+    counts = Counter(row["change"] for row in diff)
+    yield f"{counts['add']:,} to add, {counts['drop']:,} to drop, {counts['change']:,} changed"
+    if no_longer_found:
+        owners = "owner that is" if no_longer_found == 1 else "owners that are"
+        yield f"{no_longer_found:,} {owners} there would no longer be found"
 
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME
+from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, short_words
 from ownership.history import open_conflicts
 
 
@@ -86,6 +86,21 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
             yield from (f"          {number:>8,}  {reason}" for reason, number in reasons.most_common())
 
 
-def writes_in_words(writes: Mapping[str, int]) -> Iterator[str]:
-    """Return a line for each outcome of writes, from numbers of hosts by outcome."""
-    return (f"{count:>8,}  {OUTCOME[outcome]}" for outcome, count in writes.items())
+def writes_in_words(rows: pl.DataFrame) -> str:
+    """Say how many hosts have each outcome, the most frequent first, from rows of `owner_writes`."""
+    return ". ".join(_counted_outcomes(rows)) or "nothing to write"
+
+
+def _counted_outcomes(rows: pl.DataFrame) -> Iterator[str]:
+    is_skipped = (pl.col("outcome") == "not_written") & pl.col("undoes").is_not_null()
+    changed = pl.when(pl.col("kept").is_not_null()).then(pl.lit("somebody has changed {them} since"))
+    why = changed.otherwise(pl.col("message").str.strip_prefix("skipped: "))
+    counts = rows.group_by("outcome", why=pl.when(is_skipped).then(why)).len()
+    for outcome, why_not, number in counts.sort(-pl.col("len").cast(int), "outcome", "why").iter_rows():
+        hosts, them = f"{number:,} host{'s' * (number != 1)}", "it" if number == 1 else "them"
+        if why_not:
+            yield f"Nothing to undo on {hosts}: {why_not.replace('{them}', them)}"
+        elif outcome == "undone":
+            yield f"{hosts} {'has its' if number == 1 else 'have their'} former values again"
+        else:
+            yield f"{hosts} {OUTCOME[outcome].counted or short_words(OUTCOME)[outcome]}"

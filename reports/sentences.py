@@ -1,8 +1,11 @@
 """Parts of sentences: names with ids in parentheses, numbers of logons, rows in columns."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+import polars as pl
 
 from ownership.names import printable
 
@@ -10,6 +13,7 @@ NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directo
 """Fields of a user asset of which the first that has a value names the person."""
 COUNTS = ("events", "total_events", "active_days", "weight", "total_weight")
 """Columns that `logons` puts into words."""
+_FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 
 
 def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) -> dict[str, str]:
@@ -18,6 +22,21 @@ def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) 
         user["user_id"]: next((user[field][0] for field in fields if user.get(field)), None) for user in users
     }
     return {user_id: name for user_id, name in named.items() if name}
+
+
+def display_names(users: pl.DataFrame) -> dict[str, str]:
+    """Return what to call user assets in a list, by id: first and last name where the address tells them.
+
+    `sofia.eriksson@corp.example` is Sofia Eriksson. Where the address tells none, it is the surname, the
+    account name or the address, whichever there is.
+    """
+    fields = ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value")
+    rows = users.select("user_id", *fields).to_dicts()
+    accounts = {user_id: name.partition("@")[0] for user_id, name in names_of(rows, ["user_email"]).items()}
+    full = {user_id: name for user_id, name in accounts.items() if _FIRST_AND_LAST.fullmatch(name)}
+    return names_of(rows, fields) | {
+        user_id: name.replace(".", " ").title() for user_id, name in full.items()
+    }
 
 
 def person(user_id: str, name_of: Mapping[str, str]) -> str:

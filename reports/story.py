@@ -1,7 +1,7 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,9 +15,8 @@ from ownership.matching import FieldNames
 from ownership.names import printable
 from ownership.rules import NAMING, Rules, first_that_holds
 from reports.exports import printable_texts
-from reports.people import display_names
 from reports.remedies import Remedies
-from reports.sentences import logons, names_of, person
+from reports.sentences import display_names, logons, names_of, person
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
@@ -126,6 +125,20 @@ def with_words(hosts: pl.DataFrame, remedies: Remedies) -> pl.DataFrame:
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
 
 
+def told_hosts(
+    decisions: pl.DataFrame,
+    read: Callable[[str], pl.LazyFrame],
+    writes: pl.LazyFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> pl.DataFrame:
+    """Return decisions as `hosts_by_now` with their words, from stored tables, by the rules of now."""
+    tables = ("inventory_users", "current_owners", "acknowledged_conflicts", "audit_sample")
+    users, owners, acknowledged, answers = (read(table).collect() for table in tables)
+    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
+    return with_words(hosts_by_now(decisions, owners, writes, acknowledged, answers), remedies)
+
+
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
@@ -165,11 +178,15 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     sentence = reason_of(host)
-    words = sentence[0].lower() + sentence[1:].rstrip(".")
-    details = [printable(host["excluded_by"])] if host["excluded_by"] else []
+    return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
+
+
+def details_of(host: Mapping[str, Any]) -> str:
+    """Return the values behind `reason_of` a host, in parentheses."""
+    found = [printable(host[name]) for name in ("problem", "excluded_by") if host[name]]
     if host["username"] and host["total_events"] and host["evidence"] != "excluded_host":
-        details.append(f"{printable(host['username'])}, {logons(host)}")
-    return f"{words} ({'; '.join(details)})" if details else words
+        found.append(f"{printable(host['username'])}, {logons(host)}")
+    return f" ({'; '.join(found)})" if found else ""
 
 
 def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:

@@ -121,8 +121,8 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
     return f"At {', '.join(asked)}, {owners} {verb} written, {_wrong(line, done=done)}."
 
 
-def reason(line: Mapping[str, Any]) -> str:
-    """Say what the numbers of a line rest on, and why there are no better ones."""
+def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
+    """Say what the numbers of a line rest on, and why there are no better ones; `brief`: only that."""
     sentences = []
     for measure, words in _MEASURES.items():
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
@@ -134,8 +134,10 @@ def reason(line: Mapping[str, Any]) -> str:
     if line["wrong_measure"] == "people":
         sentences.append(_OF_PEOPLE)
     if line["no_claim"]:
-        what = "How many more are" if round(line["wrong_low"] or 0) else "How many owners are"
-        sentences.insert(0, f"{what} wrong cannot be said yet: {line['no_claim']}.")
+        unknown = f"How many {'more ' * bool(round(line['wrong_low'] or 0))}are wrong is not known yet"
+        if brief:
+            return f"{unknown} (why: -v)."
+        sentences.insert(0, f"{unknown}: {line['no_claim']}.")
     return " ".join(sentences) or "Nothing could be compared."
 
 

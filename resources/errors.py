@@ -76,3 +76,8 @@ class RedirectError(ProtocolError):
     def __init__(self, message: str, location: str) -> None:
         super().__init__(message)
         self.location = location
+
+
+def why_unreadable(error: Exception) -> str:
+    """Return why a file could not be read, without the number and the path that the system's error adds."""
+    return getattr(error, "strerror", None) or str(error)

@@ -270,8 +270,8 @@ class Transport:
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
-                f"{self.where} could not prove who it is: {cause}. {self._cure(cause.verify_code)}, or, less "
-                f"safe, set {self.section}ignore_ssl to true"
+                f"{self.where} could not prove who it is: {cause.verify_message}. "
+                f"{self._cure(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
             )
         if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
             return TransientError(
@@ -332,7 +332,8 @@ class Transport:
         def log_retry(state: tenacity.RetryCallState) -> None:
             error = state.outcome and state.outcome.exception()
             number, wait = state.attempt_number + 1, state.upcoming_sleep
-            log.warning(f"{error}. Trying again, {number} of {MAX_TRIES}, in {wait:.1f} s")
+            text = f"{error}. Trying again, {number} of {MAX_TRIES}, in {wait:.1f} s"
+            log.warning(text, extra={"waits": True})
 
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(TransientError),

@@ -51,7 +51,8 @@ def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what
         if waited >= WARN_SECONDS and not warned:
             warned = True
             held_by = holder() or "another process"
-            log.warning(f"{what}: waiting for {held_by}, for {TIMEOUT_SECONDS:g} s at most")
+            text = f"{what}: waiting for {held_by}, for {TIMEOUT_SECONDS:g} s at most"
+            log.warning(text, extra={"waits": True})
         time.sleep(SECONDS_BETWEEN_TRIES)
     made_progress()
 

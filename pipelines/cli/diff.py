@@ -1,15 +1,15 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
 import typer
 
-from ownership.plan import compare_plans
+from ownership.plan import compare_plans, count_unsupported
 from pipelines.cli.options import InstanceFile, Json
 from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_changes
+from pipelines.cli.terminal import print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
@@ -33,23 +33,31 @@ def diff(
     runs = [tables.run_id(given) for given in (first, second)]
     compared = compare(tables, *runs)
     if as_json:
-        print(json.dumps({"instance": instance.name, "runs": runs, "diff": compared}))
+        print(json.dumps({"instance": instance.name, "runs": runs, **compared}))
     else:
-        print_changes(differences_in_words(compared))
+        print_lines(differences_in_words(**compared))
 
 
-def compare(tables: Tables, first: str, second: str) -> list[dict[str, str | None]]:
-    """Return how the owners that two runs give differ, as `compared_owners` does; they need whole run ids."""
+def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
+    """Return how the owners that two runs give differ; they need whole run ids.
+
+    diff (`compared_owners`), and no_longer_found (how many owners are there that the second run does not
+    support).
+    """
     for run_id in (first, second):
         if not tables.holds("owner_decisions", run_id):
             raise ConfigurationError(
                 f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
                 "longer kept. asset-owners runs lists the runs"
             )
-    differences = compare_plans(*(tables.of_run("owner_decisions", run_id) for run_id in (first, second)))
+    decisions = [tables.of_run("owner_decisions", run_id) for run_id in (first, second)]
+    differences = compare_plans(*decisions)
     named = pl.concat([differences["owner"], differences["owner_before"]]).implode()
     name_of = dict[str, str]()
     for run_id in (first, second):
         users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
         name_of |= names_of(users.iter_rows(named=True))
-    return compared_owners(differences, name_of)
+    return {
+        "diff": compared_owners(differences, name_of),
+        "no_longer_found": count_unsupported(*decisions),
+    }

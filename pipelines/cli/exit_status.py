@@ -7,6 +7,7 @@ import traceback
 from importlib.metadata import requires
 
 from ownership.names import printable_lines
+from pipelines.cli.terminal import print_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -41,10 +42,10 @@ def print_trace(trace: str) -> None:
 
 def print_error(message: str, *, run_id: str | None = None, instance: str | None = None) -> None:
     """Print why a command failed, for a person or, with its run and instance, for the log of a service."""
-    line = printable_lines(f"asset-owners: {message}")
     if _logs_as_json():
-        line = json_line(message, level="error", run_id=run_id, instance=instance)
-    print(line, file=sys.stderr)
+        print(json_line(message, level="error", run_id=run_id, instance=instance), file=sys.stderr)
+    else:
+        print_lines(printable_lines(f"asset-owners: {message}").split("\n"), sys.stderr)
 
 
 def _logs_as_json() -> bool:

@@ -1,6 +1,8 @@
 """`asset-owners explain`: explain one host, or list the hosts of one person, from the stored tables."""
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
@@ -9,8 +11,10 @@ import typer
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId
 from pipelines.cli.stored import held_tables, persons_of
+from pipelines.cli.terminal import print_lines
 from reports.explanations import host_explanation, in_words
 from reports.people import each_person, near_names, person_explanation, person_in_words
+from reports.story import told_hosts
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.retention import decided_with
@@ -39,15 +43,21 @@ def explain(
     if not asked.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     with held_tables(path, run_id) as (instance, tables):
-        return _explain(instance, tables, asked, as_json=as_json)
+        story, words = _explain(instance, tables, asked, as_one=as_json)
+    if as_json:
+        print(json.dumps(story, default=lambda day: day.isoformat()))
+    else:
+        print_lines(words.splitlines())
+    return 1 if story.get("decisions") == [] else 0
 
 
-def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -> int:
-    """Print what is known of a host or a person; return the exit status."""
+def _explain(
+    instance: Instance, tables: Tables, asked: str, *, as_one: bool
+) -> tuple[Mapping[str, Any], str]:
+    """Return what is known of a host or a person, as values and in words; of several people `as_one`."""
     story = _host(instance, tables, asked)
     if story["decisions"]:
-        print(_json(story) if as_json else in_words(story))
-        return 0
+        return story, in_words(story)
     found = persons_of(tables, instance.rules.as_rules()).find(asked)
     if not found:
         users = tables.read("inventory_users").collect()
@@ -55,19 +65,14 @@ def _explain(instance: Instance, tables: Tables, asked: str, *, as_json: bool) -
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         known = pl.concat([*hosts, *people]).drop_nulls()
         story["hostname"], story["near"] = asked, near_names(asked.partition("@")[0], known)
-        print(_json(story) if as_json else in_words(story))
-        return 1
+        return story, in_words(story)
     usernames = tables.read("username_matches").collect()["username"]
-    each = [found] if as_json or len(found) == 1 else each_person(found, usernames)
-    persons = [person_explanation(asked, one, tables.read) for one in each]
+    each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
+    rules, fields = instance.rules.as_rules(), instance.field_names
+    tell = partial(told_hosts, read=tables.read, writes=tables.writes(), rules=rules, fields=fields)
+    persons = [person_explanation(asked, one, tables.read, tell) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
-    words = "\n\n".join([*heads, *map(person_in_words, persons)])
-    print(_json({"person": persons[0]}) if as_json else words)
-    return 0
-
-
-def _json(story: Any) -> str:
-    return json.dumps(story, default=lambda day: day.isoformat())
+    return {"person": persons[0]}, "\n\n".join([*heads, *map(person_in_words, persons)])
 
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:

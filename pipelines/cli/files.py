@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from reports.sheets import SheetError, sheet_content
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, why_unreadable
 from resources.store.files import remove_leftovers, replacing
 
 LEFT_BY_KILLED_SECONDS = 3600
@@ -53,4 +53,4 @@ def reading_sheet(option: str, file: Path) -> Generator[bytes]:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{option}: {file} is not UTF-8; save it as `CSV UTF-8`") from error
     except (OSError, SheetError) as error:
-        raise ConfigurationError(f"{option}: {file} cannot be read: {error}") from error
+        raise ConfigurationError(f"{option}: {file} cannot be read: {why_unreadable(error)}") from error

@@ -10,6 +10,7 @@ from ownership.persons import Person
 from ownership.tables import TABLES
 from pipelines.cli.options import InstanceFile, Yes
 from pipelines.cli.stored import own_tables
+from pipelines.cli.terminal import print_lines
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
@@ -74,12 +75,12 @@ def forget(
     for file in stored_files(tables):
         if file.what is What.UNKNOWN_TABLE:
             print(f"  {file.path}: not known to this version; delete it if you do not need it")
-    print(
+    others = (
         "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the "
         f"home, logs, other machines, the instance file ({instance.file}), and both services: the next run "
         "stores again what they hold"
     )
-    print("Done: stand-ins are in their place." if yes else NOTHING_CHANGED)
+    print_lines([others, "Done: stand-ins are in their place." if yes else NOTHING_CHANGED])
 
 
 def _forgetting(

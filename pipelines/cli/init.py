@@ -100,12 +100,12 @@ def init(
         if path.exists():
             raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
         proposed = ask(asked, path, logs=logs or [])
-        answered = {"name", "url", "username", "password", "ca_file"}
+        answered = {"name", "url", "username", "password", "ca_file", *(proposed.own if proposed else ())}
         service |= {key: value for key, value in asked.items() if key in answered}
         indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
         index = asked["index"] if asked["index"] != _ANY_INDEX else None
         if proposed:
-            logs, index = logs or [proposed.preset], index or proposed.index
+            logs, index = logs or [*filter(None, [proposed.preset])], index or proposed.index
     elif url and not logs:
         content = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
         with Asker(checked_instance(content, path)) as client:

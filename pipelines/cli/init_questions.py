@@ -28,6 +28,14 @@ from resources.try_names import MATCH, name_findings
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
+OWN = {
+    "index": "Index pattern",
+    "user_field": "Field with the user",
+    "hostname_field": "Field with the host",
+    "time_field": "Field with the time",
+    "query": "Query that selects logons",
+}
+"""What is asked of an index with fields of its own."""
 FURTHER = {
     "ca_file": ("ca_file", "File with the certificate authority to trust"),
     "--index": ("index", "Index pattern that it may read"),
@@ -51,9 +59,10 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 
     def search_log_in(instance: Instance) -> Iterator[Finding]:
         with Asker(instance) as client:
-            if proposed := (yield from attempt("newest logon", lambda: propose(client))):
-                text = f"is in {proposed.index}: {presets()[proposed.preset].title}"
-                yield Finding("ok", "newest logon", text)
+            ask_for = partial(propose, client, own_fields=True)
+            if proposed := (yield from attempt("newest logon", ask_for)):
+                state = "ok" if proposed.preset else "warning"
+                yield Finding(state, "newest logon", f"is in {proposed.index}: {proposed.title}")
                 found.append(proposed)
 
     def inventory_address(instance: Instance) -> Iterator[Finding]:
@@ -77,12 +86,16 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
 
     _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
-    if not found and not logs:
+    if found and not (found[-1].preset or logs):
+        content |= found[-1].own
+        _ask_until_good(content, OWN, read, _logons)
+        found.append(Proposal("", content["index"], {key: content[key] for key in OWN}))
+    elif not found and not logs:
         ways = f"How logons are shipped ({', '.join(presets())}; Enter: another, in ECS fields)"
         if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
             found.append(Proposal(named, presets()[named].settings["index"]))
     for proposed in found[-1:]:
-        content |= {**presets()[proposed.preset].settings, "index": proposed.index}
+        content |= proposed.settings
     _ask_until_good(platform, {"url": "Address of the inventory service"}, read, inventory_address)
     account = {"email": "Its account", "password": "", "mfa_secret": ""}
     _ask_until_good(platform, account, read, inventory_log_in)
@@ -93,6 +106,13 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
             if confirm("Ignore the domain part of host names (rules.hostname_match: short)?", default=True):
                 content["rules"]["hostname_match"] = "short"
     return found[-1] if found else None
+
+
+def _logons(instance: Instance) -> Iterator[Finding]:
+    """Try index, fields and query as `check` does."""
+    with Logs(instance, open_source) as opened:
+        window = window_of(instance, today_of(instance))
+        yield from opened.find(lambda _, log: log.check(window))
 
 
 def _ask_until_good(

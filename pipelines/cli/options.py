@@ -52,7 +52,7 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
 
     from pipelines.cli.files import require_file
     from reports.sheets import HOSTS, read_csv
-    from resources.errors import ConfigurationError
+    from resources.errors import ConfigurationError, why_unreadable
 
     require_file(option, Path(file))
     try:
@@ -62,7 +62,7 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
             return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
         return [row[0] for row in csv.reader(text.splitlines()) if row]
     except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"{option}: {file} cannot be read: {error}") from error
+        raise ConfigurationError(f"{option}: {file} cannot be read: {why_unreadable(error)}") from error
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."

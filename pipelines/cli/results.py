@@ -1,6 +1,8 @@
 """What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
 
 import json
+import logging
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,14 +11,17 @@ import polars as pl
 
 from assets_defs.report import how_sure
 from ownership.codes import OUTCOME, SUCCESSES
-from ownership.names import printable
+from ownership.names import printable, printable_lines
 from ownership.plan import exceeded_limit
 from pipelines.cli.diff import compare
 from pipelines.cli.execution import errors
 from pipelines.cli.exit_status import message_and_status, print_error
-from pipelines.cli.terminal import print_changes
+from pipelines.cli.terminal import print_lines
+from pipelines.dagster_gaps.console import take_warnings
+from pipelines.dagster_gaps.log_lines import LOGGER
 from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
+from reports.sentences import host_name
 from resources.settings import Instance, command_line
 from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id
@@ -74,7 +79,7 @@ def print_result(
             report |= {"plan": plan, "changes": changes(plan)}
     last = next(runs_by_file(tables), None) if instance.changes and result.success else None
     if last:
-        report |= {"compared_with": last, "diff": compare(tables, last, run_id)}
+        report |= {"compared_with": last, **compare(tables, last, run_id)}
     if not result.success:
         message = "\n".join(dict.fromkeys(errors(result)))
         summary = failure_summary(instance, tables, run_id, *again, message=message)
@@ -83,21 +88,32 @@ def print_result(
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
-        print(*lines, sep="\n")
+        print_lines(lines)
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
-            print_changes(_describe_plan(instance, tables, report, apply, is_new=not about))
+            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
                 sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
                 print(f"As a sheet for a colleague:\n    {sheet}")
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
-            print_changes(differences_in_words(report["diff"]))
+            print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
         for line in _next_steps(instance, report, again):
             print(line)
+    print_warnings(report.get("error", ""))
     if "error" in report:
         print_error(report["error"], run_id=run_id, instance=instance.name)
     return report
+
+
+def print_warnings(error: str = "") -> None:
+    """Print on standard error what the steps of a run warned of, except what its error says."""
+    warned = (text.removeprefix("Check ") for text in take_warnings())
+    things = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
+    if things:
+        sys.stdout.flush()
+        number = f"{len(things)} thing{'s' * (len(things) != 1)} to look at:"
+        print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
 
 
 def _next_steps(instance: Instance, report: Mapping[str, Any], again: Sequence[str]) -> Iterator[str]:
@@ -127,7 +143,7 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
         yield count_conflicts(tables.of_run("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     if "plan" not in report:
-        yield from ("Writes:", *(writes_in_words(report["writes"]) if report["writes"] else ["    none"]))
+        yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
 
 
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
@@ -135,25 +151,28 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
     some = f", {writes.height:,} of {report['in_all']:,} hosts" if "in_all" in report else ""
     yield f"{printable(instance.name)}: run {run_id}{some}"
-    yield from writes_in_words(report["writes"])
-    for row in skipped.head(SHOWN).iter_rows(named=True):
-        reason = row["message"] or OUTCOME[row["outcome"]]
-        yield printable(f"  {row['hostname'] or 'no name'} ({row['host_id']}): {reason}")
+    if "plan" not in report or not skipped.is_empty():
+        yield f"{writes_in_words(writes)}."
+    shown = skipped.head(SHOWN).group_by("message", "outcome", maintain_order=True)
+    for (message, outcome), rows in shown:
+        reason = str(message or OUTCOME[str(outcome)]).removesuffix(".")
+        yield printable(f"  - {reason}: {', '.join(map(host_name, rows.iter_rows(named=True)))}")
     if skipped.height > SHOWN:
         yield f"  and {skipped.height - SHOWN:,} more: {_see_all(instance, run_id)}"
 
 
 def _describe_plan(
     instance: Instance, tables: Tables, report: Mapping[str, Any], apply: Sequence[str], *, is_new: bool
-) -> Iterator[tuple[str, str]]:
-    """Return a plan as lines with signs; `apply` is the command that writes it, and a scan's `is_new`."""
+) -> Iterator[str]:
+    """Return a plan as lines; `apply` is the command that writes it, and a scan's `is_new`."""
     hosts, run_id = report["plan"], report["run_id"]
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]
+    brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     tried = ", ".join(change.replace("=", ": ", 1) for change in instance.changes)
     return plan_in_words(
         hosts,
-        sure=how_sure(instance, tables.view(run_id)) if hosts and is_new else [],
+        sure=how_sure(instance, tables.view(run_id), brief=brief) if hosts and is_new else [],
         is_undo=apply[0] == "undo",
         how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
         in_all=report.get("in_all", 0),

@@ -4,7 +4,6 @@ Dagster's UI shows the run, too. `apply` and `undo` follow an earlier one: its p
 wrote is undone.
 """
 
-from contextlib import suppress
 from datetime import date, timedelta
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from assets_defs.launch import today_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
 from ownership.names import printable, some_of
-from ownership.plan import select_hosts
 from ownership.windows import Window, gap_days
 from pipelines.cli.options import (
     DetailedExitCode,
@@ -173,8 +171,9 @@ def follow_up(
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     chosen = read_host_names(hosts)
+    rows = _rows_to_follow(instance, tables, job, about, chosen)
     asks = job == "undo" and not (dry_run or yes or as_json) and is_on_terminal()
-    if asks and not _is_undo_confirmed(instance, tables, about, chosen):
+    if asks and not _is_undo_confirmed(instance, rows, about):
         return 0
     more = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     more += ["--wrong"] if wrong else []
@@ -191,13 +190,21 @@ def _followed(tables: Tables, job: str, about: str) -> pl.DataFrame:
     return rows.filter(pl.col("outcome").is_in(SUCCESSES)) if job == "undo" else rows
 
 
-def _is_undo_confirmed(instance: Instance, tables: Tables, about: str, hosts: list[str]) -> bool:
+def _rows_to_follow(
+    instance: Instance, tables: Tables, job: str, about: str, hosts: list[str]
+) -> pl.DataFrame:
+    """Return the rows of owner_writes that a job is about; a wrong argument fails before there is a run."""
+    from assets_defs.make_plan import rows_to_apply, rows_to_undo
+
+    if job == "apply":
+        return rows_to_apply(instance, tables, about, hosts)
+    if "intended" in tables.run_writes(about)["outcome"]:
+        return _followed(tables, job, about)  # cut off: the job finds out what there is to undo
+    return rows_to_undo(instance, tables, about, hosts, run_id=about).filter(outcome="planned")
+
+
+def _is_undo_confirmed(instance: Instance, rows: pl.DataFrame, about: str) -> bool:
     """Return whether a person confirms what is to be undone; of a single host nobody is asked."""
-    rows = _followed(tables, "undo", about)
-    if hosts:
-        decisions = tables.of_run("owner_decisions", tables.decided_by(about))
-        with suppress(LookupError):  # the job says which one is not known
-            rows = select_hosts(rows, hosts, decisions)
     if rows.height < 2:
         return True
     names = some_of([printable(name or "no name") for name in rows["hostname"]], SHOWN)

@@ -25,6 +25,7 @@ from upath import UPath
 from ownership.names import as_shown, printable_lines
 from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
 from pipelines.cli.stored import as_of_run, note, own_tables
+from pipelines.cli.terminal import folded
 from reports.exports import as_csv, without_formulas
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -242,7 +243,7 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     lacking = [f"the columns {', '.join(cells[0][fitting:])}"] if fitting < len(cells[0]) else []
     if len(rows) > ROWS_ON_SCREEN:
         lacking.append(f"{len(rows) - ROWS_ON_SCREEN:,} more rows")
-    more = [f"  Without {' and '.join(lacking)}: --format csv prints all"] if lacking else []
+    more = [folded(f"  Without {' and '.join(lacking)}: --format csv prints all")] if lacking else []
     return "".join(f"{line}\n" for line in (*in_columns([row[:fitting] for row in cells]), *more))
 
 

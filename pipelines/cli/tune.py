@@ -9,6 +9,7 @@ from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
 from pipelines.cli.options import InstanceFile, Json, file_option, number
 from pipelines.cli.stored import stored_tables
+from pipelines.cli.terminal import print_lines
 from reports import tuning
 from resources.errors import ConfigurationError
 from resources.settings import command_line, named
@@ -56,6 +57,7 @@ def tune(
     instance, tables = stored_tables(path)
     from assets_defs.evidence import learnt_model, written_but_wrong
     from pipelines.cli.execution import errors, execute
+    from pipelines.cli.results import print_warnings
 
     result = execute(instance, named(instance, "tuning"), {})
     for error in errors(result):
@@ -100,5 +102,6 @@ def tune(
         tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
         *found,
     ]
-    print("\n\n".join("\n".join(lines) for lines in parts if any(lines)))
+    print_lines("\n\n".join("\n".join(lines) for lines in parts if any(lines)).splitlines())
+    print_warnings()
     return 0

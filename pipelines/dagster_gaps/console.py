@@ -22,6 +22,8 @@ from resources.settings import logs_as_json
 
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """What Dagster logs, without an event, of each step that follows a failed one."""
+_kept: list[str] = []
+"""What a command's run warned of; the command prints it below its result."""
 
 
 @dg.logger(config_schema={}, description="One line for each stage, on standard error.")
@@ -32,7 +34,7 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
     """
     logger = logging.Logger(LOGGER, level=logging.getLogger(LOGGER).level or logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda record: _text_of(vars(record)["dagster_meta"]) is not None)
+    handler.addFilter(_is_printed_now)
     handler.setFormatter(_Line(datefmt="%H:%M:%S"))
     logger.addHandler(handler)
     return logger
@@ -45,6 +47,24 @@ def log_to_console_by_default() -> None:
     """
     module: Any = context_creation_job
     module.default_system_loggers = lambda _: [(console, {})]
+
+
+def take_warnings() -> list[str]:
+    """Return what the runs of this command have warned of since this was asked last, each once."""
+    taken = [*dict.fromkeys(_kept)]
+    _kept.clear()
+    return taken
+
+
+def _is_printed_now(record: logging.LogRecord) -> bool:
+    """Return whether a line is printed at once; a command keeps warnings, except why it waits."""
+    meta = vars(record)["dagster_meta"]
+    if (text := _text_of(meta)) is None:
+        return False
+    is_later = record.levelno == logging.WARNING and not vars(record).get("waits") and not logs_as_json()
+    if is_kept := is_later and is_by_command(meta["run_id"], meta["job_tags"]):
+        _kept.append(text)
+    return not is_kept
 
 
 def _text_of(meta: Mapping[str, Any]) -> str | None:

@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.query import corrected, faults, other_language
 
 MAX_TEXT = 1000
@@ -184,7 +184,7 @@ class Secret(Section):
         try:
             value = os.environ.get(self.env, "") if self.env else read_text(self.file or Path())
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"{setting}: {place} cannot be read: {error}") from error
+            raise ConfigurationError(f"{setting}: {place} cannot be read: {why_unreadable(error)}") from error
         if not (secret := value.removeprefix("\ufeff").rstrip("\r\n")):
             raise ConfigurationError(f"{setting}: {place} is not set or empty; put the secret there")
         return secret

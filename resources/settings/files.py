@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from ownership.names import some_of
-from resources.errors import ConfigurationError
+from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.fields import read_text
 from resources.settings.models import Instance, OneQuery
 from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
@@ -191,7 +191,7 @@ def _content(path: Path) -> dict[Any, Any]:
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: the file cannot be read: {error}") from None
+        raise ConfigurationError(f"{path}: the file cannot be read: {why_unreadable(error)}") from None
     try:
         content = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (a SafeLoader that refuses double keys)
     except _YAML_ERRORS as error:

@@ -87,7 +87,7 @@ def test_hosts_without_an_owner_are_listed_with_the_reason():
     assets = hosts(host("h1", "lab"), host("h2", "idle"), host("h3", "two"))
     rows = records(told(decide(logons, PEOPLE, assets), assets=assets)["hosts_without_owner"])
     assert [(row["Host"], row["Host id"], row["Status"], row["Reason"]) for row in rows] == [
-        ("lab", "h1", "no owner", "no user asset"),
+        ("lab", "h1", "no owner", "account without a person"),
         ("two", "h3", "no owner", "no majority"),
         ("idle", "h2", "no owner", "no logons"),
     ]
@@ -111,7 +111,10 @@ def test_days_are_listed_that_lack_events():
 
 def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_they_hold():
     found = of_writes("written", "written", *["failed"] * 10, "owned_meanwhile")
-    assert found["outcomes"] == "10 failed, 2 written, 1 owned_meanwhile"
+    assert found["outcomes"] == (
+        "10 hosts failed, refused by the service or not readable. 2 hosts written. "
+        "1 host skipped, with an owner by now from a person or another run"
+    )
     assert [found[name] for name in ("hosts_written", "hosts_failed", "hosts_owned_percent")] == [2, 10, 80.0]
     failures = records(found["first_failures"])
     assert failures[0] == {"host_id": "h2", "outcome": "failed", "message": r"said\n|so|"}

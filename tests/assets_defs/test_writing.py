@@ -171,8 +171,8 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")
 LEFT = user("u1", email="ann@corp.example", listed_values=["enabled: False"])
 CHANGES_OF_USERS = {
-    "gone": (PEOPLE[1:], "No user asset has the user's name"),
-    "another person has the id": (pl.concat([users(EVE), PEOPLE[1:]]), "No user asset has the user's name"),
+    "gone": (PEOPLE[1:], "The account belongs to no person"),
+    "another person has the id": (pl.concat([users(EVE), PEOPLE[1:]]), "The account belongs to no person"),
     "several have the name": (pl.concat([PEOPLE, users(OTHER_ANN)]), "Several user assets may be the user"),
     "another asset is hers": (
         pl.concat([users(EVE, OTHER_ANN), PEOPLE[1:]]),

@@ -8,12 +8,15 @@ import pytest
 import yaml
 
 from resources.errors import ConfigurationError
+from resources.search.asking import Asker
+from resources.search.propose import propose
 from resources.settings import load_instance
 from resources.settings.presets import presets
 from sandbox.company import MAPPING
 from sandbox.examples import EXAMPLES, example
 from sandbox.logons import Logon, document
 from tests.end_to_end.stand import TODAY, at_noon
+from tests.resources import samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unrecorded", "no_catalogue", "no_report")]
 
@@ -210,8 +213,24 @@ def test_fluent_bit_without_the_filter_names_no_user(load, proposed):
     mapping = {"mappings": {"properties": {"StringInserts": {"type": "keyword"}}}}
     bare = of_bare_fluent_bit(Event("PC-1", "ann", "2", "svchost.exe"))
     index = load("fluent-bit*", mapping, [bare])
-    with pytest.raises(ConfigurationError, match=r"the user: none; the host: Computer, Computer\.keyword"):
+    with pytest.raises(ConfigurationError, match=r"the user: none; the host: Computer\.keyword"):
         proposed("--index", index)
+
+
+def test_fields_of_its_own_are_taken_by_enter_and_count(load, run, as_admin, engine_stand):
+    types = {"user": "keyword", "host": "keyword", "action": "keyword", "when": "date"}
+    mapping = {"mappings": {"properties": {name: {"type": kind} for name, kind in types.items()}}}
+    logons = [{"user": "CORP\\ann", "host": "PC-1", "action": "logon", "when": f"{WHEN}Z"}] * 3
+    index = load("corp-*", mapping, [*logons, {**logons[0], "user": "bob", "action": "logoff"}])
+    settings = {
+        "url": engine_stand.engine.url,
+        "ca_file": str(engine_stand.engine.ca_file),
+        "index": "corp-*",
+    }
+    with Asker(samples.instance(**settings, **as_admin)) as client:
+        found = propose(client, own_fields=True)
+    assert found.index == index.replace("2026.03.10", "*")
+    assert run(None, "PC-1", **found.own) == ({"PC-1": "single_user"}, {"PC-1": "ann"})
 
 
 def ecs(host, user, action, process=None, *, category="authentication", outcome="success", **event):

@@ -1,7 +1,7 @@
 """What the runs of an instance tell of themselves: `asset-owners runs`, and the conflicts in the log."""
 
 import json
-import shlex
+import re
 
 import pytest
 
@@ -38,18 +38,19 @@ def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
     taken = [{**HOSTS[2], "id": f"taken-{number}"} for number in range(11)]
     stand.begin([*HOSTS, *taken], USERS)
     first = stand.run()
-    assert len([line for line in first.stderr.splitlines() if "warning: Conflict: " in line]) == 10
+    (named,) = re.findall("conflicts_do_not_grow: 12 conflicts .*; new: (.*), …", first.stderr)
+    assert len(named.split(", ")) == 10
     assert len(listed_conflicts(stand, first)) == 12
 
     stand.inventory.state.add_assets("t-1", "host", [{**HOSTS[2], "id": "taken-later"}])
     second = stand.run()
     assert listed_conflicts(stand, second) == ["taken-later"]
     assert len(listed_conflicts(stand, first)) == 12, "what was new then stays so"
-    assert "onflict: " not in stand.run().stderr
+    assert "conflicts_do_not_grow" not in stand.run().stderr
 
 
 def listed_conflicts(stand, ran):
-    """The ids of the new conflicts that the query in the run's log lists."""
-    query = next(line for line in ran.stderr.splitlines() if "New conflicts: " in line)
-    shown = stand.call(*shlex.split(query.split("asset-owners ")[1]), "--format", "json")
+    """The ids of the conflicts that were new in a run."""
+    of_it = ("--instance", stand.instance_file(), "--run", ran.report["run_id"])
+    shown = stand.call("sql", *of_it, "FROM conflicts WHERE is_new", "--format", "json")
     return sorted(row["host_id"] for row in json.loads(shown.stdout))

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.cli.options import read_host_names
 from pipelines.cli.results import PLANNED, status_of
-from pipelines.cli.terminal import print_changes
+from pipelines.cli.terminal import print_lines
 from reports.exports import as_csv
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
@@ -27,7 +27,7 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
         "+ lt-1001  no owner → Julia Pereira   66 of 66 logons",
         "    asset-owners apply --instance NAME run-1",
     )
-    print_changes([("+", line), ("", command)])
+    print_lines([line, command])
     broken = "\x1b[32m+ lt-1001  no owner → Julia Pereira   66\n      of 66 logons\x1b[0m"
     assert capsys.readouterr().out == f"{broken if is_terminal else line}\n{command}\n"
 

@@ -5,7 +5,7 @@ import pytest
 
 from assets_defs.step_failures import as_dagster_failure
 from pipelines.cli.exit_status import print_error
-from pipelines.dagster_gaps.console import console, log_to_console_by_default
+from pipelines.dagster_gaps.console import console, log_to_console_by_default, take_warnings
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from resources.errors import AssetOwnersError
 
@@ -34,6 +34,24 @@ def test_each_line_of_a_run_is_an_object_that_names_it_also_where_no_logger_was_
     told = {line["message"]: line.get("step") for line in lines}
     assert told["120 hosts"] == "hosts"
     assert [message for message in told if "the service is away" in message]
+
+
+@pytest.mark.parametrize(("by_command", "waits"), [(True, False), (True, True), (False, False)])
+def test_a_command_keeps_warnings_for_below_its_result_except_why_it_waits(capfd, by_command, waits):
+    @dg.op
+    def hosts(context):
+        for _ in range(2):
+            context.log.warning("4 names are doubtful", extra={"waits": waits})
+
+    @dg.job(logger_defs={"console": console}, config={"loggers": {"console": {}}})
+    def small():
+        hosts()
+
+    tags = {LOCK_TAG: json.dumps(["here", f"{RUN_ID}.lock"])} if by_command else {}
+    small.execute_in_process(run_id=RUN_ID, tags=tags)
+    is_kept = by_command and not waits
+    assert take_warnings() == (["4 names are doubtful"] if is_kept else [])
+    assert (capfd.readouterr().err == "") == is_kept
 
 
 @pytest.mark.parametrize("by_command", [True, False])

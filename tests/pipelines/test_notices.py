@@ -45,21 +45,24 @@ def test_written_owners_and_new_conflicts_are_told_once_by_numbers_and_a_link(tm
     first = scan()
     assert first.success
     (told,) = notices(chat)
-    assert told == f"run {first.run_id[:8]}: 1 written, 1 new conflict\n{LINK}/runs/{first.run_id}"
+    link, command = f"{LINK}/runs/{first.run_id}", "asset-owners report --instance head_office"
+    assert told == f"run {first.run_id[:8]}: 1 written, 1 new conflict\n{link}\n{command}"
     assert scan().success
     assert len(chat.requests) == 1, "nothing new came of the second run"
 
 
 class Refusing(Shelf):
     def users(self):
-        raise ServiceError("Ann Miller may not list users")
+        raise ServiceError("users are not listed: 403; ask who manages roles. More is in the log of 10.0.0.1")
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_run_that_failed_is_told_once_without_its_message(tmp_path, chat, dry_run):
+def test_a_run_that_failed_is_told_once_with_the_first_sentence_of_the_reason(tmp_path, chat, dry_run):
     failed = job(tmp_path, Refusing(), writes={"dry_run": dry_run})()
     assert not failed.success
-    assert notices(chat) == [f"run {failed.run_id[:8]}: failed\n{LINK}/runs/{failed.run_id}"]
+    link, command = f"{LINK}/runs/{failed.run_id}", "asset-owners runs --instance head_office"
+    why = "users are not listed: 403; ask who manages roles."
+    assert notices(chat) == [f"run {failed.run_id[:8]}: failed\n{why}\n{link}\n{command}"]
 
 
 def test_a_plan_that_somebody_asked_for_is_told_nobody(tmp_path, chat):

@@ -110,3 +110,21 @@ def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
     monkeypatch.setattr("pipelines.cli.execution.build_definitions", lambda *_, **__: given)
     with pytest.raises(AssetOwnersError, match=r"Somebody deleted run .* in Dagster while it worked"):
         execute(instance(), "small", {})
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("undo", "--host", "pc-11"), "no planned host is called 'pc-11'; the closest: "),
+        (("apply",), "stored no plan with anything to write"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_there_is_a_run(
+    call, stored, tmp_path, monkeypatch, command, says
+):
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
+    name, *arguments = command
+    status, _, error = call(name, "--instance", stored, RUN, *arguments)
+    assert (status, says in error) == (2, True), error
+    runs = Tables(tmp_path / "home", "head_office").all_runs("runs").collect()
+    assert runs["run_id"].to_list() == [RUN]

@@ -200,13 +200,13 @@ def test_a_terminal_has_the_first_columns_that_it_has_room_for(sql, monkeypatch,
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
     columns = ", ".join(f"repeat('{n}', 30) AS c{n}" for n in range(9))
-    *shown, last = sql(f"SELECT {columns} FROM range(50)").splitlines()  # noqa: S608  (made here)
-    assert len(shown) == 41
-    assert max(map(len, shown)) <= width
+    lines = sql(f"SELECT {columns} FROM range(50)").splitlines()  # noqa: S608  (made here)
+    shown, last = lines[:41], " ".join(map(str.strip, lines[41:]))
+    assert max(map(len, lines)) <= width
     fitting = {80: 3, 200: 6}[width]
     assert shown[0].split() == [f"c{n}" for n in range(fitting)]
     without = ", ".join(f"c{n}" for n in range(fitting, 9))
-    assert last == f"  Without the columns {without} and 10 more rows: --format csv prints all"
+    assert last == f"Without the columns {without} and 10 more rows: --format csv prints all"
 
 
 def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(sql, monkeypatch):

@@ -169,7 +169,7 @@ def test_each_host_has_status_reason_and_users_with_their_days():
         "pc-1": ("written", "only one user", 4),
         "pc-2": ("conflict", "clear majority", 4),
         "pc-4": ("no owner", "no majority", 2),
-        "pc-5": ("no owner", "no user asset", 3),
+        "pc-5": ("no owner", "account without a person", 3),
         "pc-6": ("no owner", "several user assets", 3),
         "pc-9": ("not in the inventory", "only one user", 0),
         "pc-10": ("conflict", "only one user", 4),

@@ -1,11 +1,14 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from ownership.current_owners import current_owners
+from ownership.declaration import empty
+from ownership.matching import FieldNames
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
-from ownership.tables import OwnerWrites
+from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
     each_person,
@@ -13,6 +16,7 @@ from reports.people import (
     person_explanation,
     person_in_words,
 )
+from reports.story import told_hosts
 from tests.ownership.builders import NOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
 
@@ -43,9 +47,9 @@ def test_a_person_who_is_excluded_is_found_with_the_hosts_and_what_excludes_them
         "username_matches": made.matches,
     }
     found = Persons(rules, tables.items()).find(asked)
-    text = person_in_words(person_explanation(asked, found, lambda name: tables[name].lazy()))
+    text = told(asked, found, tables, rules)
     assert "(u9), in the logons zoe, excluded (exclude_user_assets: left: true).\n" in text
-    assert "Hosts for which the logons name this person: 1\n  ws1 (h1)" in text
+    assert "Hosts: 1 by the logons, 0 in the inventory\n  - no owner, user excluded: ws1 has no" in text
 
 
 def text_of(usernames, user_ids, logons, assets, *writes):
@@ -58,7 +62,17 @@ def text_of(usernames, user_ids, logons, assets, *writes):
         "username_matches": made.matches,
     }
     found = [Person(one, {}, usernames) for one in user_ids or [None]]
-    return person_in_words(person_explanation("asked", found, lambda name: tables[name].lazy()))
+    return told("asked", found, tables, Rules(), *writes)
+
+
+def told(asked, found, tables, rules, *writes):
+    def read(name):
+        return tables.get(name, empty(AcknowledgedConflicts)).lazy()
+
+    tell = partial(
+        told_hosts, read=read, writes=table(OwnerWrites, *writes).lazy(), rules=rules, fields=FieldNames()
+    )
+    return person_in_words(person_explanation(asked, found, read, tell))
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():
@@ -69,7 +83,9 @@ def test_people_who_share_a_name_are_told_of_one_by_one():
         [Person(None, {}, ["kim"])],  # one of them, or somebody else
     ]
     assert text_of(["kim"], [], LOGONS, hosts()).startswith("kim (several user assets: u3 or u4).")
-    assert text_of(["x"], ["u9"], counts(("ws1", "x", 1)), hosts()).startswith("x (no user asset).")
+    assert text_of(["x"], ["u9"], counts(("ws1", "x", 1)), hosts()).startswith(
+        "x (an account without a person)."
+    )
 
 
 def test_who_is_not_known_is_asked_about_those_with_names_like_it():
@@ -80,9 +96,12 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
 
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():
-    lines = text_of(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",)))).splitlines()
+    text = text_of(["kim"], ["u3", "u4"], LOGONS, hosts(host("h1", "ws1", owners=("u4",))))
+    lines = text.splitlines()
     assert lines[0] == "This may be several people: kim (u3) or kim (u4), in the logons kim."
-    assert "  ws1 (h1)  kim (u4)  Conflict: the host has another owner, who stays." in lines
+    assert (
+        "  - conflict, only one user: ws1 belongs to kim (u4) in the inventory, but the logons name " in text
+    )
     assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
 
 
@@ -90,7 +109,7 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
     text = text_of(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
     assert text.count("ann: 1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
-    assert "Hosts of this person in the inventory: 1\n" in text
+    assert "Hosts: 0 by the logons, 1 in the inventory\n" in text
     assert "Other hosts with logons: 30\n" in text
     assert text.endswith("  and more; --json has all")
     assert all(line.isprintable() for line in text.splitlines())
@@ -100,8 +119,8 @@ def test_what_was_written_or_put_back_since_the_decision_is_told_and_not_what_wa
     logons, free = counts(("ws1", "ann", 3)), host("h1", "ws1")
     write = row("h1", new=values("u1"), outcome="written", completed_at=NOW)
     text = text_of(["ann"], ["u1"], logons, hosts(free), write)
-    assert text.count("Somebody gave the host this owner in the meantime.") == 2
+    assert "  - written, only one user: ws1 belongs to Ann@corp.example (u1): " in text
     back = row("h1", old=values("u1"), new=values(""), outcome="undone", completed_at=NOW)
     text = text_of(["ann"], ["u1"], logons, hosts(free | {"owner_ids": ["u1"]}), back)
-    assert "The host had this owner, and has not any more." in text
-    assert "Hosts of this person in the inventory: 0\n" in text
+    assert "Hosts: 1 by the logons, 0 in the inventory\n" in text
+    assert "ws1 has no owner: what asset-owners wrote was undone on" in text

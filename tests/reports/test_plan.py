@@ -1,7 +1,9 @@
 from typing import Any
 
+import polars as pl
+
 from ownership.declaration import empty
-from ownership.plan import compare_plans
+from ownership.plan import compare_plans, count_unsupported
 from ownership.tables import OwnerDecisions, OwnerWrites
 from reports.plan import (
     SHOWN_HOSTS,
@@ -23,7 +25,7 @@ def planned(*assets):
 
 
 def lines_of(found, **options):
-    return [line for _, line in plan_in_words(found, **options, **COMMANDS)]
+    return [*plan_in_words(found, **options, **COMMANDS)]
 
 
 def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
@@ -97,11 +99,15 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         later,
     )
     compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
-    assert [line for _, line in differences_in_words(compared)] == [
+    lost = count_unsupported(first.filter(host_id="written").with_columns(action=pl.lit("agree")), second)
+    assert (lost, count_unsupported(second, first.clear()), count_unsupported(second, first)) == (0, 0, 0)
+    nobody = first.with_columns(resolved_owner=pl.lit(None, pl.String))
+    assert [*differences_in_words(compared, count_unsupported(second, nobody))] == [
         "+ added    ann@corp.example       was: no majority (54%)",
         "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
         "- dropped  ann@corp.example       now: several user assets",
         "- taken    ann@corp.example       now: has another owner",
         "1 to add, 2 to drop, 1 changed",
+        "1 owner that is there would no longer be found",
     ]
-    assert [line for _, line in differences_in_words([])] == ["0 to add, 0 to drop, 0 changed"]
+    assert [*differences_in_words([], 0)] == ["0 to add, 0 to drop, 0 changed"]

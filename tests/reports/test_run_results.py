@@ -1,5 +1,8 @@
+import polars as pl
+
 from ownership.codes import ACTION, EVIDENCE
 from reports.run_results import conflicts_in_words, decisions_in_words, writes_in_words
+from tests.resources.writeback.world import plan
 
 
 def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
@@ -15,7 +18,16 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     assert words[0].endswith(ACTION["write"])
     assert words[2].startswith("          ")
     assert words[2].endswith(EVIDENCE["no_logons"])
-    assert [line.split()[0] for line in writes_in_words({"written": 2})] == ["2"]
+    assert writes_in_words(plan()) == "nothing to write"
+    skipped = [plan(f"h{n}", outcome="not_written", kept=["owner"], undoes="run-0") for n in range(3)]
+    undone = {"outcome": "not_written", "undoes": "run-0", "message": "skipped: already undone by run run-1"}
+    others = [{"outcome": "undone"}, {"outcome": "not_written"}]
+    rows = pl.concat([*skipped, *(plan("h9", **row) for row in (undone, undone, *others))])
+    assert writes_in_words(rows) == (
+        "Nothing to undo on 3 hosts: somebody has changed them since. "
+        "Nothing to undo on 2 hosts: already undone by run run-1. 1 host skipped. "
+        "1 host has its former values again"
+    )
     some = next(decisions_in_words(decisions, in_run=2))
     assert some.endswith("and gets this one: 2 in this run, 1,166 left for later.")
 

@@ -83,7 +83,39 @@ def test_texts_with_keywords_below_need_a_preset_that_names_those():
     fields = OF_ECS | {"user.name.keyword": ["ann"], "account.name": ["ann"]}
     with pytest.raises(ConfigurationError) as raised:
         propose(client("winlogbeat-1", fields, *ECS))
-    assert "the user: account.name, user.name, user.name.keyword; the host: agent.name, " in str(raised.value)
+    forms = "the user: account.name (aaa), user.name.keyword (aaa); the host: agent.name (aa-9)"
+    assert forms in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        (
+            {"user": ["CORP\\ann"], "host": ["PC-1"], "action": ["logon"], "when": ["2026/03/02 09:00"]},
+            ("user", "host", "when", "action:logon"),
+        ),
+        (
+            {
+                "login": ["ann"],
+                "login.keyword": ["ann"],
+                "computer": ["PC-1"],
+                "EventID": [4624],
+                "ts": ["1772442000000"],
+                "@timestamp": ["2026-03-02T09:00:00Z"],
+                "odd name": ["logon"],
+            },
+            ("login.keyword", "computer", "@timestamp", "EventID:4624"),
+        ),
+        ({"user": ["ann"], "host": ["PC-1"]}, ("user", "host", None, "*")),
+    ],
+)
+def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_values(fields, settings):
+    found = propose(client("corp-2026.03", fields), own_fields=True)
+    names = ("user_field", "hostname_field", "time_field", "query")
+    assert (found.index, tuple(map(found.settings.get, names))) == ("corp-*", settings)
+    assert "ann" not in found.title
+    with pytest.raises(ConfigurationError, match=r"may hold the user: .*; the time: "):
+        propose(client("corp-2026.03", fields))
 
 
 def test_where_no_logon_is_found_the_options_are_named():
