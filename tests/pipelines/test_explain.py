@@ -15,7 +15,7 @@ def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_da
     printed = call("explain", "--instance", stored, "pc-one")[1]
     for said in (
         "Logon events on pc-1.corp.example, pc-one, 6 in all",
-        "run run-1, by somebody: ",
+        "run run-1, by user somebody: ",
         "no owner → u1",
     ):
         assert said in printed

@@ -8,7 +8,7 @@ from ownership.declaration import empty
 from ownership.matching import FieldNames
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from ownership.tables import TABLES, OwnerWrites
 from reports.people import (
     SHOWN_ELSEWHERE,
     each_person,
@@ -67,7 +67,7 @@ def text_of(usernames, user_ids, logons, assets, *writes):
 
 def told(asked, found, tables, rules, *writes):
     def read(name):
-        return tables.get(name, empty(AcknowledgedConflicts)).lazy()
+        return tables.get(name, empty(TABLES[name])).lazy()
 
     tell = partial(
         told_hosts, read=read, writes=table(OwnerWrites, *writes).lazy(), rules=rules, fields=FieldNames()
