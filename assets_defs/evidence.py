@@ -23,7 +23,7 @@ from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
-from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit
+from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit, with_answers
 from ownership.windows import (
     Window,
     days_of,
@@ -45,7 +45,7 @@ from resources.search.source import (
     of_each,
 )
 from resources.settings import Instance, command_line, host_arguments, named
-from resources.store.retention import recent_answers
+from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 from resources.watchdog import made_progress
 
@@ -378,10 +378,8 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
     answered_no = recent.filter(~pl.col("right")).select("host_id", "user_id").rows()
     if model is None:
         return {"answered_no": answered_no}
-    plans = [tables.of_run("owner_decisions", run_id) for run_id in alike["run_id"].unique().sort()]
-    planned = [plan.filter(action="write").select("host_id", user_id="resolved_owner") for plan in plans]
-    audited = pl.concat([alike.select("host_id", "user_id"), *planned]).unique()
-    return {"confidence": model.confidence(), "audited": audited.rows(), "answered_no": answered_no}
+    audited = with_answers(audited_plans(tables, alike), alike).select("host_id", "resolved_owner").rows()
+    return {"confidence": model.confidence(), "audited": audited, "answered_no": answered_no}
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:

@@ -18,7 +18,7 @@ from assets_defs.specs import RESULTS, asset_arguments, asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership.declaration import empty
 from ownership.resolution import UNKNOWN
-from ownership.tables import TABLES, ConfidenceBands, OwnerDecisions
+from ownership.tables import TABLES, ConfidenceBands
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
@@ -26,7 +26,7 @@ from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, named
-from resources.store.retention import decided_with
+from resources.store.retention import audited_plans, decided_with
 from resources.store.tables import Tables
 
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
@@ -114,11 +114,9 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
 
 
 def _audit(tables: Tables) -> pl.DataFrame:
-    """Return the plan that the last audit was drawn from, with the answers; empty if it is not kept."""
-    sample = tables.read("audit_sample").collect()
-    drawn_from = sample.drop_nulls("seed")["run_id"].tail(1).to_list()
-    decisions = [tables.of_run("owner_decisions", run_id) for run_id in drawn_from]
-    return with_answers(pl.concat([empty(OwnerDecisions), *decisions]), last_drawn(sample))
+    """Return the plans that the last audit was drawn from, with the answers; empty if none is kept."""
+    asked = last_drawn(tables.read("audit_sample").collect())
+    return with_answers(audited_plans(tables, asked), asked)
 
 
 def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:

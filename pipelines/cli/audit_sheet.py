@@ -17,18 +17,23 @@ from reports.sheets import sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, system_user
-from resources.store.retention import decided_with, recent_answers, runs_by_file
+from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
 
 
-def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json: bool) -> None:
-    """Draw planned owners of the last run by chance, store them, and write the sheet."""
+def draw(
+    path: Path, number: int, *, written: bool, seed: int | None, out: Path | None, as_json: bool
+) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet.
+
+    `written`: of those that were written since the last draw, and that hosts still have.
+    """
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     with holding(own_tables(instance)) as tables:
-        run_id, decisions = _last_plan(instance, tables)
+        run_id, decisions = (_written_since if written else _last_plan)(instance, tables)
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
@@ -46,9 +51,10 @@ def draw(path: Path, number: int, *, seed: int | None, out: Path | None, as_json
         if out:
             write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
+    plan = "were written since the last draw" if written else f"run {short_run_id(run_id)} planned"
     next_step = (
-        f"{sample.height:,} of {planned:,} owners that run {short_run_id(run_id)} planned, drawn with seed "
-        f"{seed}. Let somebody who knows answer yes or no in the column right, then:\n    "
+        f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}. Let somebody who "
+        "knows answer yes or no in the column right, then:\n    "
         + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     )
     if as_json:
@@ -88,7 +94,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
         )
         others = stored.join(sample, on=["host_id", "user_id"], how="anti")
         tables.write("audit_sample", pl.concat([others, sample]))
-    decisions, asked = tables.of_run("owner_decisions", run_id), last_drawn(sample)
+    asked = last_drawn(sample)
+    decisions = audited_plans(tables, asked)
     planned = with_answers(decisions, asked).height if decisions.height else 0
     return run_id, [*lines, *audit_in_words(asked, planned, users)]
 
@@ -101,3 +108,25 @@ def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
             return run_id, decisions
     plan = command_line(instance, "run", "--dry-run")
     raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
+
+
+def _written_since(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
+    """Return what was decided about the owners written since the last draw, and the last run that decided.
+
+    All of them were decided by the rules of that run, and hosts still have them.
+    """
+    drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
+    since = pl.col("since") > pl.lit(drawn_at or datetime.min.replace(tzinfo=UTC))
+    owners = tables.read("current_owners").filter(since, source="asset-owners")
+    ours = owners.sort("since").select("host_id", "run_id").collect()
+    decided: dict[str, pl.DataFrame] = {}
+    for (run_id,), hosts in ours.group_by("run_id", maintain_order=True):
+        decided_by = tables.decided_by(str(run_id))
+        plan = tables.of_run("owner_decisions", decided_by).filter(action="write")
+        decided[decided_by] = plan.join(hosts, on="host_id", how="semi")
+    if not decided:
+        raise AssetOwnersError(f"{instance.name}: --written: no owner was written since the last draw")
+    last = [*decided][-1]
+    rules = decided_with(tables, last)[1].of_evidence
+    alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
+    return last, pl.concat(alike)

@@ -7,7 +7,7 @@ from typing import Annotated
 from ownership.names import printable
 from pipelines.cli.audit_sheet import draw, read_answers
 from pipelines.cli.exit_status import print_error
-from pipelines.cli.options import InstanceFile, Json, file_option, number
+from pipelines.cli.options import InstanceFile, Json, file_option, flag, number
 from pipelines.cli.stored import stored_tables
 from pipelines.cli.terminal import print_lines
 from reports import tuning
@@ -26,6 +26,9 @@ def tune(
     ] = 0.90,
     keep: Annotated[float, number("Percent of the writes that they must keep.", least=0, most=100)] = 90,
     audit: Annotated[int | None, number("Draw this many planned owners, for people to check.")] = None,
+    written: Annotated[
+        bool, flag("--written", "With --audit: draw from the owners written since the last draw.")
+    ] = False,
     seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
@@ -46,12 +49,12 @@ def tune(
 
     Example: --instance NAME --target-precision 0.95
     """
-    if audit is None and (seed is not None or audit_file):
-        raise ConfigurationError("--seed and --audit-file go with --audit N, which draws")
+    if audit is None and (seed is not None or audit_file or written):
+        raise ConfigurationError("--written, --seed and --audit-file go with --audit N, which draws")
     if audit is not None:
         if audit_answers:
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
-        return draw(path, audit, seed=seed, out=audit_file, as_json=as_json)
+        return draw(path, audit, written=written, seed=seed, out=audit_file, as_json=as_json)
     aim = tuning.Aim(target_precision, keep)
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)

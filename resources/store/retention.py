@@ -13,7 +13,7 @@ from upath import UPath
 from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.rules import Rules
-from ownership.tables import TABLES
+from ownership.tables import TABLES, OwnerDecisions
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
@@ -134,6 +134,13 @@ def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
     oldest = datetime.now(UTC) - timedelta(days=history_days)
     return tables.read("audit_sample").filter(_HAS_ANSWER, oldest <= _ANSWERED_AT).collect()
+
+
+def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
+    """Return what the runs decided that rows of `audit_sample` were drawn from, as far as it is kept."""
+    run_ids = sample.drop_nulls("rules")["run_id"].unique().sort()
+    plans = [tables.of_run("owner_decisions", run_id) for run_id in run_ids]
+    return pl.concat([empty(OwnerDecisions), *plans])
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:

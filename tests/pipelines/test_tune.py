@@ -18,7 +18,7 @@ from resources.errors import ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import load_instance, system_user
 from resources.store.tables import Tables
-from sandbox.stored_run import store_run
+from sandbox.stored_run import store_run, store_writes
 from tests.ownership import builders
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import plan, values
@@ -220,11 +220,29 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
     assert "Of the 70 planned owners about" in printed
 
 
+def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_last_one(
+    call, instance_file, home_with, tmp_path
+):
+    tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file, "--audit")
+    assert call(*of_it, "40", "--audit-file", tmp_path / "first.csv")[0] == 0
+    status, _, said = call(*of_it, "5", "--written")
+    assert (status, "no owner was written since the last draw" in said) == (1, True)
+    now = datetime.now(UTC)
+    fields = {"outcome": "written", "intended_at": now, "completed_at": now}
+    written = [f"s{n}" for n in range(12)]
+    store_writes(tables, pl.concat(plan(one, new=values(one), **fields) for one in written), run_id=RUN)
+    tables.store_current_owners(run_id=RUN)
+    status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
+    assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
+    assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
+
+
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):
     home_with(assets(by_hand=0))
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
     for options in (
         "--seed 7",
+        "--written",
         "--audit-file new.csv",
         "--audit 5 --audit-answers there.csv",
         "--audit 5 --audit-file there.csv",
