@@ -54,19 +54,17 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
         .collect(engine="streaming")
         for counted in _counted(evidence, accounts, windows)
     ]
-    found = pl.concat([named.select("subject", "stable_days").clear(), *unnamed])
-    has_moved = pl.col("subject").is_in(_moved_in_wave(evidence, accounts).implode())
-    stable = (
-        named.select("subject")
-        .join(found, on="subject", how="left")
-        .with_columns(
-            stable_days=pl.when(has_moved).then(0).otherwise(pl.col("stable_days").fill_null(windows))
-        )
+    found = pl.concat([primary.select("subject", "stable_days").clear(), *unnamed])
+    is_named, has_moved = (
+        pl.col("subject").is_in(subjects.implode())
+        for subjects in (named["subject"], _moved_in_wave(evidence, accounts))
     )
+    days = pl.when(has_moved).then(0).when(is_named).then(pl.col("stable_days").fill_null(windows))
     is_known = ~pl.col("is_new") | (pl.col("stable_days") >= windows)
     return (
         primary.drop("stable_days")
-        .join(stable, on="subject", how="left", maintain_order="left")
+        .join(found, on="subject", how="left", maintain_order="left")
+        .with_columns(stable_days=days)
         .with_columns(confidence=pl.when(is_known).then("confidence"))
     )
 
