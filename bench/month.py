@@ -4,6 +4,7 @@ The real resolution decides night after night, in memory. What it names is writt
 as the product does. Nobody has owners before, and everybody's user name is that of one user asset.
 """
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,9 +17,11 @@ import polars as pl
 
 from bench.results import Experiment, Figure
 from ownership import stability
+from ownership.certainty import TRAITS
 from ownership.declaration import polars_schema
 from ownership.rules import NAMING, Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts
+from ownership.tuning.confidence import ASKED_TWICE, MIN_ANSWERED, fit
 from ownership.windows import window_before
 from sandbox.lives import COMPANIES, HISTORY_DAYS, Life, live
 from sandbox.stored_run import ResolvedRun, inventory_reader
@@ -43,6 +46,8 @@ class Policy:
     stable_days: int = 1
     first_run_exempt: bool = False
     sees_waves: bool = True
+    min_confidence: int = 0
+    """Percent; more than 0: fifty owners of the first plan are audited, and all answers are right."""
 
 
 POLICIES: Mapping[str, Policy] = {
@@ -54,6 +59,9 @@ POLICIES: Mapping[str, Policy] = {
     "stricter rules, 60 days, stable for 14 (recommended)": Policy(RECOMMENDED, 60, 14),
     "the same, its first run exempt": Policy(RECOMMENDED, 60, 14, first_run_exempt=True),
     "stricter rules, 60 days, stable for 21": Policy(RECOMMENDED, 60, 21),
+    "stricter rules, 60 days, confidence of 80": Policy(RECOMMENDED, 60, min_confidence=80),
+    "recommended, confidence of 80": Policy(RECOMMENDED, 60, 14, min_confidence=80),
+    "recommended, confidence of 90": Policy(RECOMMENDED, 60, 14, min_confidence=90),
 }
 AFTER_MOVES: Mapping[str, Policy] = {
     "recommended, without a look at the last 5 days": Policy(RECOMMENDED, 60, 14, sees_waves=False),
@@ -66,7 +74,8 @@ class Outcome:
     """What came of one draw: owners written, and right when they were; of later nights than the first.
 
     `owned` are machines that are a person's on the last day, `found` those of them that have this owner;
-    `nights_of_moves` are the nights of `nights` on which a wave of moves was seen.
+    `nights_of_moves` are the nights of `nights` on which a wave of moves was seen; `said` is how many the
+    confidence said are right.
     """
 
     written: int
@@ -77,10 +86,15 @@ class Outcome:
     found: int
     nights: int
     nights_of_moves: int
+    said: float
+    later_said: float
 
 
 def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
-    """Decide each night: night (the first run is 0), host, owner, and for how many days it is stable."""
+    """Decide each night: night (the first run is 0), host, owner, and for how many days it is stable.
+
+    Beside them right, and what a confidence is learnt from.
+    """
     logons = [
         {"day": life.days[day], "document_hostname": host, "document_username": person, "events": events}
         for (day, host, person), events in life.counts.items()
@@ -116,26 +130,45 @@ def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
         ).decisions
         named = decisions.filter(pl.col("evidence").is_in([*NAMING, "not_stable"]))
         stable = (last - pl.col("named_since")).dt.total_days() + 1
-        found.append(named.select(host="host_id", owner="username", stable=stable, night=pl.lit(night)))
-    return pl.concat(found)
+        found.append(
+            named.select(*TRAITS, host="host_id", owner="username", stable=stable, night=pl.lit(night))
+        )
+    named, columns = pl.concat(found), ("night", "host", "owner")
+    right = [
+        life.owners[host][HISTORY_DAYS - 1 + night] == owner
+        for night, host, owner in named.select(columns).iter_rows()
+    ]
+    return named.with_columns(right=pl.Series(right))
 
 
-def outcome(life: Life, named: pl.DataFrame, policy: Policy) -> Outcome:
+def confidence(plan: pl.DataFrame, seed: int) -> pl.Expr:
+    """Learn from right answers about fifty owners of the first plan, of whom five were asked twice."""
+    chosen = random.Random(seed).sample(range(plan.height), min(MIN_ANSWERED, plan.height))  # noqa: S311
+    is_twice = pl.int_range(pl.len()) < ASKED_TWICE
+    model = fit(plan[sorted(chosen)].with_columns(contradicted=pl.when(is_twice).then(pl.lit(value=False))))
+    return model.confidence() if model else pl.lit(1.0)
+
+
+def outcome(life: Life, named: pl.DataFrame, policy: Policy, *, seed: int = 0) -> Outcome:
     """Write each host on the first night on which the policy names somebody, and compare with the truth."""
     exempt = (pl.col("night") == 0) & policy.first_run_exempt
     # Without the rule a host has its owner, whoever has used it in the last days.
     stable = pl.col("stable").fill_null(0 if policy.stable_days > 1 else 1)
-    may_write = named.filter((stable >= policy.stable_days) | exempt)
-    written = may_write.sort("night").unique("host", keep="first").select("host", "owner", "night").rows()
-    right = [(night, life.owners[host][HISTORY_DAYS - 1 + night] == owner) for host, owner, night in written]
+    may_write, said = named.filter((stable >= policy.stable_days) | exempt), pl.lit(None, pl.Float64)
+    if policy.min_confidence:
+        said = confidence(may_write.filter(night=0), seed)
+        may_write = may_write.filter(100 * said >= policy.min_confidence)
+    written = may_write.sort("night").unique("host", keep="first").with_columns(said=said)
+    later = written.filter(pl.col("night") > 0)
     now = {host: owners[-1] for host, owners in life.owners.items() if owners[-1]}
-    later = [is_right for night, is_right in right if night]
-    found = sum(now.get(host) == owner for host, owner, _ in written)
+    found = sum(now.get(host) == owner for host, owner in written.select("host", "owner").iter_rows())
     moves = named.filter(pl.col("stable").is_null())["night"].n_unique()
     nights = len(life.days) - HISTORY_DAYS + 1
-    return Outcome(
-        *(len(right), sum(each for _, each in right), len(later), sum(later), len(now), found), nights, moves
+    (right, sure), (later_right, later_sure) = (
+        rows.select(pl.sum("right", "said")).row(0) for rows in (written, later)
     )
+    counted = written.height, right, later.height, later_right
+    return Outcome(*counted, len(now), found, nights, moves, sure, later_sure)
 
 
 def draw(
@@ -149,7 +182,7 @@ def draw(
             least = stability.LEAST_MOVED if policy.sees_waves else NO_WAVE
             with patch.object(stability, "LEAST_MOVED", least):
                 named[asked] = named_by_night(life, policy)
-        outcomes[name] = outcome(life, named[asked], policy)
+        outcomes[name] = outcome(life, named[asked], policy, seed=seed)
     return outcomes
 
 
@@ -169,14 +202,17 @@ def draws(
 def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
     """Sum a policy up over its draws, in percent."""
     right = sorted(100 * each.right / max(each.written, 1) for each in outcomes)
-    names = ("later", "later_right", "nights", "nights_of_moves")
-    later, later_right, nights, of_moves = (sum(getattr(each, name) for each in outcomes) for name in names)
+    names = ("written", "said", "later", "later_right", "later_said", "nights", "nights_of_moves")
+    written, said, later, later_right, later_said, nights, of_moves = (
+        sum(getattr(each, name) for each in outcomes) for name in names
+    )
     return {
         "right": mean(right),
         "right in the worst tenth of draws": right[len(right) // 10],
         "right of later nights": 100 * later_right / max(later, 1),
         "found": mean(100 * each.found / max(each.owned, 1) for each in outcomes),
         "nights on which many had moved": 100 * of_moves / nights,
+        **({"said": 100 * said / written, "said of later nights": 100 * later_said / later} if said else {}),
     }
 
 

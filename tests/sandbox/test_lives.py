@@ -42,13 +42,20 @@ def test_owners_that_stay_are_more_often_right_whatever_the_companies(record_pro
     seed = datetime.now(UTC).toordinal()
     record_property("seed", seed)
     found = draws([seed, seed + 1], nights=30)
-    specified, stricter, recommended = (
+    specified, stricter, recommended, sure = (
         summary([each[name] for each in found])
-        for name in ("as specified, 30 days", "stricter rules, 60 days", RECOMMENDED)
+        for name in (
+            *("as specified, 30 days", "stricter rules, 60 days"),
+            *(RECOMMENDED, "recommended, confidence of 80"),
+        )
     )
     assert recommended["right"] > max(stricter["right"], specified["right"] + 10)
     assert recommended["right of later nights"] > stricter["right of later nights"]
     assert recommended["found"] > stricter["found"] - 12
+    assert sure["right"] > 96
+    assert sure["right in the worst tenth of draws"] > 92
+    assert sure["found"] > 76
+    assert sure["said"] == pytest.approx(sure["right"], abs=3)
 
 
 @pytest.mark.nightly
