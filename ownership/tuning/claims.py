@@ -12,10 +12,10 @@ _DRAWS = 10_000
 _FEW_DRAWS = 2_000
 _SEED = 20260330
 _QUANTILES = (2 * np.arange(9) + 1) / 18
-RATES = 1 - (1 - _QUANTILES) ** (1 / 30)
+RATES = 1 - (1 - _QUANTILES) ** (1 / 40)
 """Parts of the answers that may be wrong, as likely as each other where nobody was asked twice.
 
-Quantiles of a beta distribution with a mean of 3%: people who know a host are seldom wrong about it.
+Quantiles of a beta distribution with a mean of 2.4%: people who know a host are seldom wrong about it.
 """
 _PARTS = (np.arange(200) + 0.5) / 200
 

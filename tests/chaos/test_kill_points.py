@@ -78,6 +78,8 @@ def tables(stand):
             whole = f"SELECT count(*), sum(hash(row)) FROM {stand.tables.slug}.{name} AS row"  # noqa: S608  (our own names)
             assert connection.sql(whole).fetchall()[0][0] == frames[name].height
     frames["owner_decisions_history"] = latest(frames["owner_decisions_history"].lazy())
+    # A killed run may have come as far as to tell what it left: the last one says the same.
+    frames["coverage"] = frames["coverage"].filter(run_id=stand.tables.published_run())
     return {
         name: frame if name == "owner_writes" else frame.drop(VOLATILE, strict=False).sort(pl.all())
         for name, frame in frames.items()

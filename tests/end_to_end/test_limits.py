@@ -128,7 +128,7 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
     last = rest.stdout.split()[-1]
     kept = run(last, answer="no\n", command="undo")
     assert "4 hosts that run" in kept.stdout
-    assert "(pc-1, pc-1, pc-1 …)" in kept.stdout
+    assert "(pc-1, pc-1, pc-1 and 1 more)" in kept.stdout
     assert (kept.exit_code, len(six.written())) == (0, 6), kept.output
     assert run(last, "--host", "t-3", command="undo").exit_code == 0, "it is only one"
     assert run(last, answer="yes\n", command="undo").exit_code == 0

@@ -233,8 +233,8 @@ def an_audit(answers, wrong=0, left_out=0):
     [
         ({"to_write": 20}, "people", 20 * 10.5 / 41, (0, 20)),
         # Not 4 + 60 * 4.5 / 41: some of the answers may be wrong.
-        ({"to_write": 100, "audit": an_audit(40, wrong=4)}, "audit", 7.4, (0, 39)),
-        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 2, (0, 5)),
+        ({"to_write": 100, "audit": an_audit(40, wrong=4)}, "audit", 8, (0, 39)),
+        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 2.1, (0, 5)),
     ],
     ids=["owners set by hand", "answers of an audit", "all answered"],
 )
