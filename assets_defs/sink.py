@@ -140,12 +140,12 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         if command == "apply" and run.may_write:
             plan_id = run.tables.decided_by(run.run_id)
             # The page of the decisions shows them as the last ones, too.
-            if run.tables.published_run() == plan_id:
-                decisions = run.tables.of_run("owner_decisions", plan_id)
-                shown = shown_decisions(run, decisions, plan_id)
-                context.log_event(
-                    dg.AssetMaterialization(asset_key(instance, "owner_decisions"), metadata=shown)
-                )
+            key = asset_key(instance, "owner_decisions")
+            last = context.instance.get_latest_materialization_event(key)
+            # The checks belong to the entry that the plan's own run made.
+            if run.tables.published_run() == plan_id and (last is None or last.run_id != plan_id):
+                shown = shown_decisions(run, run.tables.of_run("owner_decisions", plan_id), plan_id)
+                context.log_event(dg.AssetMaterialization(key, metadata=shown))
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 

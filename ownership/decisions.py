@@ -43,6 +43,9 @@ def owner_decisions(
             named_since=pl.when(pl.col("stable_days") > 0).then(
                 evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
             ),
+            stable_on=pl.when(pl.col("stable_days") > 0, evidence="not_stable").then(
+                evidence.window.last + pl.duration(days=evidence.stable_windows - pl.col("stable_days"))
+            ),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),
             run_id=pl.lit(run_id),

@@ -244,12 +244,13 @@ def _level(value: str) -> float | None:
 def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """Return how the owners that two runs give differ, from their decisions: a row for each such host.
 
-    A run gives an owner where it plans to write one, or finds it there already. Columns: host_id,
+    A run gives an owner where it plans to write one, or finds it there already. One that was written since
+    is not dropped: `count_unsupported` counts it. Columns: host_id,
     hostname and change (`add`, `drop` or `change`); owner and what it rests on of the second run, and with
     `_before` of the first. Hosts for which neither run gives an owner are not part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "events", "active_days")
+    columns = ("evidence", "match", "action", "share", "events", "active_days", "existing_owner")
     before, after = (
         rows.drop_nulls("host_id").select("host_id", "hostname", *columns, owner=given)
         for rows in (first, second)
@@ -261,23 +262,24 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             pl.coalesce("hostname", "hostname_before"),
             change=pl.when(new.is_null())
-            .then(pl.when(planned_before).then(pl.lit("drop")))
+            .then(pl.when(planned_before & old.ne_missing(pl.col("existing_owner"))).then(pl.lit("drop")))
             .when(old.is_null() | (old == new))
             .then(pl.when(planned & ~planned_before).then(pl.lit("add")))
             .when(planned | planned_before)
             .then(pl.lit("change")),
         )
         .drop_nulls("change")
-        .drop("hostname_before")
+        .drop("hostname_before", "existing_owner", "existing_owner_before")
         .sort("change", "hostname", "host_id")
     )
 
 
 def count_unsupported(first: pl.DataFrame, second: pl.DataFrame) -> int:
     """Count the owners that hosts have, whom the first of two runs finds and the second does not."""
-    found = second.drop_nulls("host_id").select("host_id", found="resolved_owner")
-    both = first.filter(action="agree").join(found, on="host_id")
-    return both.filter(pl.col("found").ne_missing(pl.col("resolved_owner"))).height
+    now = second.drop_nulls("host_id").select("host_id", found="resolved_owner", there="existing_owner")
+    both = first.drop_nulls("resolved_owner").join(now, on="host_id")
+    is_there = (pl.col("action") == "agree") | (pl.col("there") == pl.col("resolved_owner"))
+    return both.filter(is_there, pl.col("found").ne_missing(pl.col("resolved_owner"))).height
 
 
 def plan_writes(

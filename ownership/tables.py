@@ -260,6 +260,9 @@ class OwnerDecisions(Table):
         "First of the last days in a row, min_stable_days at most, whose windows name username.",
         nullable=True,
     )
+    stable_on: pl.Date = column(
+        "Day whose run writes the owner of a not_stable host, if the same one stays named.", nullable=True
+    )
 
     events_within_total = _EVENTS_WITHIN_TOTAL
     match_follows_evidence = RowRule(

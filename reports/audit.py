@@ -139,7 +139,14 @@ def answered(
             notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
         right[number] = answer
     columns = {"right": right, "contradicted": contradicted}
+    # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
+    of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
+    rules = [
+        row_rules or (of_draw.get(seed) if n in given else None)
+        for n, (seed, row_rules) in enumerate(sample.select("seed", "rules").iter_rows())
+    ]
     return sample.with_columns(
+        pl.Series("rules", rules, pl.String),
         pl.Series("instead_id", instead, pl.String),
         *(pl.Series(name, values, pl.Boolean) for name, values in columns.items()),
     ), notes

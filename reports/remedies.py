@@ -4,7 +4,6 @@ All counts are for the window that was decided on.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -67,9 +66,7 @@ class Remedies:
             "user_fields": either(self._fields.asked),
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
-        if since := host["named_since"]:
-            on = since + timedelta(days=max(self._rules.min_stable_days or 1, 1) - 1)
-            values |= {"named_since": str(since), "stable_on": str(on)}
+        values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
         for words in (reason_of(host), ACTION[host["action"]]):
             if words.advice:
                 yield words.advice.format_map(values)

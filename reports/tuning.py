@@ -204,16 +204,14 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f} of 100 right)")
         for row in least_certain_first(owners).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = (
-        "Ask about the least certain by hand, too; their answers help you, and change none of these numbers"
-    )
+    asked = "Check the least certain by hand as well; the numbers above stay as they are"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
-        return ["Nothing to exclude was found that would change a decision."]
+        return ["No account and no kind of host is worth excluding."]
     lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")

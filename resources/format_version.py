@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 3
+FORMAT = 4
 """The format of tables and ledger; raised with each change that older or newer ones cannot read."""
 
 

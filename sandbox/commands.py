@@ -87,6 +87,7 @@ def demo() -> None:
             "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
             "each reason and its number of hosts": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(str(log))}",
+            "both services again, for runs of your own": _to_paste(None, "sandbox", "up"),
             "the Dagster UI on the sandbox": _to_paste(None, "sandbox", "ui"),
             "an instance file for services of your own": _to_paste(None, "init"),
         }

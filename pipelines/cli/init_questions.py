@@ -125,7 +125,9 @@ def _ask_until_good(
             if key in SECRETS:
                 typed += _ask_for_variable(section, key)
             else:
-                section[key] = prompt(question, default=section.get(key))
+                known = section.get(key)
+                is_made_up = key == "url" and ".example" in str(known)
+                section[key] = prompt(question, default=None if is_made_up else known)
         try:
             instance = read()
         except (

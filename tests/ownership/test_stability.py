@@ -81,7 +81,10 @@ def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(mo
             days = min(others, default=len(owners))
             since = WINDOW.last - timedelta(days=days - 1)
             assert row["named_since"] == (since if owners[0] else None)
-            assert (row["evidence"] == "not_stable") == bool(owners[0] and others)
+            waits = bool(owners[0] and others)
+            assert (row["evidence"] == "not_stable") == waits
+            ready = WINDOW.last + timedelta(days=rules.min_stable_days - days)
+            assert row["stable_on"] == (ready if waits else None)
 
     check()
 
