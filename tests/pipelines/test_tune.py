@@ -205,7 +205,8 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
     tables, sheet = home_with(assets(by_hand=0)), tmp_path / "a.csv"
     of_it = ("tune", "--instance", instance_file)
     assert call(*of_it, "--audit", "60", "--audit-file", tmp_path / "first.csv")[0] == 0
-    sample = tables.read("audit_sample").collect().with_columns(right=pl.col("user_id") != "w1")
+    sample = tables.read("audit_sample").collect()
+    sample = sample.with_columns(right=pl.col("user_id") != sample["user_id"][0])
     tables.write("audit_sample", sample, run_id=RUN, publish=True)
     decisions = tables.of_run("owner_decisions", RUN)
     is_asked = pl.col("host_id").is_in(sample["host_id"].implode())

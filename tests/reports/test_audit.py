@@ -101,7 +101,7 @@ def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
 
 
 def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_unless_an_audit_said_so():
-    sample = made()[0]
+    sample, text = made()
     sample = sample.with_columns(right=pl.Series([None, False, True, None, None]))
     asked = sample["host_id"].to_list()
     host_id = pl.Series([*asked[:3], asked[4], "new"])
@@ -116,6 +116,10 @@ def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_u
     assert learnt["host_id"].to_list() == asked[1:2] + asked[3:]
     assert last_drawn(found).equals(learnt)
     assert last_drawn(found.filter(pl.col("seed").is_null())).is_empty()
+    on_sheet = found.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
+    by_sheet, _ = read(filled_in(text, lambda n, row: row.update(right="no" * (n == 0))), on_sheet, PEOPLE)
+    learnt = drawn_alike(by_sheet, WINDOW, Rules(), "as now")
+    assert asked[0] in learnt["host_id"].to_list(), "the sheet answers it as it was drawn"
 
 
 def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():

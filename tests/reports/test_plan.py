@@ -101,6 +101,13 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
     compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
     lost = count_unsupported(first.filter(host_id="written").with_columns(action=pl.lit("agree")), second)
     assert (lost, count_unsupported(second, first.clear()), count_unsupported(second, first)) == (0, 0, 0)
+    is_written = pl.col("host_id") == "written"
+    lost_since = second.with_columns(
+        resolved_owner=pl.when(~is_written).then("resolved_owner"),
+        action=pl.when(is_written).then(pl.lit("keep")).otherwise("action"),
+    )
+    assert count_unsupported(first, lost_since) == 1, "planned, written, and no longer found"
+    assert "written" not in compare_plans(first, lost_since)["host_id"]
     nobody = first.with_columns(resolved_owner=pl.lit(None, pl.String))
     assert [*differences_in_words(compared, count_unsupported(second, nobody))] == [
         "+ added    ann@corp.example       was: no majority (54%)",
