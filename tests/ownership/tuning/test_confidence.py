@@ -1,5 +1,7 @@
 """What is learnt from fifty answers, on companies whose truth is known (rules 9.8, 9.9)."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import polars as pl
 import pytest
@@ -88,9 +90,11 @@ def test_the_first_half_of_a_plan_holds_nearly_all_wrong_owners(hospital):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("wrong_answers", [0, 0.05])
 @pytest.mark.parametrize("companies", [COMPANIES, VISITED], ids=["laptops", "with visitors"])
-def test_what_the_guide_says_of_confidence_holds(companies, wrong_answers):
-    """Five seeds of each company; some of the answers may be wrong."""
-    precision, held, draws = [], 0, [(name, seed) for name in companies for seed in range(5)]
+def test_what_the_guide_says_of_confidence_holds(companies, wrong_answers, record_property):
+    """Five seeds of each company, others each day; some of the answers may be wrong."""
+    first = datetime.now(UTC).toordinal()
+    record_property("first_seed", first)
+    precision, held, draws = [], 0, [(name, first + n) for name in companies for n in range(5)]
     said = pl.DataFrame()
     for name, seed in draws:
         planned = planned_and_right(name, seed)
@@ -102,12 +106,13 @@ def test_what_the_guide_says_of_confidence_holds(companies, wrong_answers):
         precision.append(part_of(sure["right"]))
         held += expected.low <= sure["right"].sum() <= expected.high
         said = said.vstack(sure.select("confidence", "right"))
-    assert sum(precision) / len(precision) > 0.96
-    assert sorted(precision)[len(precision) // 10] > 0.90
-    assert held >= (0.9 if wrong_answers else 0.95) * len(draws)
+    # With room for chance: docs/tuning.md has the figures of seeds 0 to 4.
+    assert sum(precision) / len(precision) > 0.95
+    assert sorted(precision)[len(precision) // 10] > 0.88
+    assert held >= (0.87 if wrong_answers else 0.9) * len(draws)
     # A wrong answer looks like an error of the rules: the confidence errs to the safe side.
     off = part_of(said["right"]) - part_of(said["confidence"])
-    assert -0.03 < off < (0.06 if wrong_answers else 0.03)
+    assert -0.03 < off < (0.07 if wrong_answers else 0.04)
 
 
 @pytest.mark.nightly
