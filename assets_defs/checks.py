@@ -19,7 +19,7 @@ from assets_defs.scan_resources import resource_keys
 from assets_defs.specs import asset_key
 from assets_defs.step_failures import as_dagster_failure
 from ownership import quality
-from ownership.names import printable
+from ownership.names import printable, some_of
 from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
@@ -316,9 +316,8 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
 
 
 def _first(names: pl.Series) -> str:
-    """Return the first few names."""
-    shown = [printable(f"{name}") for name in names.head(MAX_NAMED)]
-    return ", ".join([*shown, *["…"][: len(names) > MAX_NAMED]])
+    """Return the first few names, and how many more there are."""
+    return some_of([printable(f"{name}") for name in names], MAX_NAMED)
 
 
 def _none(

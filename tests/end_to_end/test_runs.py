@@ -38,7 +38,7 @@ def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
     taken = [{**HOSTS[2], "id": f"taken-{number}"} for number in range(11)]
     stand.begin([*HOSTS, *taken], USERS)
     first = stand.run()
-    (named,) = re.findall("conflicts_do_not_grow: 12 conflicts .*; new: (.*), …", first.stderr)
+    (named,) = re.findall("conflicts_do_not_grow: 12 conflicts .*; new: (.*) and 2 more", first.stderr)
     assert len(named.split(", ")) == 10
     assert len(listed_conflicts(stand, first)) == 12
 
