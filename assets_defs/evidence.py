@@ -366,7 +366,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
     recent = recent_answers(tables, instance.keep.history_days)
-    alike = drawn_alike(recent, window, instance.rules.as_rules(), counted_as(instance))
+    alike = _alike(recent, instance, window)
     model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
@@ -399,8 +399,12 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
     """Return what was learnt from answers to audits of such a window that are not too old."""
-    answers = recent_answers(tables, instance.keep.history_days)
-    return fit(drawn_alike(answers, window, instance.rules.as_rules(), counted_as(instance)))
+    return fit(_alike(recent_answers(tables, instance.keep.history_days), instance, window))
+
+
+def _alike(answers: pl.DataFrame, instance: Instance, window: Window) -> pl.DataFrame:
+    """Return the answers that teach something about a plan by the present settings (rules 9.8)."""
+    return drawn_alike(answers, window, instance.rules.as_rules(), counted_as(instance))
 
 
 def require_evidence(run: ScanRun) -> None:

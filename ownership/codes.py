@@ -95,8 +95,10 @@ EXCLUDED_USER = Words(
 )
 
 
+RECENT_DAYS = 5
+"""Days at the end of the window in which a wave of moves shows (rules 1.13)."""
 MOVED = Words(
-    "Others have used the host most in the last 5 days, as far more hosts than usual.",
+    f"Others have used the host most in the last {RECENT_DAYS} days, as far more hosts than usual.",
     "{username} must use the host most again, or the window must name who uses it now.",
 )
 

@@ -155,7 +155,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
-    key, is_so = ["host_id", "resolved_owner"], pl.lit(value=True)
+    owner_of_host, true = ["host_id", "resolved_owner"], pl.lit(value=True)
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -173,12 +173,17 @@ def primary_users(
         )
         .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
         .join(
-            evidence.answered_no.lazy().with_columns(answered_no=is_so),
-            on=key,
+            evidence.answered_no.lazy().with_columns(answered_no=true),
+            on=owner_of_host,
             how="left",
             maintain_order="left",
         )
-        .join(evidence.audited.lazy().with_columns(audited=is_so), on=key, how="left", maintain_order="left")
+        .join(
+            evidence.audited.lazy().with_columns(audited=true),
+            on=owner_of_host,
+            how="left",
+            maintain_order="left",
+        )
         .with_columns(
             confidence=evidence.confidence,
             stable_days=pl.lit(None, pl.Int64),

@@ -4,7 +4,7 @@ The windows of several days are counted together, from the logons of one run, an
 each. Names, kinds, exclusions and collisions are those of the run's own window. Who is named has more than
 half of what counts, so that of the others on a host their sum is enough.
 
-After a wave of moves the window names former users for weeks: hosts that others use by now are not stable.
+After a wave of moves the window names former users for weeks: hosts that others use now are not stable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import polars as pl
 
+from ownership.codes import RECENT_DAYS
 from ownership.evidence import Evidence, primary_devices
 from ownership.rules import names_owner
 from ownership.shares import weight
 
 TOGETHER = 10_000_000
 """Hosts, times days, that are counted together: each takes some 30 bytes."""
-RECENT_DAYS = 5
 MANY_MORE = 0.12
 """Part of the hosts named that have moved in the last days, above the usual part, from which it is a wave."""
 LEAST_MOVED = 10

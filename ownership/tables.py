@@ -490,7 +490,7 @@ class ThresholdBacktest(Table, filled_by="tune"):
 
 
 class AuditSample(Table, filled_by="tune --audit"):
-    """A planned owner drawn by chance for somebody to look at, and the answer (rules 9.7).
+    """A planned owner drawn by chance for somebody to check, and the answer (rules 9.7).
 
     Also an owner whom an undo called wrong (rules 1.12): without seed, and without what only a plan has.
     """

@@ -35,8 +35,8 @@ PRIOR = np.array(
 )
 """What is expected of the coefficients before there are answers: mean and spread, for each of `_features`.
 
-The first four are about what whole made-up companies teach, with the truth known; the spread is twice as wide
-as theirs. What the others teach differs from one generator of companies to another, so nothing is expected.
+The first four lie between what whole made-up companies of two generators teach, with the truth known, and
+the spread holds both. What the others teach differs from one generator to another, so nothing is expected.
 """
 BANDS = (0.95, 0.9, 0.8, 0.7, 0.5, 0.0)
 """Lower ends of the bands of `confidence_bands`."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import typer
 import yaml
@@ -126,7 +127,8 @@ def _ask_until_good(
                 typed += _ask_for_variable(section, key)
             else:
                 known = section.get(key)
-                is_made_up = key == "url" and ".example" in str(known)
+                # The address of the template leads nowhere, and Enter would try it again and again.
+                is_made_up = key == "url" and (urlsplit(str(known)).hostname or "").endswith(".example")
                 section[key] = prompt(question, default=None if is_made_up else known)
         try:
             instance = read()
