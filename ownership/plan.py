@@ -248,7 +248,8 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     is not dropped: `count_unsupported` counts it.
 
     Columns: host_id, hostname and change (`add`, `drop` or `change`); owner and what it rests on of the
-    second run, and with `_before` of the first. Hosts for which neither run gives an owner are not part of it.
+    second run, and with `_before` of the first. Hosts for which neither run gives an owner are not part
+    of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
     columns = ("evidence", "match", "action", "share", "events", "active_days", "existing_owner")
