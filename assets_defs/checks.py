@@ -12,23 +12,21 @@ from types import FunctionType
 import dagster as dg
 import polars as pl
 
+from assets_defs.asset_specs import CONFLICT, asset_key, examples
 from assets_defs.evidence import written_but_wrong
-from assets_defs.metadata import CONFLICT, examples
-from assets_defs.run import ScanRun, scan_run
-from assets_defs.scan_resources import resource_keys
-from assets_defs.specs import asset_key
-from assets_defs.step_failures import as_dagster_failure
-from ownership import quality
+from assets_defs.record import as_dagster_failure
+from assets_defs.run import ScanRun, resource_keys, scan_run
+from ownership import data_checks
 from ownership.names import printable, some_of
 from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, State, check_certificate
 from resources.inventory.try_inventory import check_excluding_fields, check_readable
+from resources.name_findings import check_domains, check_hostnames, check_users
 from resources.search.properties import check_fields, check_parts, check_senders
 from resources.search.source import extraction_fingerprints
-from resources.settings import Instance, command_line, named
-from resources.try_names import check_domains, check_hostnames, check_users
+from resources.settings import Instance, command_line, part_name
 
 MAX_NAMED = 10
 WARN, ERROR = dg.AssetCheckSeverity.WARN, dg.AssetCheckSeverity.ERROR
@@ -70,7 +68,7 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
     ]
 
     @dg.multi_asset_check(
-        name=named(instance, step),
+        name=part_name(instance, step),
         specs=specs,
         can_subset=True,
         required_resource_keys={*resource_keys(instance)},
@@ -175,7 +173,7 @@ def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
     """No two host assets have one name; where they do, the logons of that name count for each of them."""
-    shared = quality.shared_hostnames(
+    shared = data_checks.shared_hostnames(
         run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
     follows = "the logons of such a name count for each of them. Rename or delete those that are out of date"
@@ -187,7 +185,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
     """No name is one user asset's e-mail name and another's account name; it would match neither."""
     users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
-    pairs = quality.ambiguous_accounts(users, rules)
+    pairs = data_checks.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
@@ -213,7 +211,7 @@ def excluding_user_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
 @check("inventory_checks", "inventory_hosts")
 def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
     """Each owner of a host is a user asset; a deleted one keeps the host from getting another."""
-    missing = quality.missing_owners(
+    missing = data_checks.missing_owners(
         run.read("inventory_hosts").collect(), run.read("inventory_users").collect()
     )
     hosts = missing["host_id"].n_unique()
@@ -227,7 +225,7 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
 @check("owner_checks", "host_user_shares")
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """No user name of a host comes from several domains; one that does counts as one user."""
-    doubtful = quality.users_of_unlike_domains(run.read("host_user_shares").collect())
+    doubtful = data_checks.users_of_unlike_domains(run.read("host_user_shares").collect())
     number = doubtful.height
     return _none(
         doubtful,
@@ -274,7 +272,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
     Where several do not, the service may not keep what it is sent, or something else sets owners as well.
     """
-    lost = quality.lost_owners(
+    lost = data_checks.lost_owners(
         run.tables.writes(), run.read("inventory_hosts").collect(), target=run.instance.target
     )
     emptied = lost["present_owner"].null_count()

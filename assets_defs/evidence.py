@@ -10,16 +10,21 @@ from typing import Any, Self
 import dagster as dg
 import polars as pl
 
-from assets_defs.launch import executed_steps, today_of, window_of
-from assets_defs.metadata import days_metadata, shares_metadata
-from assets_defs.run import Progress, ScanRun, scan_run
-from assets_defs.scan_resources import resource_keys
-from assets_defs.specs import SEARCH_SERVICE, asset_arguments, asset_key, table_asset
-from assets_defs.step_failures import as_dagster_failure
-from ownership.coverage import events_by_day
+from assets_defs.asset_specs import (
+    SEARCH_SERVICE,
+    asset_arguments,
+    asset_key,
+    days_metadata,
+    shares_metadata,
+    table_asset,
+)
+from assets_defs.record import as_dagster_failure
+from assets_defs.run import Progress, ScanRun, resource_keys, scan_run
+from assets_defs.run_request import executed_steps, today_of, window_of
+from ownership.data_checks import masked_days, most_lack, owners_answered_no
+from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.names import printable
-from ownership.quality import masked_days, most_lack, owners_answered_no
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -44,7 +49,7 @@ from resources.search.source import (
     extraction_fingerprints,
     of_each,
 )
-from resources.settings import Instance, command_line, host_arguments, named
+from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 from resources.watchdog import made_progress
@@ -64,7 +69,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     )
 
     @dg.multi_asset(
-        name=named(instance, "logons"),
+        name=part_name(instance, "logons"),
         specs=[
             dg.AssetSpec(
                 **asset_arguments(instance, table, kind="opensearch"),
@@ -110,7 +115,7 @@ def _fetch(
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     again = run.days_named if run.options.refetch else []
     wanted = sorted({*again, *_unsettled_or_grown(run, [day for day in days if day not in again])})
-    stored = StoredDays.of_run(run, wanted, again)
+    stored = StoredDays.load(run, wanted, again)
     seen = {name: Counter[str]() for name in stored.fingerprints}
     may_store = not stored.at_stake
     events, lost = 0, []
@@ -181,7 +186,7 @@ class StoredDays:
     fewer: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of_run(cls, run: ScanRun, wanted: Sequence[date], again: Sequence[date]) -> Self:
+    def load(cls, run: ScanRun, wanted: Sequence[date], again: Sequence[date]) -> Self:
         """Read what is stored of the wanted days; what a run fetches `again` on request replaces it."""
         days, scan, now = run.days(wanted), run.instance.scan, datetime.now(UTC)
         unsettled = {

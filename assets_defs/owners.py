@@ -4,23 +4,47 @@ import time
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 import polars as pl
 from dagster._utils.schedules import cron_string_iterator
 
+from assets_defs.asset_specs import (
+    INVENTORY_SERVICE,
+    decisions_metadata,
+    hosts_metadata,
+    list_command,
+    table_asset,
+)
 from assets_defs.evidence import require_evidence, resolution_of, with_history
-from assets_defs.metadata import decisions_metadata, hosts_metadata, listed
 from assets_defs.report import sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun
-from assets_defs.specs import table_asset
 from ownership.codes import MOVED
 from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.run_state import OVERDUE_AFTER
+
+
+def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
+    """Define inventory_hosts or inventory_users."""
+    table = f"inventory_{kind}"
+
+    def list_assets(run: ScanRun) -> dict[str, Any]:
+        run.record.require_none_failed()
+        inventory = run.inventory()
+        frame = inventory.hosts() if kind == "hosts" else inventory.users()
+        run.tables.prepare()
+        run.store(table, frame)
+        if all(run.tables.holds(each, run.run_id) for each in ("inventory_hosts", "inventory_users")):
+            run.tables.store_current_owners(run_id=run.run_id, publish=run.may_write)
+        run.log.info(f"Inventory: {frame.height:,} {kind} read")
+        return {"dagster/row_count": frame.height}
+
+    return table_asset(instance, table, list_assets, kind="rest", further=(INVENTORY_SERVICE,))
+
 
 MAX_CONFLICTS = 1_000
 """Conflicts in one entry of the run's log, where each entry costs as much as deciding about many hosts."""
@@ -90,7 +114,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
 def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:
     """Return what Dagster shows of the decisions of a run, also where another one applies its plan."""
     shares = run.tables.read("host_user_shares", run_id=decided_by)
-    see_all = listed(run, "FROM owner_decisions")
+    see_all = list_command(run, "FROM owner_decisions")
     return {
         "dagster/row_count": decisions.height,
         **decisions_metadata(decisions, events=shares.select(pl.sum("events")).collect().item()),

@@ -8,7 +8,8 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, get_args
@@ -17,17 +18,19 @@ import dagster as dg
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from ownership.declaration import polars_schema
+from ownership.declaration import InvalidTableError, polars_schema
 from ownership.names import printable
 from ownership.plan import Command
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
 from reports.run_results import counts_in_words, undone_in_words
-from resources.errors import AssetOwnersError, RunEndedError
+from resources.errors import AssetOwnersError, RunEndedError, TransientError
+from resources.failures import operator_message
 from resources.settings.environment import system_user
 from resources.store.retention import KEEP
 from resources.store.tables import Tables
+from resources.watchdog import watched
 
 MAX_RETRIES = 2
 """How often Dagster executes a run again that a service failed which did not answer."""
@@ -298,3 +301,70 @@ def _owners_gained(writes: pl.DataFrame) -> int:
         (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))
     )
     return writes.filter(pl.col("outcome").is_in(SUCCESSES)).select(after - before).item()
+
+
+@contextmanager
+def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -> Generator[None]:
+    """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
+
+    Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
+    also that it succeeded. Work that makes no progress ends its process (`resources.watchdog`).
+
+    Raises:
+        dagster.DagsterUserCodeExecutionError: with the message.
+        dagster.DagsterExecutionInterruptedError: the run was canceled, so that it stays canceled.
+    """
+    with watched():
+        try:
+            yield
+        except dg.DagsterExecutionInterruptedError:
+            if record:
+                record.fail(_why_interrupted(record))
+            raise
+        except Exception as error:
+            is_invalid = isinstance(error, InvalidTableError)
+            message = str(error) if is_invalid else operator_message(error)
+            message = message if is_invalid or message is None else printable(message)
+            if record:
+                record.fail(
+                    message or printable(f"an error in the program: {type(error).__name__}: {error}"),
+                    transient=isinstance(error, TransientError) and not last,
+                )
+            if message is None:
+                raise
+            if isinstance(error, RunEndedError) and error.canceled:
+                raise dg.DagsterExecutionInterruptedError(message) from None
+            raise failure(message) from AssetOwnersError()
+        else:
+            if record and last:
+                record.succeed()
+
+
+def _why_interrupted(record: RunRecord) -> str:
+    """Return who ended a run that was interrupted: somebody in Dagster, or a signal from elsewhere."""
+    try:
+        record.require_running()
+    except RunEndedError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  (of Dagster's database; the run ends all the same)
+        logging.getLogger(__name__).warning(f"Dagster did not say why this run was interrupted: {error}")
+    return "interrupted; the next run settles what was not known to be written"
+
+
+def failure(message: str) -> dg.DagsterUserCodeExecutionError:
+    """Return what fails a step with a message; raise it from an error that was not raised itself.
+
+    Dagster's UI then shows the cause's stack trace, which is empty; of a `dagster.Failure` it shows its own.
+    """
+    cause = AssetOwnersError(message)
+    return dg.DagsterUserCodeExecutionError(
+        message, user_exception=cause, original_exc_info=(type(cause), cause, None)
+    )
+
+
+def failure_message(error: Any) -> str:
+    """Return the message in what Dagster keeps of a step's error; empty for an error in the program."""
+    if error is None or error.cls_name != dg.DagsterUserCodeExecutionError.__name__:
+        return ""
+    # Python puts the name of the class before a message, and nothing after it where there is none.
+    return error.message.partition(f"{error.cls_name}: ")[2].strip()

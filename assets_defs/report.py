@@ -15,7 +15,7 @@ from upath import UPath
 from assets_defs.evidence import written_but_wrong
 from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
-from ownership.coverage import events_by_day
+from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
 from reports.page import TABLES, page_fingerprint, report_page

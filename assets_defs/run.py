@@ -1,9 +1,9 @@
 """A run of one instance, as its steps see it.
 
-The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write (`mode`), and
-begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches days and shares,
-`inventory` lists hosts and users, `owners` decides, `checks` finds faults, `sink` writes through the one gate
-in `writing`, and `report` leaves the page. All work within `step_failures.as_dagster_failure`, which turns an
+The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write
+(`run_request`), and begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches
+days and shares, `owners` lists hosts and users and decides, `checks` finds faults, `sink` writes through the
+one gate in `plans`, and `report` stores the page. All work within `record.as_dagster_failure`, which turns an
 error into its message and ends the row.
 """
 
@@ -11,32 +11,181 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import dagster as dg
 import polars as pl
+from pydantic import Field
 
-from assets_defs.launch import days_named, executed_steps, is_of_backfill, scan_tags, today_of, window_of
-from assets_defs.mode import NOTHING_SENT, SINK, Mode, mode_of
 from assets_defs.notices import announce
-from assets_defs.record import RunRecord
-from assets_defs.scan_resources import ScanOptions, default_options, resource_keys
-from assets_defs.step_failures import as_dagster_failure
+from assets_defs.record import RunRecord, as_dagster_failure
+from assets_defs.run_request import (
+    NOTHING_SENT,
+    SINK,
+    Mode,
+    days_named,
+    executed_steps,
+    is_of_backfill,
+    mode_of,
+    scan_tags,
+    today_of,
+    window_of,
+)
 from ownership.windows import Window
-from resources.errors import AssetOwnersError
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.ledger.ledger import Ledger
-from resources.search.source import Logs, extraction_fingerprints
-from resources.settings import Instance, command_line, journal_url
+from resources.search import open_source
+from resources.search.source import Logs, OpenSource, extraction_fingerprints
+from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, part_name
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
 from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
+
+OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
+
+
+class ScanOptions(dg.Config):
+    """What an operator may choose for one run, as the launchpad describes it; all steps of the run see it."""
+
+    lookback_days: int = Field(
+        description="Look-back window: calendar days that end with the last day of the run, or today."
+    )
+    enrich: bool = Field(description="Copy the owner's department and criticality to the host.")
+    dry_run: bool = Field(description="Plan only: decide and store what would be written, write nothing.")
+    refetch: bool = Field(True, description="Fetch every day named; off: only those missing or not settled.")
+    force: bool = Field(
+        False,
+        description="Write although the run names several days, or a last day long past (scan.late_days).",
+    )
+    limit: int | None = Field(None, description="Write at most this many hosts of the plan.")
+    hosts: list[str] = Field([], description="Plan and write these hosts only, by name or id; none: all.")
+
+    def require_within_bounds(self) -> None:
+        """Fail for numbers that the launchpad accepts and the command line does not."""
+        if not 1 <= self.lookback_days <= MAX_LOOKBACK_DAYS:
+            raise ConfigurationError(
+                f"lookback_days: {self.lookback_days} is not valid; give 1 to {MAX_LOOKBACK_DAYS:,} days"
+            )
+        if self.limit is not None and self.limit < 1:
+            raise ConfigurationError(
+                f"limit: {self.limit} would write nothing; give 1 or more, or switch `dry_run` on to see "
+                "what would be written"
+            )
+
+
+class SearchService(dg.ConfigurableResource):
+    """Where the logons are. The instance file says so, and how to log in there."""
+
+    url: str = Field(description="Address of the search service.")
+    index: str = Field(description="Index pattern of each of the logs.")
+
+
+class InventoryService(dg.ConfigurableResource):
+    """Where hosts are listed and owners written. The instance file says so, and how to log in there."""
+
+    url: str = Field(description="Address of the inventory service.")
+    tenant: str = Field(description="Tenant whose hosts these are.")
+
+
+class ResourceKeys(NamedTuple):
+    """Keys of an instance's Dagster resources."""
+
+    scan: str
+    tables: str
+    search: str
+    inventory: str
+
+
+def resource_keys(instance: Instance) -> ResourceKeys:
+    """Name the resources. Dagster takes identifiers only; a slug may begin with a digit, never with `_`."""
+    keys = (part_name(instance, part) for part in ResourceKeys._fields)
+    return ResourceKeys(*(key if key.isidentifier() else f"_{key}" for key in keys))
+
+
+def scan_resources(
+    instance: Instance,
+    tables: Tables,
+    *,
+    source: OpenSource = open_source,
+    inventory: OpenInventory = open_inventory,
+) -> dict[str, Any]:
+    """Return the Dagster resources of an instance, by key.
+
+    `source` opens the source of one log, `inventory` the inventory.
+    """
+    logs = partial(Logs, open_source=source)
+    services = opened_once(instance, logs), opened_once(instance, inventory)
+    return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
+
+
+def default_options(instance: Instance) -> ScanOptions:
+    """Return the options as the instance file has them."""
+    scan = instance.scan
+    dry_run = instance.writes.dry_run
+    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=dry_run)
+
+
+def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
+    """Return what Dagster's page of resources shows of an instance, by key.
+
+    Runs have `scan_resources`: with these, each launchpad would offer another address.
+    """
+    keys, platform = resource_keys(instance), instance.platform
+    index = ", ".join(one.index for one in instance.sources.values())
+    inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
+    return {
+        keys.scan: _options_resource(instance),
+        keys.search: SearchService(url=instance.url, index=index).get_resource_definition(),
+        keys.inventory: inventory.get_resource_definition(),
+    }
+
+
+def _options_resource(instance: Instance) -> dg.ResourceDefinition:
+    """Return the options of a run as a resource, whose defaults are the instance's (not of a class)."""
+    defaults = default_options(instance).model_dump()
+    fields = {
+        name: dg.Field(field.config_type, default_value=defaults[name], description=field.description)
+        for name, field in ScanOptions.to_fields_dict().items()
+    }
+
+    def chosen(context: dg.InitResourceContext) -> ScanOptions:
+        given = {name: value for name, value in context.resource_config.items() if value is not None}
+        return ScanOptions(**given)  # Dagster takes nothing, as in `hosts:`, for what has a default
+
+    return dg.ResourceDefinition(chosen, fields)
+
+
+def opened_once(
+    instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
+) -> dg.ResourceDefinition:
+    """Return a function that opens a client at its first call, probes the service, and returns the client.
+
+    The assets of a run share it, and with it one log-in. A secret that is not set fails the first step that
+    needs it with a message.
+    """
+
+    @dg.resource
+    def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
+        with ExitStack() as open_clients:
+
+            @cache
+            def opened() -> Any:
+                service = open_clients.enter_context(client(instance))
+                service.probe()
+                return service
+
+            yield opened
+
+    return client_resource
+
 
 SECONDS_BETWEEN_LINES = 10
 """How often a long step says how far it is."""

@@ -13,19 +13,24 @@ import polars as pl
 import yaml
 from pydantic import Field
 
+from assets_defs.asset_specs import (
+    LOCATION,
+    asset_arguments,
+    asset_key,
+    hosts_metadata,
+    list_command,
+    writes_metadata,
+)
 from assets_defs.cleanup import delete_old
-from assets_defs.metadata import hosts_metadata, listed, writes_metadata
 from assets_defs.owners import shown_decisions
+from assets_defs.plans import apply_plan, undo_run, write_planned
+from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
-from assets_defs.run import InstanceRun, ScanRun, follow_up_run, scan_run
-from assets_defs.scan_resources import resource_keys
-from assets_defs.specs import LOCATION, asset_arguments, asset_key
-from assets_defs.step_failures import as_dagster_failure
-from assets_defs.writing import apply_plan, undo_run, write_planned
+from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words, writes_in_words
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, command_line, named, slug_of
+from resources.settings import Instance, command_line, part_name, slug_of
 from resources.store.tables import short_run_id
 from resources.watchdog import watched
 
@@ -48,7 +53,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
                 metadata = _run_metadata(run, write_planned(run))
                 delete_old(run)
             except AssetOwnersError:
-                plan = run.tables.of_run("owner_writes", run.run_id)
+                plan = run.tables.read_own("owner_writes", run.run_id)
                 if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
                     yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
                 raise
@@ -61,7 +66,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 
 def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
     """What became of the plan of a run, or what it is where nothing was sent."""
-    decisions = run.tables.of_run("owner_decisions", run.run_id)
+    decisions = run.tables.read_own("owner_decisions", run.run_id)
     return {
         "run": run.run_id,
         "report": where_reported(run),
@@ -75,7 +80,7 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
 def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """The first hosts of a plan, as they are now; none where its decisions are no longer kept."""
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
-    return hosts_metadata(planned, partial(sheet_of, run), see_all=listed(run, "FROM write_history"))
+    return hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history"))
 
 
 def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
@@ -93,8 +98,8 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     too_large = exceeded_limit(number, hosts, run.instance.writes, what="owners")
     allow = ("--allow-writes", str(number)) if too_large else ()
     chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
-    ops = {named(run.instance, apply_plan.__name__): {"config": chosen}}
-    config, job = quote(yaml.safe_dump({"ops": ops})), named(run.instance, "apply")
+    ops = {part_name(run.instance, apply_plan.__name__): {"config": chosen}}
+    config, job = quote(yaml.safe_dump({"ops": ops})), part_name(run.instance, "apply")
     launched = run.record.recorded.get_run_by_id(run.run_id) if run.record.recorded else None
     origin = launched.remote_job_origin if launched else None
     location = origin.location_name if origin else LOCATION  # another one in a project of somebody else's
@@ -144,20 +149,20 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
             last = context.instance.get_latest_materialization_event(key)
             # The checks belong to the entry that the plan's own run made.
             if run.tables.published_run() == plan_id and (last is None or last.run_id != plan_id):
-                shown = shown_decisions(run, run.tables.of_run("owner_decisions", plan_id), plan_id)
+                shown = shown_decisions(run, run.tables.read_own("owner_decisions", plan_id), plan_id)
                 context.log_event(dg.AssetMaterialization(key, metadata=shown))
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
-    name, needed = named(instance, act.__name__), {keys.tables, keys.inventory}
+    name, needed = part_name(instance, act.__name__), {keys.tables, keys.inventory}
     return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
     tables, row = run.tables, run.record.row()
-    decisions = tables.of_run("owner_decisions", tables.decided_by(run.run_id))
+    decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     return {
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),

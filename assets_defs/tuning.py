@@ -11,11 +11,10 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from assets_defs.asset_specs import RESULTS, asset_arguments, asset_key, examples
 from assets_defs.evidence import answers_of_audits, learnt_model
-from assets_defs.metadata import examples
-from assets_defs.scan_resources import resource_keys
-from assets_defs.specs import RESULTS, asset_arguments, asset_key
-from assets_defs.step_failures import as_dagster_failure
+from assets_defs.record import as_dagster_failure
+from assets_defs.run import resource_keys
 from ownership.declaration import empty
 from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands
@@ -25,7 +24,7 @@ from ownership.tuning.confidence import confidence_bands, last_drawn, with_answe
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, is_settled, window_before
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, named
+from resources.settings import Instance, part_name
 from resources.store.retention import audited_plans, decided_with
 from resources.store.tables import Tables
 
@@ -39,7 +38,7 @@ def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
 
     Of what they read the lineage has the results: it leads from these to the rest, without forty more lines.
     """
-    group = named(instance, "tuning")
+    group = part_name(instance, "tuning")
     return [
         dg.AssetSpec(
             **asset_arguments(instance, table, kind="polars", group=group),
@@ -53,7 +52,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
     """Define the op that makes the tables of tuning, all from one reading of the evidence."""
     resource = resource_keys(instance).tables
 
-    @dg.op(name=named(instance, "try_settings"), required_resource_keys={resource})
+    @dg.op(name=part_name(instance, "try_settings"), required_resource_keys={resource})
     def try_settings(context: dg.OpExecutionContext) -> Iterator[Any]:
         tables: Tables = getattr(context.resources, resource)
         with as_dagster_failure():

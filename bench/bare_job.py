@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pandera.polars  # noqa: F401  (imported because a run does)
 
-from pipelines.cli import app, execution  # noqa: F401
+from pipelines.cli import app, results  # noqa: F401
 from pipelines.dagster_home import dagster_instance
 
 ASSETS = 8

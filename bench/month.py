@@ -17,7 +17,7 @@ import polars as pl
 
 from bench.results import Experiment, Figure
 from ownership import stability
-from ownership.certainty import TRAITS
+from ownership.decisions import TRAITS
 from ownership.declaration import polars_schema
 from ownership.rules import NAMING, Rules
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts

@@ -34,12 +34,12 @@ class Layout(Enum):
     LEDGER = auto()  # one file, a copy of what the ledger has
 
 
-class Holds(Enum):
+class PersonalData(Enum):
     """What a column of text says of persons, which `forget` goes by. Codes say nothing of them."""
 
     NOTHING = auto()
     USER_ID = auto()  # of a user asset
-    JOINED_USER_IDS = auto()  # as `ownership.joined_ids` joins them
+    JOINED_USER_IDS = auto()  # as `ownership.names` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
     STARTER = auto()  # `user` and a spelling, or `schedule` and its name; the name alone in older rows
@@ -118,17 +118,17 @@ def polars_schema(model: type[Table]) -> pl.Schema:
 
 def _data_type(annotation: Any) -> Any:
     """Return the type of a column; that of a list or a struct holds further ones."""
-    inner = [one for one in getattr(annotation, "__metadata__", ()) if not isinstance(one, Holds)]
+    inner = [one for one in getattr(annotation, "__metadata__", ()) if not isinstance(one, PersonalData)]
     plain = getattr(annotation, "__origin__", annotation)
     return plain(*inner) if inner else plain
 
 
 @cache
-def held_of_persons(model: type[Table]) -> dict[str, Holds]:
+def personal_columns(model: type[Table]) -> dict[str, PersonalData]:
     """Return what the columns of a table say of persons; numbers, times and codes are not among them."""
     types = get_type_hints(model, include_extras=True)
     declared = {name: getattr(types[name], "__metadata__", ()) for name in columns_of(model)}
-    return {name: one for name, meta in declared.items() for one in meta if isinstance(one, Holds)}
+    return {name: one for name, meta in declared.items() for one in meta if isinstance(one, PersonalData)}
 
 
 @cache
@@ -201,7 +201,7 @@ def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, model: type[Table
 
     Persons are not named: the message is kept in places where nobody would look for them.
     """
-    persons = {name for name, holds in held_of_persons(model).items() if holds is not Holds.NOTHING}
+    persons = {name for name, holds in personal_columns(model).items() if holds is not PersonalData.NOTHING}
     for (column, rule), cases in failures.group_by("column", "check", maintain_order=True):
         rows = frame[cases["index"].head(_SHOWN_ROWS)]
         if column in frame.columns:

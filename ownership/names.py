@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -123,3 +123,27 @@ def _any_of(patterns: Sequence[str]) -> str:
     # A sigma is another letter at the end of a word, and a wildcard goes on with it.
     literal = (re.sub("[σς]", "[σς]", pattern) for pattern in literal)
     return f"(?s)^(?:{'|'.join(literal)})$"
+
+
+_LOOKS_ESCAPED = "%(2C|25)"
+
+
+def joined_ids(ids: Iterable[str]) -> str:
+    """Return ids as one text; without any it is empty."""
+    return ",".join(re.sub(_LOOKS_ESCAPED, r"%25\1", each).replace(",", "%2C") for each in ids)
+
+
+def join_ids(ids: pl.Expr) -> pl.Expr:
+    """Return lists of ids as texts, as `joined_ids`."""
+    return ids.list.eval(escape_id(pl.element())).list.join(",")
+
+
+def escape_id(user_id: pl.Expr) -> pl.Expr:
+    """Return single ids as such texts."""
+    return user_id.str.replace_all(_LOOKS_ESCAPED, "%25$1").str.replace_all(",", "%2C", literal=True)
+
+
+def split_ids(texts: pl.Expr) -> pl.Expr:
+    """Return the lists of ids in texts that `join_ids` returned."""
+    commas = pl.element().str.replace_all("%2C", ",", literal=True)
+    return texts.str.split(",").list.eval(commas.str.replace_all("%25(2C|25)", "%$1"))

@@ -8,10 +8,9 @@ from functools import cached_property
 
 import polars as pl
 
-from ownership.declaration import Holds, held_of_persons
-from ownership.joined_ids import split_ids
+from ownership.declaration import PersonalData, personal_columns
 from ownership.matching import ACCOUNT_FIELDS, SURNAME
-from ownership.names import as_shown, is_stand_in, normalise_name, normalise_username
+from ownership.names import as_shown, is_stand_in, normalise_name, normalise_username, split_ids
 from ownership.rules import Rules
 from ownership.shares import normalised_names
 from ownership.tables import TABLES
@@ -53,13 +52,13 @@ class Persons:
     def __init__(self, rules: Rules, tables: Iterable[tuple[str, pl.DataFrame]]) -> None:
         self._rules = replace(rules, exclude_users=())
         self._user_ids = set[str]()
-        of_ids = dict.fromkeys((Holds.USER_ID, Holds.JOINED_USER_IDS), self._user_ids)
-        self._values = defaultdict[Holds, set[str]](set, of_ids)
-        self._values[Holds.STARTER] = self._values[Holds.SPELLING]
+        of_ids = dict.fromkeys((PersonalData.USER_ID, PersonalData.JOINED_USER_IDS), self._user_ids)
+        self._values = defaultdict[PersonalData, set[str]](set, of_ids)
+        self._values[PersonalData.STARTER] = self._values[PersonalData.SPELLING]
         self._pairs = [pl.DataFrame(schema=dict.fromkeys(_PAIR, pl.String))]
         self._links = [pl.DataFrame(schema={"name": pl.String, "user_id": pl.String, "whole": pl.Boolean})]
         for table, rows in tables:
-            for name, holds in held_of_persons(TABLES[table]).items():
+            for name, holds in personal_columns(TABLES[table]).items():
                 if name != SURNAME:
                     self._values[holds].update(_stored_values(table, rows, name))
             if table == "logon_counts":
@@ -134,12 +133,14 @@ class Persons:
         """Each stored name (value), as compared whole (own), and the accounts under which it is counted."""
         names = normalised_names(pl.concat(self._pairs).lazy(), rules=self._rules)  # by host
         counted = names.add_to(names.pairs).select(value=_PAIR[1], account=pl.col("account").cast(pl.String))
-        counted, compared = counted.unique().collect(), self._values[Holds.ACCOUNT]
+        counted, compared = counted.unique().collect(), self._values[PersonalData.ACCOUNT]
         known = pl.Series([*compared, *counted["account"]], dtype=pl.String).unique().implode()
         value, own = pl.col("value"), normalise_name(pl.col("value"))
         # With a domain that the rules tell apart, or of a computer's own, it is another account.
         account = pl.when(own.is_in(known)).then(own).otherwise(normalise_username(value))
-        stored = pl.DataFrame({"value": [*compared, *self._values[Holds.SPELLING]]}, {"value": pl.String})
+        stored = pl.DataFrame(
+            {"value": [*compared, *self._values[PersonalData.SPELLING]]}, {"value": pl.String}
+        )
         every = pl.concat([stored.with_columns(account=account), counted])
         return every.with_columns(own=own).drop_nulls().filter(~is_stand_in(pl.col("account"))).unique()
 
@@ -162,10 +163,10 @@ def _stored_values(table: str, rows: pl.DataFrame, name: str) -> set[str]:
     values = rows[name].unique()
     if isinstance(values.dtype, pl.Struct):
         values = values.struct.field("owner")
-    holds = held_of_persons(TABLES[table])[name]
-    if holds is Holds.STARTER:
+    holds = personal_columns(TABLES[table])[name]
+    if holds is PersonalData.STARTER:
         values = values.filter(~values.str.starts_with("schedule ")).str.strip_prefix("user ")
-    if holds is Holds.JOINED_USER_IDS:
+    if holds is PersonalData.JOINED_USER_IDS:
         values = values.to_frame().select(split_ids(pl.col(values.name))).to_series()
     if isinstance(values.dtype, pl.List):
         values = values.explode()

@@ -10,8 +10,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
-from ownership.joined_ids import escape_id
-from ownership.names import normalise_hostname
+from ownership.names import escape_id, normalise_hostname
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -75,7 +74,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Circumstances:
+class Conditions:
     """What a plan meets when it is to be written.
 
     Attributes:
@@ -103,7 +102,7 @@ class Refusal:
     remedy: Remedy
 
 
-def refusals(plan: Plan, now: Circumstances) -> Iterator[Refusal]:
+def refusals(plan: Plan, now: Conditions) -> Iterator[Refusal]:
     """Yield every reason why a plan may not be written now (rules 7.7, 7.8, 7.10, 7.11)."""
     for target in sorted(set(plan.rows["target"].fill_null("an unknown inventory")) - {now.target}):
         yield Refusal(

@@ -9,24 +9,24 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership import codes
-from ownership.declaration import Holds, Instant, Layout, RowRule, Table, column, table_name
+from ownership.declaration import Instant, Layout, PersonalData, RowRule, Table, column, table_name
 from ownership.rules import MAX_EVENTS_A_DAY, NAMING
 
-Text = Annotated[pl.String, Holds.NOTHING]
-Texts = Annotated[pl.List, pl.String, Holds.NOTHING]
-UserId = Annotated[pl.String, Holds.USER_ID]
-UserIds = Annotated[pl.List, pl.String, Holds.USER_ID]
-OwnerIds = Annotated[pl.String, Holds.JOINED_USER_IDS]
-Account = Annotated[pl.String, Holds.ACCOUNT]
-Name = Annotated[pl.String, Holds.SPELLING]
-Names = Annotated[pl.List, pl.String, Holds.SPELLING]
-Starter = Annotated[pl.String, Holds.STARTER]
-Words = Annotated[pl.String, Holds.WORDS]
-WordList = Annotated[pl.List, pl.String, Holds.WORDS]
-SettingsJson = Annotated[pl.String, Holds.SETTINGS]
+Text = Annotated[pl.String, PersonalData.NOTHING]
+Texts = Annotated[pl.List, pl.String, PersonalData.NOTHING]
+UserId = Annotated[pl.String, PersonalData.USER_ID]
+UserIds = Annotated[pl.List, pl.String, PersonalData.USER_ID]
+OwnerIds = Annotated[pl.String, PersonalData.JOINED_USER_IDS]
+Account = Annotated[pl.String, PersonalData.ACCOUNT]
+Name = Annotated[pl.String, PersonalData.SPELLING]
+Names = Annotated[pl.List, pl.String, PersonalData.SPELLING]
+Starter = Annotated[pl.String, PersonalData.STARTER]
+Words = Annotated[pl.String, PersonalData.WORDS]
+WordList = Annotated[pl.List, pl.String, PersonalData.WORDS]
+SettingsJson = Annotated[pl.String, PersonalData.SETTINGS]
 _VALUES = {"owner": pl.String, "department": pl.String, "criticality": pl.String}
-OwnerValues = Annotated[pl.Struct, _VALUES, Holds.JOINED_USER_IDS]
-NewValues = Annotated[pl.Struct, _VALUES, Holds.USER_ID]
+OwnerValues = Annotated[pl.Struct, _VALUES, PersonalData.JOINED_USER_IDS]
+NewValues = Annotated[pl.Struct, _VALUES, PersonalData.USER_ID]
 """Of the fields of both, `owner` has ids."""
 
 # Descriptions of columns that several tables have, which the data dictionary shows once.

@@ -11,20 +11,19 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.cleanup import ALL_INSTANCES, delete_old_of_all, require_plausible_clock
-from assets_defs.dagster_records import FINISHED
-from assets_defs.launch import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
+from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
 from assets_defs.notices import overdue_notice, tell
-from assets_defs.scan_resources import default_options, resource_keys
+from assets_defs.record import as_dagster_failure, failure
+from assets_defs.run import default_options, resource_keys
+from assets_defs.run_request import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
-from assets_defs.step_failures import as_dagster_failure, failure
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
 from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, named
+from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, part_name
 from resources.store.run_state import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
@@ -78,7 +77,7 @@ hosts that have none. A host that has an owner keeps it.{plan_only}
 A run over several days is a backfill: it fetches, decides and plans, and writes only with `force`. A run of
 some of the assets does not write. The first line of a run's log says whether it writes.
 
-The job `{named(instance, "apply")}` applies a stored plan, `{named(instance, "undo")}` undoes a run.
+The job `{part_name(instance, "apply")}` applies a stored plan, `{part_name(instance, "undo")}` undoes a run.
 
 Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-owners docs rules` (how \
 owners are decided), `asset-owners docs configuration` (every setting).""",
@@ -117,7 +116,7 @@ def _op_job(
     # Without a default of the whole: it would have to name a run, and an empty name would pass.
     loggers = dg.Field({"console": dict}, default_value={"console": {}})
     schema = {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}}
-    return dg.GraphDefinition(named(instance, job), node_defs=[op]).to_job(
+    return dg.GraphDefinition(part_name(instance, job), node_defs=[op]).to_job(
         config=dg.ConfigMapping(lambda chosen: chosen, schema),
         description=_DOES[job].format(name=literal(instance.name), job=job),
         tags=run_tags(instance),
@@ -186,7 +185,7 @@ def _facts(instance: Instance) -> dict[str, str]:
 def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
     """Return a job that fails with the message for the file's author, so that other instances still load."""
 
-    @dg.op(name=named(broken, "cannot_be_used"))
+    @dg.op(name=part_name(broken, "cannot_be_used"))
     def cannot_be_used() -> None:  # NoReturn is not a type of output to Dagster
         raise failure(broken.message) from ConfigurationError()
 
@@ -198,8 +197,8 @@ def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:
     """Return the schedule of tuning and, if the instance has one, that of the scan."""
     scan = instance.scan
     tuning = dg.ScheduleDefinition(
-        name=named(instance, "tuning"),
-        job_name=named(instance, "tuning"),
+        name=part_name(instance, "tuning"),
+        job_name=part_name(instance, "tuning"),
         cron_schedule=TUNING_CRON,
         execution_timezone=scan.timezone,
         description="Estimates how many owners would be wrong, and what other settings would change.",
@@ -243,7 +242,7 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         return []
 
     @dg.sensor(
-        name=named(instance, "overdue"),
+        name=part_name(instance, "overdue"),
         minimum_interval_seconds=900,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tells `notify` when no run has succeeded, or said that it failed, since the last tick.",

@@ -18,16 +18,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from upath import UPath
 
-from ownership.coverage import funnel, owned_percent
+from ownership.decisions import funnel, owned_percent
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports import page_tables
 from reports.exports import FORMULA
 from reports.page_tables import People, compressed, shown
-from reports.remedies import Remedies
 from reports.sentences import display_names
-from reports.story import LEFT_FOR_LATER, STATUS, with_words
+from reports.story import LEFT_FOR_LATER, STATUS, Remedies, with_words
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000

@@ -11,10 +11,9 @@ import polars as pl
 import polars.selectors as cs
 
 from ownership.codes import OUTCOME, short_words
-from ownership.coverage import STAGES
-from ownership.joined_ids import split_ids
+from ownership.decisions import STAGES
 from ownership.matching import candidates
-from ownership.names import printable
+from ownership.names import printable, split_ids
 from reports.plan import change, sent_changes
 from reports.story import NEED_A_PERSON, in_order
 

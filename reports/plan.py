@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from ownership.certainty import CERTAINTY, least_certain_first
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
+from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import printable
 from ownership.plan import enrichment_change
 from reports.sentences import COUNTS, display_names, in_columns, logons

@@ -6,13 +6,25 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
 from functools import reduce
+from random import Random
+from typing import Any
 
 import polars as pl
 from fastexcel import FastExcelError
 
+from ownership.decisions import TRAITS
+from ownership.declaration import polars_schema
 from ownership.names import as_shown, printable
+from ownership.persons import Persons
+from ownership.rules import Rules
+from ownership.tables import AuditSample
+from ownership.tuning.accuracy import least_right_percent, wrong_by_audit
+from ownership.tuning.confidence import ASKED_TWICE, asked_twice
+from ownership.windows import Window
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
+from reports.sentences import host_name, in_columns, logons, names_of, person
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
 _NO = frozenset(("no", "n", "false", "wrong", "0", "nein", "non"))
@@ -130,3 +142,185 @@ def _cells_to_last(sheet: bytes) -> int:
     last_column = max(reduce(lambda number, letter: 26 * number + letter - 64, name, 0) for name in columns)
     rows = _ROW.split(sheet)  # of which some, and their cells, may not say where they are
     return max(last_row, len(rows)) * max(last_column, *(len(_CELL.findall(row)) for row in rows))
+
+
+_READ = (*HOSTS, "person", "seed", "right")
+_INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
+
+
+def as_sample(
+    drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, window: Window, rules: Rules, counted: str
+) -> pl.DataFrame:
+    """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made.
+
+    Of 25 and more, five are to be asked twice.
+    """
+    number = ASKED_TWICE if drawn.height >= 5 * ASKED_TWICE else 0
+    twice = set(Random(seed).sample(range(drawn.height), number))  # noqa: S311  (it hides nothing)
+    words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
+    return drawn.select(
+        "host_id",
+        "hostname",
+        "username",
+        "run_id",
+        *TRAITS,
+        user_id="resolved_owner",
+        evidence=words,
+        right=pl.lit(None, pl.Boolean),
+        instead_id=pl.lit(None, pl.String),
+        answered_at=pl.lit(None, pl.Datetime("us", "UTC")),
+        answered_by=pl.lit(None, pl.String),
+        seed=pl.lit(seed, pl.Int64),
+        drawn_at=pl.lit(drawn_at, pl.Datetime("us", "UTC")),
+        rules=pl.lit(rules.of_evidence.as_json()),
+        window_from=pl.lit(window.first),
+        window_to=pl.lit(window.last),
+        is_asked_twice=pl.int_range(pl.len()).is_in(twice),
+        contradicted=pl.lit(None, pl.Boolean),
+        counted=pl.lit(counted),
+    ).select(*polars_schema(AuditSample))
+
+
+def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """The sheet for a spreadsheet: a row of texts for each host, the last of them to be answered.
+
+    The hosts that are asked twice follow once more, the other way round.
+    """
+    sample = pl.concat([sample, sample.filter("is_asked_twice").reverse()])
+    names = names_of(users.iter_rows(named=True))
+    persons = pl.Series([person(user_id, names) for user_id in sample["user_id"]], dtype=pl.String)
+    departments = users.select("user_id", department="user_department")
+    name = pl.Series([*map(printable, sample["username"])], dtype=pl.String)
+    evidence = pl.format("{}: {}", name, pl.col("evidence"))
+    empty = pl.lit(None, pl.String)
+    return (
+        sample.with_columns(pl.col("seed").cast(pl.String), evidence=evidence, person=persons)
+        .join(departments, on="user_id", how="left", maintain_order="left")
+        .select(*HOSTS, "person", "department", "evidence", "seed", instead=empty, right=empty)
+    )
+
+
+def answered(
+    content: bytes, sample: pl.DataFrame, users: pl.DataFrame, persons: Persons
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return rows of `audit_sample` with the answers of a sheet, and what somebody should know of them.
+
+    `content` is a workbook or CSV; what it leaves empty stays as it was. `users` are rows of
+    `inventory_users`; the column instead may name any of them, as `persons` finds them.
+
+    Raises:
+        SheetError: the sheet is of another draw, has a host that is not in the sample, no answer to read, or
+            one that contradicts itself.
+        UnicodeDecodeError: it is CSV, and not in UTF-8.
+    """
+    find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, list[int]]()
+    ids = [(as_shown(user_id), as_shown(f"({user_id})")) for user_id in sample["user_id"]]
+    right, instead = sample["right"].to_list(), sample["instead_id"].to_list()
+    contradicted, given = sample["contradicted"].to_list(), dict[int, list[bool]]()
+    notes = list[str]()
+    for line, values in read_rows(content, _READ):
+        host, number = host_of(values), find_host(values)
+        if values["seed"] != (drawn := seeds[-1 if number is None else number]):
+            other = printable(values["seed"])
+            raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")
+        whose = values["person"]
+        if number is None or not (whose == ids[number][0] or whose.endswith(ids[number][1])):
+            raise SheetError(f"line {line}: {host} with {printable(whose)} is not in the sample")
+        lines = seen.setdefault(number, [])
+        if len(lines) > sample["is_asked_twice"][number]:
+            raise SheetError(f"line {line}: {host} is in line {lines[0]}, too; delete one of the two")
+        lines.append(line)
+        answer, called = yes_or_no(values["right"], line), values.get("instead", "")
+        found = [one.user_id for one in persons.find(called) if called]
+        named = found[0] if len(found) == 1 and found[0] in users["user_id"] else None
+        if called and not named:
+            who = f"no user asset, or several, are called {printable(called)!r}"
+            notes.append(f"line {line}: {who}; write an e-mail address or an id")
+        if named:
+            agrees = named == sample["user_id"][number]
+            if answer and not agrees:
+                raise SheetError(f"line {line}: {host} has the answer yes, and somebody else instead")
+            answer = agrees if answer is None else answer
+        if answer is None:
+            continue
+        earlier, answers = right[number], given.setdefault(number, [])
+        answers.append(answer)
+        instead[number] = None if answer else named or instead[number]
+        if len(answers) > 1:
+            contradicted[number] = answers[0] != answer
+        if len(set(answers)) > 1:
+            notes.append(f"line {line}: {host} is answered yes and no, which counts as no answer; ask again")
+            right[number] = instead[number] = None
+            continue
+        if earlier is not None and earlier != answer:
+            before, now = (("no", "yes")[each] for each in (earlier, answer))
+            notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
+        right[number] = answer
+    columns = {"right": right, "contradicted": contradicted}
+    # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
+    of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
+    rules = [
+        row_rules or (of_draw.get(seed) if n in given else None)
+        for n, (seed, row_rules) in enumerate(sample.select("seed", "rules").iter_rows())
+    ]
+    return sample.with_columns(
+        pl.Series("rules", rules, pl.String),
+        pl.Series("instead_id", instead, pl.String),
+        *(pl.Series(name, values, pl.Boolean) for name, values in columns.items()),
+    ), notes
+
+
+def answered_wrong(
+    sample: pl.DataFrame, undone: pl.DataFrame, decisions: pl.DataFrame, *, at: datetime, by: str | None
+) -> pl.DataFrame:
+    """Return rows of `audit_sample` in which the owners that a person undid as wrong are answered no.
+
+    `undone` are the rows of `owner_writes` that wrote them, `decisions` those that they followed. Who undoes
+    does not choose by chance, so nothing is learnt from the answer: without rules a row is of no draw.
+    """
+    key, owner = ("host_id", "user_id"), pl.col("new_values").struct.field("owner")
+    answer = {"answered_at": pl.lit(at, pl.Datetime("us", "UTC")), "answered_by": pl.lit(by, pl.String)}
+    wrong = undone.select("host_id", "hostname", "run_id", user_id=owner, is_wrong=pl.lit(value=True))
+    said = pl.col("is_wrong")
+    asked = sample.join(wrong.select(*key, "is_wrong"), on=key, how="left", maintain_order="left")
+    known = asked.with_columns(
+        right=said.fill_null(value=False).not_() & pl.col("right"),
+        rules=pl.when(said.is_null() | ~pl.col("right").fill_null(value=True)).then("rules"),
+        **{name: pl.when(said).then(value).otherwise(name) for name, value in answer.items()},
+    )
+    usernames = decisions.select("host_id", "username", user_id="resolved_owner")
+    new = wrong.join(sample, on=key, how="anti").join(usernames, on=key, how="left")
+    added = new.with_columns(**answer, right=pl.lit(value=False), drawn_at=answer["answered_at"])
+    # Last come those of the last draw.
+    rows = pl.concat([sample.clear(), added.drop("is_wrong"), known.drop("is_wrong")], how="diagonal")
+    return rows.select(*polars_schema(AuditSample))
+
+
+def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
+    """Say what the answers mean for the plan that they were drawn from, and who was named instead.
+
+    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`.
+    """
+    known, right = sample["right"].count(), sample.filter("right").height
+    said = f"Audit with seed {sample['seed'].item(-1)}: of {sample.height:,} owners {known:,} are answered, "
+    words = [f"{said}{right:,} of them right."]
+    twice = asked_twice(sample)
+    if twice.hosts:
+        rate = f"about {twice.rate():.0%} of all answers may be wrong"
+        words.append(f"Of {twice.hosts:,} hosts asked twice {twice.contradicted:,} got two answers: {rate}.")
+    if known and known == right:
+        words.append(f"{right:,} of {known:,} right: at least {least_right_percent(known)}% of the plan is.")
+    elif planned and known:
+        found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
+        estimate, low, high = map(round, found)
+        words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
+    names = names_of(users.iter_rows(named=True))
+    named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
+    instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
+    return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
+
+
+def _evidence(decision: Mapping[str, Any]) -> str:
+    """What the logons say of a host's owner, as somebody who is asked reads it; it names nobody."""
+    words, second = f"{logons(decision)}, last on {decision['last_seen']}", decision["runner_up_events"]
+    return f"{words}; the next user has {second:,}" if second else words

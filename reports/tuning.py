@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ownership.certainty import least_certain_first
+from ownership.decisions import least_certain_first
 from ownership.names import printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of

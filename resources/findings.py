@@ -53,12 +53,12 @@ def attempt_all(what: str, find: Callable[[], Iterable[Finding]]) -> Iterator[Fi
     yield from (yield from attempt(what, lambda: [*find()])) or ()
 
 
-def tried(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
+def check_call(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
     """Call, and say `text` where that goes well."""
     yield from [*attempt(what, call)] or [Finding("ok", what, text)]
 
 
-def reached(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
+def check_connection(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
     """Send one request without credentials: whatever HTTP answer comes, the service is reached."""
     certificate = check_certificate(transport.section, transport.url, ignore_ssl=transport.ignore_ssl)
     if certificate.state != "ok":
@@ -94,7 +94,7 @@ def is_this_machine(url: str) -> bool:
 def store_findings(location: UPath) -> Iterator[Finding]:
     """Store an object where the tables lie, read it and delete it, as a run does with theirs."""
     done = "an object could be stored, read and deleted"
-    yield from tried("ASSET_OWNERS_TABLES", lambda: try_to_store(location), done)
+    yield from check_call("ASSET_OWNERS_TABLES", lambda: try_to_store(location), done)
 
 
 def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
@@ -113,4 +113,4 @@ def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
                 error.filename = str(nearest)  # and not the name that the file would have had
                 raise
 
-    yield from tried(what, try_all, f"files can be stored in {folder}")
+    yield from check_call(what, try_all, f"files can be stored in {folder}")

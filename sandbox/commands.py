@@ -77,7 +77,7 @@ def demo() -> None:
         _progress("write this plan")
         _run(log, "apply", plan, file=sandbox.instance_file)
         written = tables.writes().filter(outcome="written").collect()
-        decisions = tables.of_run("owner_decisions", plan)
+        decisions = tables.read_own("owner_decisions", plan)
         print("", *_happened(decisions, written, sandbox.truth), "", "To look further:", sep="\n")
         commands = {
             "why a host has its owner": _to_paste(sandbox.instance_file, "explain", "lt-1001"),

@@ -4,9 +4,9 @@ import duckdb
 import polars as pl
 import pytest
 
+from docs.make.cookbook import PAGE, RECIPE, answered, fill
 from pipelines.cli.sql import opening_lines
 from resources.store.tables import Tables
-from sandbox.cookbook import PAGE, RECIPE, answered, fill
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution
 

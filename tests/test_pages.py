@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from sandbox.dictionary import data_dictionary
+from docs.make.dictionary import data_dictionary
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}

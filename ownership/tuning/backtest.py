@@ -12,9 +12,11 @@ import polars as pl
 from ownership.declaration import polars_schema
 from ownership.rules import EvidenceMetric, Rules, names_owner
 from ownership.tables import ThresholdBacktest
-from ownership.tuning.accuracy import SHARE_BANDS, TRAITS, Comparison
-from ownership.tuning.claims import (
+from ownership.tuning.accuracy import (
+    SHARE_BANDS,
+    TRAITS,
     Bands,
+    Comparison,
     effective_sample_size,
     most_biased_trait,
     wilson,

@@ -11,11 +11,11 @@ from dataclasses import astuple, dataclass
 import numpy as np
 import polars as pl
 
-from ownership.certainty import FEATURES, exclusiveness, least_certain_first
+from ownership.decisions import FEATURES, exclusiveness, least_certain_first
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands
-from ownership.tuning.claims import RATES, AskedTwice, likely
+from ownership.tuning.accuracy import RATES, AskedTwice, likely
 from ownership.windows import Window
 
 MIN_ANSWERED = 50

@@ -20,9 +20,8 @@ from ownership.tuning.accuracy import (
     owners_known,
 )
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
-from ownership.tuning.closest import closest_users
 from ownership.tuning.drift import last_logons, ownership_drift
-from ownership.tuning.suggestions import suggestions
+from ownership.tuning.suggestions import closest_users, suggestions
 from ownership.windows import Window, window_before
 
 

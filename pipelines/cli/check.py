@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from assets_defs.launch import today_of, window_of
+from assets_defs.run_request import today_of, window_of
 from ownership.names import printable
 from ownership.windows import Window
-from pipelines.cli.options import InstanceFile, Json, flag
-from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_finding
+from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_finding
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, folder_findings, store_findings, tried
+from resources.findings import Finding, check_call, folder_findings, store_findings
 from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import inventory_findings
-from resources.ledger.opening import ledger_findings
+from resources.ledger.ledger import ledger_findings
+from resources.name_findings import name_findings
 from resources.notify import notify_findings
 from resources.search import open_source
 from resources.search.properties import check_logs
@@ -39,7 +38,6 @@ from resources.settings import (
     tables_location,
     without_password,
 )
-from resources.try_names import name_findings
 
 
 def check(
@@ -103,7 +101,7 @@ def check(
 def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
     if isinstance(inventory, AssetInventory):
         return inventory_findings(inventory)
-    return tried("connection", inventory.probe, "answers")
+    return check_call("connection", inventory.probe, "answers")
 
 
 def _name_findings(

@@ -11,9 +11,8 @@ from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
-from pipelines.cli.options import InstanceFile, RowsAs, RunId, read_host_names
+from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
 from pipelines.cli.sql import sql
-from pipelines.cli.stored import held_tables
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance, system_user
 from resources.store.tables import Tables

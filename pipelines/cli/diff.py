@@ -7,9 +7,7 @@ import polars as pl
 import typer
 
 from ownership.plan import compare_plans, count_unsupported
-from pipelines.cli.options import InstanceFile, Json
-from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_lines
+from pipelines.cli.options import InstanceFile, Json, own_tables, print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
@@ -50,7 +48,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
                 f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
                 "longer kept. asset-owners runs lists the runs"
             )
-    decisions = [tables.of_run("owner_decisions", run_id) for run_id in (first, second)]
+    decisions = [tables.read_own("owner_decisions", run_id) for run_id in (first, second)]
     differences = compare_plans(*decisions)
     named = pl.concat([differences["owner"], differences["owner_before"]]).implode()
     name_of = dict[str, str]()

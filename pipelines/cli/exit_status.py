@@ -7,7 +7,7 @@ import traceback
 from importlib.metadata import requires
 
 from ownership.names import printable_lines
-from pipelines.cli.terminal import print_lines
+from pipelines.cli.options import print_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message

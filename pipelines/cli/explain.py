@@ -9,11 +9,9 @@ import polars as pl
 import typer
 
 from ownership.names import printable
-from pipelines.cli.options import InstanceFile, Json, RunId
-from pipelines.cli.stored import held_tables, persons_of
-from pipelines.cli.terminal import print_lines
-from reports.explanations import host_explanation, in_words
-from reports.people import each_person, near_names, person_explanation, person_in_words
+from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
+from reports.explain import host_explanation, in_words
+from reports.sentences import each_person, near_names, person_explanation, person_in_words
 from reports.story import told_hosts
 from resources.errors import ConfigurationError
 from resources.settings import Instance

@@ -1,14 +1,31 @@
 """Options that several commands share, and how options are declared."""
 
 import csv
+import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
+import shutil
+import signal
+import sys
+import textwrap
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
+import click
 import typer
+
+from ownership.names import printable
+from ownership.persons import Persons
+from ownership.rules import Rules
+from pipelines.dagster_gaps.log_lines import LOGGER, json_line
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.findings import Finding
+from resources.settings import Instance, command_line, load_instance, logs_as_json
+from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
 def number(text: str, *, least: float = 1, most: float | None = None, default: str | bool = True) -> Any:
@@ -115,3 +132,150 @@ RowsAs = Annotated[Format, typer.Option("--format", help="How rows are printed."
 Json = Annotated[bool, flag("--json", "Print one JSON object as the last line.")]
 Yes = Annotated[bool, flag("--yes", "Do it; without --yes the command only says what it would do.")]
 Port = Annotated[int, number("Port of the UI.", most=65535)]
+
+
+def own_tables(instance: Instance) -> Tables:
+    """Return the tables of an instance; an error if they belong to another one."""
+    tables = tables_of(instance)
+    tables.require_own()
+    return tables
+
+
+def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]:
+    """Load an instance file and find its tables, as the last run left them or a given one saw them.
+
+    Where no run was allowed to write yet, they are those of the last dry run, and standard error says so.
+    """
+    instance = load_instance(path)
+    return instance, _stored(instance, own_tables(instance), run)
+
+
+@contextmanager
+def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
+    """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
+    instance = load_instance(path)
+    with holding(own_tables(instance)) as tables:
+        yield instance, _stored(instance, tables, run)
+
+
+@contextmanager
+def holding(tables: Tables) -> Generator[Tables]:
+    """Hold tables as they are; what is read before that may be of somebody who is forgotten meanwhile."""
+    with ExitStack() as held:
+        with suppress(OSError):  # nothing is stored, or an analyst looks, who can store nothing here
+            held.enter_context(tables.changing(existing=True))
+        yield tables
+
+
+def _stored(instance: Instance, tables: Tables, run: str | None) -> Tables:
+    if not tables.are_prepared():
+        begin = command_line(instance, "run", "--dry-run")
+        raise AssetOwnersError(f"{instance.name} has no tables; begin with {begin}")
+    if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):
+        raise ConfigurationError(
+            f"RUN_ID: run {run_id} decided nothing, such as an undo, or its decisions are no longer kept. "
+            "What it wrote: "
+            + command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
+        )
+    return as_of_run(_readable(tables), run)
+
+
+def _readable(tables: Tables) -> Tables:
+    """Return the tables, with the copies in place of the ledger where that cannot be read."""
+    try:
+        tables.has_written("")
+    except AssetOwnersError as error:
+        note(f"Runs and writes are shown as they were published last: {error}")
+        return replace(tables, published=True)
+    return tables
+
+
+def as_of_run(tables: Tables, run: str | None) -> Tables:
+    """Return the tables as of a run; a note on standard error names those that are no longer kept.
+
+    `run` is an id or its first characters; None: the last run that published, else the last dry run.
+    """
+    name = tables.name or tables.slug
+    if run is None:
+        shown = tables.visible()
+        if planned := shown.viewed:
+            note(f"PLAN of run {short_run_id(planned)} of {name}: no run has been allowed to write yet.")
+        return shown
+    run_id = tables.run_id(run)
+    lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
+    if lost and tables.published_run() != run_id:
+        note(
+            f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
+            f"them: {', '.join(lost)}."
+        )
+    return tables.view(run_id)
+
+
+def persons_of(tables: Tables, rules: Rules) -> Persons:
+    """Return the persons whom the tables of a run know."""
+    return Persons(rules, ((name, tables.read(name).collect()) for name in (*SNAPSHOTS, "current_owners")))
+
+
+def note(text: str) -> None:
+    """Print something beside the answer, unless only that is asked for."""
+    if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
+        line = json_line(text, level="warning") if logs_as_json() else f"asset-owners: {text}"
+        print(line, file=sys.stderr)
+
+
+_COMMAND = re.compile(r"asset-owners \w+ -")
+_START = re.compile(r"(?P<sign>[+~-]) .{4}|\s*(?:(?P<state>ok|warning|wrong|not tried) +|[\d,]+  |- )?")
+"""What a line begins with, before its text: a sign, how well something is, or a number of hosts."""
+_COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
+
+
+def is_on_terminal() -> bool:
+    """Return whether a person reads what is printed and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def prompt(question: str, **options: Any) -> Any:
+    """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
+    _let_ctrl_c_through()
+    return typer.prompt(question, **options)
+
+
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask yes or no; Ctrl-C ends the command."""
+    _let_ctrl_c_through()
+    return typer.confirm(question, default=default)
+
+
+def _let_ctrl_c_through() -> None:
+    """Let SIGINT end a read: the handler that Polars sets as it loads makes the read go on."""
+    signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003  (it takes no name)
+
+
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print lines, which on a terminal break between words, coloured by their sign or state."""
+    is_coloured = (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    for line in lines:
+        text, start = folded(line, stream), _START.match(line) if is_coloured else None
+        if start and (sign := start["sign"]):
+            text = click.style(text, fg=_COLOURS[sign])
+        elif start and (state := start["state"]) in _COLOURS:
+            text = text.replace(state, click.style(state, fg=_COLOURS[state]), 1)
+        print(text, file=stream)
+
+
+def folded(line: str, stream: TextIO | None = None) -> str:
+    """Return a line that on a terminal breaks between words, below its text.
+
+    One with a command stays whole, to be copied.
+    """
+    if not (stream or sys.stdout).isatty() or _COMMAND.search(line) or not line.strip():
+        return line
+    below = " " * len(start[0] if (start := _START.match(line)) else "")
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+
+
+def print_finding(finding: Finding) -> None:
+    """Print one line, as `check` and `init` do."""
+    text = " ".join(finding.text.split())  # a service's may hold line breaks
+    print_lines([f"  {finding.state:<11}{finding.what}: {printable(text)}"])

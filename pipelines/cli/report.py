@@ -8,8 +8,7 @@ import typer
 
 from ownership.names import printable
 from pipelines.cli.files import write_file
-from pipelines.cli.options import InstanceFile, RunId, file_option
-from pipelines.cli.stored import held_tables
+from pipelines.cli.options import InstanceFile, RunId, file_option, held_tables
 from reports.exports import BOM, as_csv, as_xlsx
 from resources.settings import home
 

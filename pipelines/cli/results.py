@@ -4,27 +4,137 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
+from assets_defs.asset_specs import LOCATION
+from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
+from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable, printable_lines
 from ownership.plan import exceeded_limit
+from ownership.windows import Window
 from pipelines.cli.diff import compare
-from pipelines.cli.execution import errors
-from pipelines.cli.exit_status import message_and_status, print_error
-from pipelines.cli.terminal import print_lines
+from pipelines.cli.exit_status import message_and_status, print_error, print_trace
+from pipelines.cli.options import own_tables, print_lines
 from pipelines.dagster_gaps.console import take_warnings
+from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
+from pipelines.dagster_gaps.repository import REPOSITORY
+from pipelines.dagster_home import dagster_instance
+from pipelines.definitions import build_definitions
 from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from reports.sentences import host_name
-from resources.settings import Instance, command_line
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id
+from resources.watchdog import watched
+
+
+@watched()
+def execute(
+    instance: Instance,
+    job: str,
+    run_config: Mapping[str, Any],
+    *,
+    tags: Mapping[str, str] | None = None,
+    since: date | None = None,
+) -> dg.ExecuteInProcessResult:
+    """Run a job of the instance in this process, recorded where the UI shows it.
+
+    `since` is the first day that can be selected, if earlier than those that the UI shows.
+    """
+    tables = own_tables(instance)
+    journal_url()  # a wrong address fails here, not after all the work before the first write
+    definitions = build_definitions(instance, tables, since=since)
+    run_id = str(uuid4())
+    with dagster_instance(home()) as recorded, locked_run(Path(recorded.root_directory), run_id) as lock:
+        result = definitions.resolve_job_def(job).execute_in_process(
+            run_id=run_id,
+            instance=recorded,
+            tags={**(tags or {}), **lock},
+            run_config={**run_config, "loggers": {"console": {}}},
+            raise_on_error=False,
+        )
+        if recorded.get_run_by_id(run_id) is None:
+            look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
+            raise AssetOwnersError(
+                f"Somebody deleted run {run_id} in Dagster while it worked, so it ended. What it "
+                f"wrote: {look}"
+            )
+        if not result.success:  # an interrupt may come between what the steps themselves record
+            record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
+            record.fail("it ended early; its log says why")
+        try:
+            attach_to_job(recorded, result.run_id, job)
+        except Exception as error:  # noqa: BLE001  (Dagster's; what the run did stands, whatever lists it)
+            logging.getLogger(__name__).warning(f"The UI shows this run under Runs only: {error}")
+    return result
+
+
+def attach_to_job(recorded: dg.DagsterInstance, run_id: str, job: str) -> None:
+    """Let the UI show a run with its job, on the timeline too, and execute it again by a click.
+
+    Dagster records where its job is to be found only of runs that its own services begin, and has a command
+    that adds it later, `dagster run migrate-repository`: this is what that does, without a code server.
+    """
+    location = RegisteredCodeLocationOrigin(LOCATION)  # ty: ignore  (a field implements its abstract property)
+    repository = RemoteRepositoryOrigin(location, REPOSITORY)
+    # The caller has seen the failure and decides: the daemon does not retry.
+    never_again = {"dagster/will_retry": "false", "dagster/max_retries": "0"}
+    recorded.add_run_tags(run_id, {".dagster/repository": repository.get_label()} | never_again)
+    if run := recorded.get_run_by_id(run_id):
+        recorded.run_storage.replace_job_origin(run, RemoteJobOrigin(repository, job))
+
+
+def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
+    """Yield the message of each step that failed, a blocking check included.
+
+    Stack traces stay in the run's log; only that of an unexpected error is printed.
+    """
+    checked = {
+        event.step_key: event.asset_check_evaluation_data.description
+        for event in result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")
+    }
+    for event in result.get_step_failure_events():
+        failure = event.step_failure_data
+        if message := failure_message(failure.error):
+            yield message
+        elif description := checked.get(event.step_key):
+            yield description
+        elif failure.error and failure.error.cls_name == "DagsterExecutionInterruptedError":
+            _, _, ended = failure.error.message.partition(": ")
+            yield ended.strip() or "the run was interrupted"
+        elif failure.error:
+            print_trace(failure.error.to_string())
+            message = (failure.error.cause or failure.error).message.strip()
+            yield f"an error in the program: {printable(message)}"
+    if not result.success and not result.get_step_failure_events():
+        yield f"run {result.run_id} failed before its first step; its log says why"
+
+
+def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
+    """Return the window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
+    today, zone = today_of(instance), ZoneInfo(instance.scan.timezone)
+    try:
+        moment = datetime.fromisoformat(as_of or str(today))
+        last = (moment.astimezone(zone) if moment.tzinfo else moment).date()
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"--as-of: {as_of!r} is not a day; write it as 2026-01-31") from error
+    if last > today:
+        raise ConfigurationError(f"--as-of: {last} is in the future; name a day up to {today}")
+    return window_of(instance, last, lookback_days=lookback_days)
+
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
@@ -73,7 +183,7 @@ def print_result(
         users = tables.view(about or run_id).read("inventory_users").collect()
         # An undo decides nothing, and keeps the order of what it undoes.
         decided_by = run_id if again[0] == "undo" else tables.decided_by(run_id)
-        decisions = tables.of_run("owner_decisions", decided_by)
+        decisions = tables.read_own("owner_decisions", decided_by)
         plan = planned_hosts(writes, users, decisions)
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
             report |= {"plan": plan, "changes": changes(plan)}
@@ -140,7 +250,7 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     yield from decisions_in_words(report["decisions"], in_run=in_run)
     if report["conflicts"]:
         acknowledged = tables.read("acknowledged_conflicts").collect()
-        yield count_conflicts(tables.of_run("owner_decisions", run_id), acknowledged)
+        yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"

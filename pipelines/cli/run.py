@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from assets_defs.launch import today_of
+from assets_defs.run_request import today_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
 from ownership.names import printable, some_of
@@ -22,15 +22,17 @@ from pipelines.cli.options import (
     HostNames,
     InstanceFile,
     Json,
+    confirm,
     flag,
+    is_on_terminal,
+    note,
     number,
+    own_tables,
     read_host_names,
 )
-from pipelines.cli.stored import note, own_tables
-from pipelines.cli.terminal import confirm, is_on_terminal
 from reports.run_results import plans_only
 from resources.errors import ConfigurationError, PlanRefusedError
-from resources.settings import Instance, load_instance, named
+from resources.settings import Instance, load_instance, part_name
 from resources.store.tables import Tables, short_run_id
 
 SHOWN = 3
@@ -78,8 +80,7 @@ def run(
     """
     if is_on_terminal() and not as_json:  # Dagster takes seconds to load
         note("Fetching logons and both lists of assets")
-    from pipelines.cli.execution import chosen_window, execute
-    from pipelines.cli.results import print_result, status_of
+    from pipelines.cli.results import chosen_window, execute, print_result, status_of
     from pipelines.jobs import launch_tags, run_config
 
     if changes and not dry_run:
@@ -104,7 +105,7 @@ def run(
     tags = launch_tags(instance, window)
     result = execute(instance, instance.slug, config, tags=tags, since=window.last)
     run_id = result.run_id
-    decisions = tables.of_run("owner_decisions", run_id)
+    decisions = tables.read_own("owner_decisions", run_id)
     found: dict[str, Any] = {
         "window": {"from": f"{window.first}", "to": f"{window.last}", "days": window.days},
         "decisions": summary(decisions),
@@ -194,7 +195,7 @@ def _rows_to_follow(
     instance: Instance, tables: Tables, job: str, about: str, hosts: list[str]
 ) -> pl.DataFrame:
     """Return the rows of owner_writes that a job is about; a wrong argument fails before there is a run."""
-    from assets_defs.make_plan import rows_to_apply, rows_to_undo
+    from assets_defs.plans import rows_to_apply, rows_to_undo
 
     if job == "apply":
         return rows_to_apply(instance, tables, about, hosts)
@@ -235,13 +236,12 @@ def _follow(
 ) -> int:
     """Run the job `apply` or `undo`, and print its result; return the exit status."""
     from assets_defs.sink import FOLLOW_UPS
-    from pipelines.cli.execution import execute
-    from pipelines.cli.results import print_result, status_of
+    from pipelines.cli.results import execute, print_result, status_of
 
     about, dry_run = config["run_id"], config.get("dry_run", False)
     some = {"in_all": _followed(tables, job, about).height} if config.get("hosts") else {}
-    ops = {named(instance, FOLLOW_UPS[job].__name__): {"config": config}}
-    result = execute(instance, named(instance, job), {"ops": ops})
+    ops = {part_name(instance, FOLLOW_UPS[job].__name__): {"config": config}}
+    result = execute(instance, part_name(instance, job), {"ops": ops})
     report = print_result(
         instance, tables, result, again, dry_run=dry_run, as_json=as_json, about=about, **some
     )

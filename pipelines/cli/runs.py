@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership.names import printable
-from pipelines.cli.options import InstanceFile, Json, flag, number
-from pipelines.cli.stored import note, own_tables
+from pipelines.cli.options import InstanceFile, Json, flag, note, number, own_tables
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError

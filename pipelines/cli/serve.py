@@ -60,7 +60,7 @@ def serve(
     os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
     _require_space()
     # To start a process takes minutes on a busy machine; Dagster would wait for one.
-    from assets_defs.specs import LOCATION
+    from assets_defs.asset_specs import LOCATION
 
     os.environ.setdefault("DAGSTER_GRPC_TIMEOUT_SECONDS", "300")
     # gRPC prints lines of its own form, unless it is told not to, when a code server ends amid an answer.

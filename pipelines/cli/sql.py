@@ -23,9 +23,7 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponen
 from upath import UPath
 
 from ownership.names import as_shown, printable_lines
-from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId
-from pipelines.cli.stored import as_of_run, note, own_tables
-from pipelines.cli.terminal import folded
+from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId, as_of_run, folded, note, own_tables
 from reports.exports import as_csv, without_formulas
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError, ConfigurationError

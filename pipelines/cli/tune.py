@@ -1,20 +1,150 @@
 """`asset-owners tune`: how often the rules would be wrong, and which settings would do better."""
 
 import json
+import secrets
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
+import polars as pl
+
 from ownership.names import printable
-from pipelines.cli.audit_sheet import draw, read_answers
+from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
 from pipelines.cli.exit_status import print_error
-from pipelines.cli.options import InstanceFile, Json, file_option, flag, number
-from pipelines.cli.stored import stored_tables
-from pipelines.cli.terminal import print_lines
+from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
+from pipelines.cli.options import (
+    InstanceFile,
+    Json,
+    file_option,
+    flag,
+    holding,
+    note,
+    number,
+    own_tables,
+    persons_of,
+    print_lines,
+    stored_tables,
+)
 from reports import tuning
-from resources.errors import ConfigurationError
-from resources.settings import command_line, named
-from resources.store.retention import decided_with
-from resources.store.tables import short_run_id
+from reports.sheets import answered, as_sample, audit_in_words, sheet, sheet_content
+from resources.errors import AssetOwnersError, ConfigurationError
+from resources.search.source import counted_as
+from resources.settings import Instance, command_line, load_instance, part_name, system_user
+from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
+from resources.store.tables import Tables, short_run_id
+
+MAX_SEED = 1_000_000
+
+
+def draw(
+    path: Path, number: int, *, written: bool, seed: int | None, out: Path | None, as_json: bool
+) -> None:
+    """Draw planned owners of the last run by chance, store them, and write the sheet.
+
+    `written`: of those that were written since the last draw, and that hosts still have.
+    """
+    instance = load_instance(path)
+    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    with holding(own_tables(instance)) as tables:
+        run_id, decisions = (_written_since if written else _last_plan)(instance, tables)
+        window, rules = decided_with(tables, run_id)
+        # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
+        recent = recent_answers(tables, instance.keep.history_days)
+        counted, now = counted_as(instance), datetime.now(UTC)
+        alike = drawn_alike(recent, window, rules, counted)
+        no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
+        not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
+        asked = draw_sample(not_answered, number, seed=seed)
+        answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
+        sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=counted)
+        table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
+        if out:
+            require_new("--audit-file", out)
+        tables.write("audit_sample", pl.concat([answers, sample]))
+        if out:
+            write_sheet("--audit-file", out, table)
+    planned = decisions.filter(action="write").height
+    plan = "were written since the last draw" if written else f"run {short_run_id(run_id)} planned"
+    next_step = (
+        f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}. Let somebody who "
+        "knows answer yes or no in the column right, then:\n    "
+        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+    )
+    if as_json:
+        content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
+        print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
+    elif out:
+        print(f"Wrote {out}: {next_step}")
+    else:
+        sys.stdout.write(sheet_content(table, is_workbook=False).decode())
+        note(next_step)
+
+
+def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
+    """Store the answers of sheets; return the run whose plan they are about, and what they say of it."""
+    instance = load_instance(path)
+    for file in files:
+        require_file("--audit-answers", file)
+    with holding(own_tables(instance)) as tables:
+        stored = tables.read("audit_sample").collect()
+        # Of a host that was drawn again with another owner, the last draw is on the sheet.
+        before = sample = stored.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
+        if sample.is_empty():
+            first = command_line(instance, "tune", "--audit", "50")
+            raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
+        run_id, lines = sample["run_id"].item(-1), []
+        users = tables.read("inventory_users", run_id=run_id).collect()
+        persons = persons_of(tables.view(run_id), instance.rules.as_rules())
+        for file in files:
+            with reading_sheet("--audit-answers", file) as content:
+                sample, notes = answered(content, sample, users, persons)
+            lines += [f"{file}: {note}" for note in notes]
+        is_new = (pl.col(name).ne_missing(before[name]) for name in ("right", "instead_id", "contradicted"))
+        answered_now = pl.when(pl.any_horizontal(is_new))
+        sample = sample.with_columns(
+            answered_at=answered_now.then(pl.lit(datetime.now(UTC))).otherwise("answered_at"),
+            answered_by=answered_now.then(pl.lit(system_user())).otherwise("answered_by"),
+        )
+        others = stored.join(sample, on=["host_id", "user_id"], how="anti")
+        tables.write("audit_sample", pl.concat([others, sample]))
+    asked = last_drawn(sample)
+    decisions = audited_plans(tables, asked)
+    planned = with_answers(decisions, asked).height if decisions.height else 0
+    return run_id, [*lines, *audit_in_words(asked, planned, users)]
+
+
+def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
+    """Return the last run that planned any owner, dry runs among them, and what it decided."""
+    for run_id in runs_by_file(tables):
+        decisions = tables.read_own("owner_decisions", run_id)
+        if "write" in decisions["action"]:
+            return run_id, decisions
+    plan = command_line(instance, "run", "--dry-run")
+    raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
+
+
+def _written_since(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
+    """Return what was decided about the owners written since the last draw, and the last run that decided.
+
+    All of them were decided by the rules of that run, and hosts still have them.
+    """
+    drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
+    since = pl.col("since") > pl.lit(drawn_at or datetime.min.replace(tzinfo=UTC))
+    owners = tables.read("current_owners").filter(since, source="asset-owners")
+    ours = owners.sort("since").select("host_id", "run_id").collect()
+    decided: dict[str, pl.DataFrame] = {}
+    for (run_id,), hosts in ours.group_by("run_id", maintain_order=True):
+        decided_by = tables.decided_by(str(run_id))
+        plan = tables.read_own("owner_decisions", decided_by).filter(action="write")
+        decided[decided_by] = plan.join(hosts, on="host_id", how="semi")
+    if not decided:
+        raise AssetOwnersError(f"{instance.name}: --written: no owner was written since the last draw")
+    last = [*decided][-1]
+    rules = decided_with(tables, last)[1].of_evidence
+    alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
+    return last, pl.concat(alike)
 
 
 def tune(
@@ -59,10 +189,9 @@ def tune(
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
     from assets_defs.evidence import learnt_model, written_but_wrong
-    from pipelines.cli.execution import errors, execute
-    from pipelines.cli.results import print_warnings
+    from pipelines.cli.results import errors, execute, print_warnings
 
-    result = execute(instance, named(instance, "tuning"), {})
+    result = execute(instance, part_name(instance, "tuning"), {})
     for error in errors(result):
         print_error(error)
     if not result.success:
@@ -94,7 +223,7 @@ def tune(
     ]
     if audited and (audited != decided_by or now["wrong_measure"] != "audit"):
         # The rest is about another plan, or does without the answers: it would contradict the audit.
-        planned = tables.of_run("owner_decisions", audited)
+        planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
     parts = [

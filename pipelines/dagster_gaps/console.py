@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 from dagster._core.execution import context_creation_job
 
-from assets_defs.launch import INSTANCE_TAG
-from assets_defs.step_failures import failure_message
+from assets_defs.record import failure_message
+from assets_defs.run_request import INSTANCE_TAG
 from ownership.names import printable_lines
 from pipelines.dagster_gaps.launcher import is_by_command
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line

@@ -22,7 +22,7 @@ from dagster._core.storage.tags import GRPC_INFO_TAG
 from dagster._grpc.server import DagsterApiServer
 from dagster._serdes import ConfigurableClassData
 
-from assets_defs.launch import INSTANCE_TAG
+from assets_defs.run_request import INSTANCE_TAG
 from resources.locks import locked
 
 LOCK_TAG = ".dagster/asset_owners_lock"

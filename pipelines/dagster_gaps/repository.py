@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets_defs.scan_resources import shown_resources
+from assets_defs.run import shown_resources
 from ownership.names import printable
 from pipelines.jobs import LOGGERS, MAINTENANCE, maintenance_job, maintenance_schedule, run_executor
 from resources.settings import BrokenInstance, Instance, command_line, slug_of_part

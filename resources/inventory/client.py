@@ -18,9 +18,8 @@ import msgspec
 import polars as pl
 import tenacity
 
+from ownership.data_checks import too_many_unreadable, unreadable_assets
 from ownership.names import printable
-from ownership.quality import too_many_unreadable, unreadable_assets
-from resources.dotted import leaves
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
@@ -34,6 +33,7 @@ from resources.inventory.records import (
     with_listed_values,
 )
 from resources.inventory.session import PROFILE, InventorySession
+from resources.search.responses import leaves
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # of a list that changes while it is read

@@ -14,8 +14,8 @@ import polars as pl
 from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
-from resources.dotted import values_at
 from resources.inventory.adapter import Values
+from resources.search.responses import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
+from ownership.data_checks import fields_without_values, too_many_unreadable, unreadable_assets
 from ownership.matching import FIELDS
 from ownership.names import printable, some_of
-from ownership.quality import fields_without_values, too_many_unreadable, unreadable_assets
-from resources.findings import Finding, attempt, reached
+from resources.findings import Finding, attempt, check_connection
 from resources.inventory.client import AssetInventory, Kind
 from resources.inventory.records import LISTED, host_fields
 from resources.inventory.session import PROFILE
@@ -50,22 +50,22 @@ def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
 
 def _reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
-    if not (yield from reached(inventory.transport, "GET", PROFILE)):
+    if not (yield from check_connection(inventory.transport, "GET", PROFILE)):
         return
     if not (yield from logged_in(inventory)):
         return
-    if hosts := (yield from listed("hosts", inventory)):
+    if hosts := (yield from first_page("hosts", inventory)):
         yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
         yield from _written_carried(instance, hosts)
         yield from _one_host(inventory, hosts)
-    if users := (yield from listed("users", inventory)):
+    if users := (yield from first_page("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
         yield _any_carried("platform_user_value_field", "users", fields, users)
         table = yield from _readable("users", inventory, users)
         yield from _excluding_fields("users", instance.rules.exclude_user_assets, table, users)
 
 
-def listed(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
+def first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Read the first page of a list; nothing when that fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))

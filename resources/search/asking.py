@@ -17,8 +17,17 @@ from requests.auth import HTTPBasicAuth
 from ownership.windows import day_start
 from resources.errors import ProtocolError
 from resources.http import Answer, Transport
-from resources.search.answers import DECODER, NEWEST, READ, Bucket, Found, Newest, faults
-from resources.search.refusals import not_a_search_service, raise_refusal
+from resources.search.responses import (
+    DECODER,
+    NEWEST,
+    READ,
+    Bucket,
+    Found,
+    Newest,
+    faults,
+    not_a_search_service,
+    raise_refusal,
+)
 from resources.settings import Instance
 
 DAYS_AT_ONCE = 2

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterator
 
-from ownership import quality
+from ownership import data_checks
 from ownership.windows import Window
-from resources.findings import Finding, attempt, attempt_all, reached
+from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
 from resources.search.logons import LogonCounter
 from resources.search.properties import check_fields, check_names, check_parts, days_of_totals
@@ -30,7 +30,7 @@ class SearchClient(LogonCounter, EvidenceSource):
     def check(self, window: Window) -> Iterator[Finding]:
         """Try connection, log-in, query and fields, by searches alone."""
         instance, days = self.instance, (window.first, window.last)
-        if not (yield from reached(self.transport, "POST", self.path)):
+        if not (yield from check_connection(self.transport, "POST", self.path)):
             return
         totals = yield from attempt("search", lambda: self.totals(*days))
         if totals is None:
@@ -53,5 +53,5 @@ class SearchClient(LogonCounter, EvidenceSource):
         yield from attempt_all("search", lambda: explaining.require_whole_names(self, *days) or ())
         pairs = yield from attempt("search", lambda: self.first_pairs(*days))
         if pairs is not None:
-            masked = quality.masked_days(pairs.lazy().with_columns(day=window.last))
+            masked = data_checks.masked_days(pairs.lazy().with_columns(day=window.last))
             yield from (one for one in check_names(self, masked, 1) if one.state != "ok")

@@ -13,9 +13,17 @@ import polars as pl
 from ownership.names import with_domain
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import explaining
-from resources.search.answers import Bucket, Found, Pair, PairBucket, texts
 from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
-from resources.search.refusals import MIN_PAGE, RefusedSearchError, TooManyBucketsError
+from resources.search.responses import (
+    MIN_PAGE,
+    Bucket,
+    Found,
+    Pair,
+    PairBucket,
+    RefusedSearchError,
+    TooManyBucketsError,
+    texts,
+)
 from resources.search.source import DayOfLogons
 from resources.settings import Instance
 

@@ -8,8 +8,8 @@ from datetime import date
 
 import polars as pl
 
-from ownership import quality
-from ownership.quality import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
+from ownership import data_checks
+from ownership.data_checks import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import Window, days_of
 from resources.findings import Finding
 from resources.search.source import EvidenceSource, Logs
@@ -50,8 +50,8 @@ def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Ite
         if not lacking:
             yield Finding("ok", setting, f"all {events} have {field}", numbers=numbers)
             continue
-        rows = quality.days_lacking_field(days, name)
-        wrong, none = quality.most_lack(days, name), lacking == matching
+        rows = data_checks.days_lacking_field(days, name)
+        wrong, none = data_checks.most_lack(days, name), lacking == matching
         text = f"none of the {events} has {field}"
         if not none:
             text = f"{lacking:,} of the {events} lack {field} (missing, empty or -) and are not counted"
@@ -69,7 +69,7 @@ def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Ite
 def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterator[Finding]:
     """Names are readable: on none of the days does a role's field masking, or a pipeline, hide most of them.
 
-    `masked` are rows of `quality.masked_days`.
+    `masked` are rows of `data_checks.masked_days`.
     """
     for setting, name in ((log.user_setting, "username"), (log.host_setting, "hostname")):
         found = masked.drop_nulls(name)
@@ -98,7 +98,7 @@ def check_senders(
     found = logs.ask_each(lambda log: log.top_senders(first, last))
     senders = {name: one for name, one in found.items() if one}
     collectors = {
-        name: quality.forwarders(one.names, exclude_hosts=exclude_hosts) for name, one in senders.items()
+        name: data_checks.forwarders(one.names, exclude_hosts=exclude_hosts) for name, one in senders.items()
     }
     sent = sum(int(rows["events"].sum()) for rows in collectors.values())
     wrong = 100 * sent > FORWARDED_LIMIT_PERCENT * events

@@ -13,7 +13,7 @@ import polars as pl
 
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.findings import Finding, tried
+from resources.findings import Finding, check_call
 from resources.settings import Instance
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class EvidenceSource(ABC):
 
     def check(self, window: Window) -> Iterator[Finding]:  # noqa: ARG002
         """Try whatever a run relies on over its look-back window; by default whether the source answers."""
-        yield from tried("connection", self.probe, "answers")
+        yield from check_call("connection", self.probe, "answers")
 
 
 OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]

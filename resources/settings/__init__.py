@@ -3,7 +3,6 @@
 `models` says which keys there are, `fields` what their values may be, `files` reads them.
 """
 
-from resources.settings.commands import command_line, host_arguments, instance_path
 from resources.settings.environment import (
     analysts_group,
     check_environment,
@@ -19,6 +18,15 @@ from resources.settings.environment import (
     ui_url,
     without_password,
 )
-from resources.settings.files import BrokenInstance, load_instance, load_instances, named, slug_of_part
+from resources.settings.fields import is_slug, slug_of
+from resources.settings.files import (
+    BrokenInstance,
+    command_line,
+    host_arguments,
+    instance_path,
+    load_instance,
+    load_instances,
+    part_name,
+    slug_of_part,
+)
 from resources.settings.models import MAX_LOOKBACK_DAYS, Instance, ListCall, Platform
-from resources.settings.names import is_slug, slug_of

@@ -2,8 +2,11 @@
 
 import difflib
 import re
+import shlex
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -13,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from ownership.names import some_of
 from resources.errors import ConfigurationError, why_unreadable
-from resources.settings.fields import read_text
+from resources.settings.environment import instances_folder
+from resources.settings.fields import MAX_NAME, RESERVED_SLUGS, is_slug, read_text, slug_of
 from resources.settings.models import Instance, OneQuery
-from resources.settings.names import MAX_NAME, RESERVED_SLUGS, is_slug, slug_of
 
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
@@ -52,7 +55,7 @@ class BrokenInstance:
     slug: str
 
 
-def named(instance: Instance | BrokenInstance, part: str) -> str:
+def part_name(instance: Instance | BrokenInstance, part: str) -> str:
     """Name a part of an instance as no other instance or part is called: no slug holds two underscores."""
     return f"{instance.slug}__{part}"
 
@@ -265,3 +268,61 @@ def _keys_of(location: list[str]) -> list[str]:
             return []
         model = found
     return list(model.model_fields)
+
+
+PROGRAM = "asset-owners"
+
+
+def instance_path(given: str | None = None) -> Path:
+    """Return the instance file for a path, or for a name, a slug or a file of the instances folder.
+
+    Where nothing is given, it is the only file of the folder.
+    """
+    if given is not None and Path(given).is_file():
+        return Path(given)
+    folder = instances_folder()
+    files = {file: instance_or_complaint(file) for file in instance_files(folder)}
+    matching = [
+        file for file, found in files.items() if given is None or given.casefold() in _names(file, found)
+    ]
+    if len(matching) == 1:
+        return matching[0]
+    if given and not matching and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
+        return Path(given)  # reading it says what is wrong
+    if not files:
+        init = command_line(None, "init")
+        raise ConfigurationError(f"--instance: there is no instance file in {folder}; write one: {init}")
+    what = "name the instance" if given is None else f"there is no instance {given!r}"
+    if matching and given is not None:
+        files, what = dict.fromkeys(matching), f"{given!r} fits several; name its file"
+    raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(file.name for file in files)}")
+
+
+def _names(file: Path, found: Instance | str) -> set[str]:
+    """Return all names of an instance of the folder, in lower case."""
+    own = set() if isinstance(found, str) else {found.name, found.slug}
+    return {name.casefold() for name in own | {file.name, file.stem, slug_of(file.stem)}}
+
+
+def command_line(instance: Instance | None, command: str, *arguments: str) -> str:
+    """Write a command of ours so that it can be pasted into a shell as it stands."""
+    words = [command]
+    if instance:
+        file = instance.file
+        in_folder = file is None or file.resolve().parent == instances_folder().resolve()
+        words += ["--instance", instance.slug if in_folder else str(file)]
+    return shlex.join([_program(), *words, *arguments])
+
+
+def host_arguments(hosts: Iterable[str]) -> list[str]:
+    """Return the options that name these hosts."""
+    # Without a blank before it, @ begins the name of a file.
+    return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
+
+
+def _program() -> str:
+    """Return our program as the reader's shell finds it: its name, or its path if it was called by that."""
+    called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called)):
+        return PROGRAM
+    return str(called)

@@ -16,6 +16,7 @@ from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.errors import ConfigurationError
 from resources.settings.fields import (
+    MAX_NAME,
     MAX_TEXT,
     ApiPath,
     CookieName,
@@ -30,8 +31,8 @@ from resources.settings.fields import (
     Timezone,
     Url,
     Weight,
+    slug_of,
 )
-from resources.settings.names import MAX_NAME, slug_of
 from resources.settings.presets import presets
 
 MAX_LOOKBACK_DAYS = 3660

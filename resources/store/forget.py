@@ -15,9 +15,8 @@ import polars as pl
 import yaml
 from upath import UPath
 
-from ownership.declaration import Holds, Layout, held_of_persons
-from ownership.joined_ids import joined_ids
-from ownership.names import fits_any, normalise_name, normalise_pattern, normalise_username
+from ownership.declaration import Layout, PersonalData, personal_columns
+from ownership.names import fits_any, joined_ids, normalise_name, normalise_pattern, normalise_username
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
@@ -84,18 +83,18 @@ class Forgetting:
         """Return the rows of a table with stand-ins for the person; their user asset has none."""
         if table == DELETED:
             return rows.filter(~pl.col("user_id").is_in([*self.ids]))
-        held = held_of_persons(TABLES[table])
+        held = personal_columns(TABLES[table])
         compared = [name for name, holds in held.items() if holds in _COMPARED]
         changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
         if not compared:
             return rows
-        settings = [name for name, holds in held.items() if holds is Holds.SETTINGS]
+        settings = [name for name, holds in held.items() if holds is PersonalData.SETTINGS]
         changed = changed.with_columns(
             pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)
             for name in settings
         )
         about = rows.hash_rows() != changed.hash_rows()
-        words = [name for name, holds in held.items() if holds is Holds.WORDS]
+        words = [name for name, holds in held.items() if holds is PersonalData.WORDS]
         changed = changed.with_columns(pl.when(~about).then(name).alias(name) for name in words)
         if "options" in settings:
             reasons = pl.col("options").map_elements(_without_reason, pl.String)
@@ -108,13 +107,13 @@ class Forgetting:
 
     def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
         """Return a column in which whole values are replaced."""
-        holds, values = held_of_persons(TABLES[table])[name], pl.col(name)
-        replacing = self.ids if holds is Holds.USER_ID else self._stand_ins
+        holds, values = personal_columns(TABLES[table])[name], pl.col(name)
+        replacing = self.ids if holds is PersonalData.USER_ID else self._stand_ins
 
         def replaced(value: pl.Expr) -> pl.Expr:
-            if holds is Holds.JOINED_USER_IDS:
+            if holds is PersonalData.JOINED_USER_IDS:
                 return self._joined(value)
-            if holds is Holds.STARTER:
+            if holds is PersonalData.STARTER:
                 return value.replace(
                     {**replacing, **{f"user {name}": f"user {new}" for name, new in replacing.items()}}
                 )
@@ -163,7 +162,13 @@ def _without_reason(options: str) -> str:
     return json.dumps({name: value for name, value in json.loads(options).items() if name != "reason"})
 
 
-_COMPARED = {Holds.USER_ID, Holds.JOINED_USER_IDS, Holds.ACCOUNT, Holds.SPELLING, Holds.STARTER}
+_COMPARED = {
+    PersonalData.USER_ID,
+    PersonalData.JOINED_USER_IDS,
+    PersonalData.ACCOUNT,
+    PersonalData.SPELLING,
+    PersonalData.STARTER,
+}
 
 
 def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:

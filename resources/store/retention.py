@@ -64,7 +64,7 @@ def store_decisions(
     Returns the decisions with new conflicts marked, and since when each conflict has been there.
     """
     with tables.changing():
-        before = _latest_decisions(tables, but=run_id)
+        before = _latest_decisions(tables, except_run=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
         unmatched = tables.derived("unmatched_users", run_id)
@@ -88,7 +88,9 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
     tables.publish_days(plan_id)
     with tables.changing():
         before = _latest_decisions(tables)
-        decisions = _with_known_conflicts(tables, tables.of_run("owner_decisions", plan_id), before, plan_id)
+        decisions = _with_known_conflicts(
+            tables, tables.read_own("owner_decisions", plan_id), before, plan_id
+        )
         planned = {
             table: tables.read(table, run_id=plan_id).collect() for table in (*SNAPSHOTS, "unmatched_users")
         }
@@ -102,16 +104,18 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
     return []
 
 
-def _latest_decisions(tables: Tables, *, but: str | None = None) -> pl.DataFrame:
+def _latest_decisions(tables: Tables, *, except_run: str | None = None) -> pl.DataFrame:
     """Return the last decision about each host, but for those of a clock that was ahead."""
-    return latest(tables.all_runs(HISTORY, but=but).filter(pl.col("decided_at") <= latest_time()))
+    return latest(
+        tables.all_runs(HISTORY, except_run=except_run).filter(pl.col("decided_at") <= latest_time())
+    )
 
 
 def _with_known_conflicts(
     tables: Tables, decisions: pl.DataFrame, before: pl.DataFrame, run_id: str
 ) -> pl.DataFrame:
     """Mark a run's new conflicts, and say since when each has been there by all that others have found."""
-    last = tables.last_run_that_decided(but=run_id)
+    last = tables.last_run_that_decided(except_run=run_id)
     views = [tables, *([tables.view(last)] if last else [])]
     seen = [view.read("owner_decisions").filter(action="conflict").collect() for view in views]
     acknowledged = tables.read("acknowledged_conflicts").collect()
@@ -139,7 +143,7 @@ def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
 def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
     """Return what the runs decided that rows of `audit_sample` were drawn from, as far as it is kept."""
     run_ids = sample.drop_nulls("rules")["run_id"].unique().sort()
-    plans = [tables.of_run("owner_decisions", run_id) for run_id in run_ids]
+    plans = [tables.read_own("owner_decisions", run_id) for run_id in run_ids]
     return pl.concat([empty(OwnerDecisions), *plans])
 
 

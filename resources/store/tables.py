@@ -20,16 +20,15 @@ import polars as pl
 from upath import UPath
 
 from ownership.codes import SUCCESSES
-from ownership.coverage import coverage_by_department
-from ownership.current_owners import current_owners
+from ownership.decisions import coverage_by_department
 from ownership.declaration import Layout, empty, polars_schema, validated
+from ownership.history import current_owners
 from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
-from resources.ledger.ledger import Ledger
-from resources.ledger.opening import FILE, has_ledger, open_ledger
+from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
@@ -277,7 +276,7 @@ class Tables:
         owners = self.derived("current_owners", None)
         self.append("coverage", coverage_by_department(owners, run_id=run_id), run_id=run_id)
 
-    def of_run(self, table: str, run_id: str) -> pl.DataFrame:
+    def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
         return read_files(table, _existing(self._snapshot(table, run_id))).collect()
 
@@ -335,9 +334,9 @@ class Tables:
         """Return the rows that one run appended to a table."""
         return self.rows(table, run_id)
 
-    def all_runs(self, table: str, *, but: str | None = None) -> pl.LazyFrame:
+    def all_runs(self, table: str, *, except_run: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
-        return self.rows(table).lazy().filter(pl.col("run_id") != pl.lit(but or ""))
+        return self.rows(table).lazy().filter(pl.col("run_id") != pl.lit(except_run or ""))
 
     def rows(
         self, table: str, run_id: str | None = None, *, columns: Sequence[str] | None = None
@@ -360,11 +359,11 @@ class Tables:
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Return rows of owner_writes of one run; of a run that only planned, its plan."""
         rows = self.appended("owner_writes", run_id)
-        return self.of_run("owner_writes", run_id) if rows.is_empty() else rows
+        return self.read_own("owner_writes", run_id) if rows.is_empty() else rows
 
     def writes(self) -> pl.LazyFrame:
         """Return rows of owner_writes of all runs, and the plan of the run that is viewed."""
-        rows = self.all_runs("owner_writes", but=self.viewed)
+        rows = self.all_runs("owner_writes", except_run=self.viewed)
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def writes_to(self, target: str) -> pl.LazyFrame:
@@ -403,10 +402,10 @@ class Tables:
         """Return whether a run has ever prepared the tables."""
         return self._snapshot("owner_decisions").exists()
 
-    def last_run_that_decided(self, *, but: str | None = None) -> str | None:
+    def last_run_that_decided(self, *, except_run: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""
         decided = files_in(self.folder / "runs", "*/owner_decisions.parquet")
-        others = [file for file in decided if file.parent.name != but]
+        others = [file for file in decided if file.parent.name != except_run]
         return max(others, key=lambda file: file.stat().st_mtime).parent.name if others else None
 
     def decided_by(self, run_id: str) -> str:

@@ -11,8 +11,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from resources.ledger.ledger import Ledger
-from resources.ledger.opening import has_shared_ledger
+from resources.ledger.ledger import Ledger, has_shared_ledger
 from resources.locks import locked, wait_until
 from resources.settings import Platform, journal_url
 from resources.store.tables import Tables

@@ -12,10 +12,9 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import day_tables
-from assets_defs.mode import Mode
 from assets_defs.record import RunRecord
-from assets_defs.run import ScanRun
-from assets_defs.scan_resources import default_options
+from assets_defs.run import ScanRun, default_options
+from assets_defs.run_request import Mode
 from ownership.windows import Window
 from resources.search.source import DayOfLogons, Logs, extraction_fingerprint
 from resources.settings import Instance

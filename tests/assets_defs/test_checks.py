@@ -13,7 +13,7 @@ from assets_defs import checks
 from ownership.declaration import empty
 from ownership.tables import AuditSample, LogonCounts, LogonDays, OwnerDecisions
 from ownership.windows import Window, days_of
-from reports.audit import answered_wrong
+from reports.sheets import answered_wrong
 from resources.errors import TransientError
 from resources.findings import Finding
 from resources.search.source import Logs, Senders, extraction_fingerprint, extraction_fingerprints

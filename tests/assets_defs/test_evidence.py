@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import logon_assets, require_evidence, shares_asset
-from assets_defs.launch import RANGE_END, RANGE_START, today_of
-from assets_defs.scan_resources import resource_keys, scan_resources
-from assets_defs.step_failures import failure_message
+from assets_defs.record import failure_message
+from assets_defs.run import resource_keys, scan_resources
+from assets_defs.run_request import RANGE_END, RANGE_START, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.source import Logs

@@ -3,7 +3,7 @@ from datetime import date
 import dagster as dg
 import polars as pl
 
-from assets_defs.metadata import (
+from assets_defs.asset_specs import (
     MAX_EXAMPLES,
     MAX_ROWS,
     days_metadata,
@@ -11,9 +11,8 @@ from assets_defs.metadata import (
     hosts_metadata,
     writes_metadata,
 )
-from ownership.current_owners import current_owners
 from ownership.declaration import empty
-from ownership.history import with_new_conflicts
+from ownership.history import current_owners, with_new_conflicts
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assets_defs.mode import INPUTS, SINK, mode_of
+from assets_defs.run_request import INPUTS, SINK, mode_of
 from resources.store.tables import SNAPSHOTS
 
 ALL = {*INPUTS, SINK}

@@ -8,8 +8,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord
-from assets_defs.step_failures import as_dagster_failure
+from assets_defs.record import RunRecord, as_dagster_failure
 from reports.run_results import result_in_words, undone_in_words
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG

@@ -9,12 +9,11 @@ from unittest.mock import Mock
 import dagster as dg
 import pytest
 
-from assets_defs.launch import BACKFILL, PARTITION, RANGE_END, RANGE_START
-from assets_defs.run import scan_run
-from assets_defs.scan_resources import default_options, resource_keys
-from assets_defs.step_failures import as_dagster_failure, failure, failure_message
+from assets_defs.record import as_dagster_failure, failure, failure_message
+from assets_defs.run import default_options, resource_keys, scan_run
+from assets_defs.run_request import BACKFILL, PARTITION, RANGE_END, RANGE_START
 from resources.errors import AssetOwnersError, ServiceError
-from resources.settings import named
+from resources.settings import part_name
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.assets_defs.test_record import Recorded
@@ -51,13 +50,13 @@ def begin(tmp_path):
         recorded.tags, recorded.status = dict(first_tags), status or recorded.status
         opened = service or Mock()
         parts = default_options(small), Tables(tmp_path, small.slug, name=small.name), opened, opened
-        lacking = {named(small, step) for step in without}
+        lacking = {part_name(small, step) for step in without}
         executed: Any = SimpleNamespace(
             run_id=run_id,
             tags=dict(tags),
             root_run_id="run-1",
             parent_run_id="run-1",
-            step_keys_to_execute=[named(small, step) for step in again],
+            step_keys_to_execute=[part_name(small, step) for step in again],
         )
         context = SimpleNamespace(
             resources=SimpleNamespace(**dict(zip(resource_keys(small), parts, strict=True))),

@@ -11,17 +11,16 @@ import pytest
 import yaml
 
 from assets_defs.evidence import day_tables
-from assets_defs.record import RunRecord
+from assets_defs.plans import apply_plan, undo_run, write_planned
+from assets_defs.record import RunRecord, as_dagster_failure
 from assets_defs.run import MISSING_STEPS
-from assets_defs.step_failures import as_dagster_failure
-from assets_defs.writing import apply_plan, undo_run, write_planned
 from ownership.codes import EVIDENCE
 from ownership.declaration import polars_schema
 from ownership.history import latest
 from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.ledger.opening import KEY
+from resources.ledger.ledger import KEY
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import load_instance
 from resources.store.retention import CHANGES, store_decisions
@@ -138,7 +137,7 @@ def test_a_plan_of_settings_that_were_tried_is_applied_once_the_file_has_them(tm
 def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned):
     """Its day is published as well, which the dry run kept to itself."""
     tables, folder = planned.tables, planned.tables.folder
-    before = tables.of_run("owner_decisions", RUN)
+    before = tables.read_own("owner_decisions", RUN)
     for file in folder.glob("*.parquet"):  # RUN published nothing
         write_file(pl.read_parquet(file).clear(), file)
     with tables.ledger() as ledger:
@@ -238,7 +237,7 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
 def test_an_owner_whom_an_audit_answered_no_is_not_written_until_the_answer_expires(
     planned, days_ago, outcome
 ):
-    row = planned.tables.of_run("owner_decisions", RUN).row(0, named=True)
+    row = planned.tables.read_own("owner_decisions", RUN).row(0, named=True)
     row |= {"user_id": "u1", "right": False, "evidence": "1 logon", "seed": 1, "drawn_at": NOW}
     row |= {"answered_at": datetime.now(UTC) - timedelta(days=days_ago), "rules": "{}", "username": "x"}
     row |= {"window_from": planned.window.first, "window_to": planned.window.last}

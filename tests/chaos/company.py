@@ -42,5 +42,5 @@ def run(file: Path, environment: dict[str, str], log: Connection) -> None:
     """Run the instance of a file as of today."""
     settle_in(environment, os.devnull, log)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
+        patch.setattr("pipelines.cli.results.dagster_instance", in_memory)
         app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])

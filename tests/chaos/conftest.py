@@ -63,7 +63,7 @@ def open_stand(engine, tmp_path, monkeypatch):
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
     names = itertools.count()
     with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
-        monkeypatch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
+        monkeypatch.setattr("pipelines.cli.results.dagster_instance", in_memory)
 
         def opened():
             home = tmp_path / f"home-{next(names)}"

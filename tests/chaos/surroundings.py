@@ -42,7 +42,7 @@ TROUBLES = [
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class Conditions:
     """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile.
 
     A request is told by its path and its number among those of this path. A visit is when somebody sets a
@@ -59,7 +59,7 @@ class Circumstances:
     terminated_at: int | None = None
 
 
-CALM = Circumstances()
+CALM = Conditions()
 
 
 class Surroundings:
@@ -71,16 +71,16 @@ class Surroundings:
     those that lost what was not sent.
     """
 
-    def __init__(self, state: InventoryState, circumstances: Circumstances) -> None:
+    def __init__(self, state: InventoryState, conditions: Conditions) -> None:
         self._state = state
-        self._troubles = circumstances.troubles
+        self._troubles = conditions.troubles
         self._lasting: str | None = None
-        self._visits = dict(circumstances.visits)
-        self._followers = dict(circumstances.followers)
+        self._visits = dict(conditions.visits)
+        self._followers = dict(conditions.followers)
         self._late: list[dict[str, str]] = []
         self._numbers: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._terminated_at = circumstances.terminated_at
+        self._terminated_at = conditions.terminated_at
         self.planned = False
         self.finish_before_lists = False
         self.doubtful: set[str] = set()

@@ -23,12 +23,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from assets_defs.evidence import day_tables
-from assets_defs.make_plan import plan_of_run
-from assets_defs.mode import Mode
+from assets_defs.plans import apply_plan, plan_of_run, undo_run, write_planned
 from assets_defs.record import RunRecord
-from assets_defs.run import MISSING_STEPS
-from assets_defs.scan_resources import default_options
-from assets_defs.writing import apply_plan, undo_run, write_planned
+from assets_defs.run import MISSING_STEPS, default_options
+from assets_defs.run_request import Mode
 from ownership.rules import Rules
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
@@ -54,7 +52,7 @@ from tests.chaos.surroundings import (
     READ,
     TROUBLES,
     UPDATE,
-    Circumstances,
+    Conditions,
     Dagster,
     Surroundings,
     change,
@@ -101,14 +99,14 @@ requests = st.tuples(paths, st.sampled_from([1, 1, 2, 2, 3, 4]))
 brief = sorted(set(TROUBLES) - LASTING)
 troubles = st.dictionaries(requests, st.sampled_from([*brief, *brief, *TROUBLES]), min_size=1, max_size=2)
 visits = st.dictionaries(host_ids, takers, min_size=1, max_size=2)
-circumstances = st.one_of(
-    st.builds(Circumstances, deaths),
-    st.builds(Circumstances, st.none(), troubles),
-    st.builds(Circumstances, st.none(), troubles, st.just({}), visits),
-    st.builds(Circumstances, st.none(), st.just({}), visits),
-    st.builds(Circumstances, deaths, troubles, visits, visits),
-    st.builds(Circumstances, terminated_at=st.integers(0, 4)),
-    st.builds(Circumstances, st.none(), troubles, visits, visits, st.integers(0, 4)),
+conditions = st.one_of(
+    st.builds(Conditions, deaths),
+    st.builds(Conditions, st.none(), troubles),
+    st.builds(Conditions, st.none(), troubles, st.just({}), visits),
+    st.builds(Conditions, st.none(), st.just({}), visits),
+    st.builds(Conditions, deaths, troubles, visits, visits),
+    st.builds(Conditions, terminated_at=st.integers(0, 4)),
+    st.builds(Conditions, st.none(), troubles, visits, visits, st.integers(0, 4)),
 )
 
 
@@ -225,21 +223,21 @@ class Histories(RuleBasedStateMachine):
     @rule(
         kind=st.sampled_from(["write", "write", "write", "dry", "partial"]),
         limit=st.none() | st.integers(0, 2),
-        circumstances=circumstances,
+        conditions=conditions,
         home=seldom,
         inventory=seldom,
         again=st.sampled_from(["", "", "", "later", "meanwhile"]),
     )
-    def run(self, kind, limit, circumstances, home, inventory, again=""):
+    def run(self, kind, limit, conditions, home, inventory, again=""):
         where = {"home": self.homes[home], "inventory": inventory}
-        self.attempt(kind, circumstances, limit=limit, again=again, **where)
+        self.attempt(kind, conditions, limit=limit, again=again, **where)
 
-    @rule(number=numbers, circumstances=circumstances, home=seldom, inventory=seldom)
-    def apply(self, number, circumstances, home, inventory):
+    @rule(number=numbers, conditions=conditions, home=seldom, inventory=seldom)
+    def apply(self, number, conditions, home, inventory):
         where = {"home": self.homes[home], "inventory": inventory}
         plans, runs = self.homes[home].plans, self.homes[home].books.runs
         if not plans:
-            self.run("write", None, circumstances, home, inventory)
+            self.run("write", None, conditions, home, inventory)
             return
         plan = runs[plans[-1 - number % len(plans)]]
 
@@ -249,7 +247,7 @@ class Histories(RuleBasedStateMachine):
         kind = "undo" if plan.undone_id else "apply"
         decided_by = self.homes[home].tables.decided_by(plan.run_id)  # a plan of `apply` rests on another run
         owned_by = self.owners_by_now(self.homes[home].evidence.get(decided_by, {}), inventory)
-        self.attempt(kind, circumstances, apply, undone_id=plan.undone_id, **where)
+        self.attempt(kind, conditions, apply, undone_id=plan.undone_id, **where)
         for host_id, sent in [*runs.values()][-1].sent.items() if kind == "apply" else ():
             decided_otherwise = str(sent["asset_owner"][1]) != owned_by.get(host_id)
             self.figures["owners applied that are decided otherwise"] += decided_otherwise
@@ -269,19 +267,19 @@ class Histories(RuleBasedStateMachine):
                 owned_by[host_id] = str(found[0]["id"])
         return owned_by
 
-    @rule(number=numbers, circumstances=circumstances, dry_run=st.booleans(), home=seldom, inventory=seldom)
-    def undo(self, number, circumstances, dry_run, home, inventory):
+    @rule(number=numbers, conditions=conditions, dry_run=st.booleans(), home=seldom, inventory=seldom)
+    def undo(self, number, conditions, dry_run, home, inventory):
         where = {"home": self.homes[home], "inventory": inventory}
         wrote = self.homes[home].books.wrote()
         if not wrote:
-            self.run("write", None, circumstances, home, inventory)
+            self.run("write", None, conditions, home, inventory)
             return
         undone_id = wrote[-1 - number % len(wrote)]
 
         def undo(scan):
             undo_run(scan, undone_id, allow_writes=None)
 
-        self.attempt("dry" if dry_run else "undo", circumstances, undo, undone_id=undone_id, **where)
+        self.attempt("dry" if dry_run else "undo", conditions, undo, undone_id=undone_id, **where)
 
     @rule(user=st.sampled_from(USERS), home=seldom, cut_off=st.none() | st.integers(0, 9))
     def forget(self, user, home, cut_off):
@@ -314,9 +312,7 @@ class Histories(RuleBasedStateMachine):
         self.figures["people forgotten"] += 1
         self.look()
 
-    def attempt(
-        self, kind, circumstances, act=None, *, home, inventory, undone_id=None, limit=None, again=""
-    ):
+    def attempt(self, kind, conditions, act=None, *, home, inventory, undone_id=None, limit=None, again=""):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
         It plans and writes, unless `act` says what else it does. A `partial` one is executed again from a
@@ -327,7 +323,7 @@ class Histories(RuleBasedStateMachine):
         instance = self.instances[inventory]
         home.used.add(inventory)
         run_id = f"run-{next(self.numbers)}"
-        surroundings = Surroundings(service.state, circumstances)
+        surroundings = Surroundings(service.state, conditions)
         surroundings.finish_before_lists = again == "meanwhile"  # what is done after that is not promised
         begun, unconcerned = len(service.state.journal()), other.state.journal()
         partial, kind = kind == "partial", "dry" if kind == "partial" else kind
@@ -352,7 +348,7 @@ class Histories(RuleBasedStateMachine):
             run_scan.record.begin("run", checked_at=datetime.now(UTC), **known)
             if partial:
                 run_scan = replace(run_scan, mode=Mode("dry_run", "dry run", ("logons",), plans=True))
-            life.enter_context(dying_at(circumstances.last_instant))
+            life.enter_context(dying_at(conditions.last_instant))
             end, failure = "came to their end", None
             try:
                 if not act and not partial:
@@ -372,7 +368,7 @@ class Histories(RuleBasedStateMachine):
                     (act or write_planned)(run_scan)
         service.hooks.faults = service.hooks.after = None
         surroundings.finish()
-        if circumstances == CALM:
+        if conditions == CALM:
             nothing_to_do = act and isinstance(failure, ConfigurationError | PlanRefusedError)
             assert failure is None or nothing_to_do, "an undisturbed run fails"
         self.figures[f"runs that {end}"] += 1
@@ -382,9 +378,9 @@ class Histories(RuleBasedStateMachine):
         self.look()
         if home.tables.holds("owner_writes", run_id):
             home.plans.append(run_id)
-        planned = home.tables.of_run("owner_writes", run_id)
+        planned = home.tables.read_own("owner_writes", run_id)
         if kind in {"write", "apply", "undo"} and end == "came to their end":
-            self.check_end(run, home, planned, circumstances)
+            self.check_end(run, home, planned, conditions)
         return planned
 
     @contextmanager
@@ -419,14 +415,14 @@ class Histories(RuleBasedStateMachine):
     def look_at_logons(self):
         self.logons = counts(*((host, user, 5, LOGON_DAY) for host, user in self.evidence.items()))
 
-    def check_end(self, run, home, planned, circumstances):
+    def check_end(self, run, home, planned, conditions):
         """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
         rows = {host_id: row for (run_id, host_id), row in home.books.rows().items() if run_id == run.run_id}
         assert set(rows) == set(planned["host_id"])
         with home.tables.ledger() as ledger:
             left = {run_id for run_id, target in ledger.targets().items() if target == run.target}
         assert left <= {run.run_id}
-        if circumstances == CALM and run.kind == "write":
+        if conditions == CALM and run.kind == "write":
             assert {row["outcome"] for row in rows.values()} <= {"written"}
 
 
@@ -516,55 +512,55 @@ def test_trouble_at_a_write_and_whoever_follows(history, trouble, effort):
     in_turn = (history.readable + [*TROUBLES].index(trouble)) % 2
     for follower in everybody[in_turn : in_turn + 1] if effort.same_each_time else everybody:
         followers = {} if follower == NOBODY else {"h-1": follower}
-        troubled = Circumstances(None, {(UPDATE, 1): trouble}, {}, followers)
+        troubled = Conditions(None, {(UPDATE, 1): trouble}, {}, followers)
         for name, value in {NAME: "pc-1", "department": "old", "criticality": ""}.items():
             history.services[0].state.set_field("h-1", name, value)
         history.somebody_clears_all_owners()
-        history.run(circumstances=troubled, **RUN, **HERE)
-        history.run(circumstances=CALM, **RUN, **HERE)
-        history.undo(circumstances=troubled, **UNDO, **HERE)
+        history.run(conditions=troubled, **RUN, **HERE)
+        history.run(conditions=CALM, **RUN, **HERE)
+        history.undo(conditions=troubled, **UNDO, **HERE)
 
 
 @pytest.mark.parametrize("last_instant", range(1, 26, 8))
 def test_leftovers_of_another_inventory_wait_until_the_instance_points_there_again(history, last_instant):
     last_instant += 4 * (not history.readable)
-    history.run(circumstances=Circumstances(last_instant), **RUN, **HERE)
+    history.run(conditions=Conditions(last_instant), **RUN, **HERE)
     left = history.homes[0].books.rows()
-    history.run(circumstances=CALM, **RUN, **ELSEWHERE)
+    history.run(conditions=CALM, **RUN, **ELSEWHERE)
     now = history.homes[0].books.rows()
     assert {key: now[key] for key in left} == left
-    history.run(circumstances=CALM, **RUN, **HERE)
+    history.run(conditions=CALM, **RUN, **HERE)
 
 
 def test_somebody_sets_an_owner_or_makes_a_host_anew_after_they_were_listed(history):
     visits = {"h-1": "cyd", "h-2": MADE_ANEW}
-    history.run(circumstances=Circumstances(visits=visits), **RUN, **HERE)
-    history.run(circumstances=Circumstances(9, visits=visits), **RUN, **HERE)
+    history.run(conditions=Conditions(visits=visits), **RUN, **HERE)
+    history.run(conditions=Conditions(9, visits=visits), **RUN, **HERE)
 
 
 def test_a_second_start_settles_what_the_service_carried_out_late(history):
-    late = Circumstances(troubles={(UPDATE, 4): "503, done later"})
+    late = Conditions(troubles={(UPDATE, 4): "503, done later"})
     history.somebody_clears_all_owners()
-    history.run(circumstances=late, again="meanwhile", **RUN, **HERE)
+    history.run(conditions=late, again="meanwhile", **RUN, **HERE)
 
 
 def test_people_are_forgotten_between_runs(history):
     for user in USERS:
-        history.run(circumstances=Circumstances(9), **RUN, **HERE)
+        history.run(conditions=Conditions(9), **RUN, **HERE)
         history.forget(user, 0, cut_off=None)
-        history.run(circumstances=CALM, **RUN, **HERE)
+        history.run(conditions=CALM, **RUN, **HERE)
         history.forget(user, 0, cut_off=2)
-        history.undo(circumstances=CALM, **UNDO, **HERE)
+        history.undo(conditions=CALM, **UNDO, **HERE)
         history.somebody_clears_all_owners()
 
 
 def test_two_homes_take_turns(history):
-    history.run(circumstances=Circumstances(9), **RUN, **HERE)
-    history.run(circumstances=CALM, **RUN, **SECOND_HOME)
+    history.run(conditions=Conditions(9), **RUN, **HERE)
+    history.run(conditions=CALM, **RUN, **SECOND_HOME)
     history.somebody_clears_all_owners()
-    history.run(circumstances=CALM, **RUN, **SECOND_HOME)
-    history.run(circumstances=CALM, **RUN, **HERE)
-    history.undo(circumstances=CALM, **UNDO, **SECOND_HOME)
+    history.run(conditions=CALM, **RUN, **SECOND_HOME)
+    history.run(conditions=CALM, **RUN, **HERE)
+    history.undo(conditions=CALM, **UNDO, **SECOND_HOME)
     assert not history.services[0].state.asset("h-1")["asset_owner"]
 
 

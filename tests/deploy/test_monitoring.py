@@ -13,7 +13,7 @@ import requests
 import yaml
 from markdown.extensions.toc import slugify
 
-from assets_defs.step_failures import as_dagster_failure
+from assets_defs.record import as_dagster_failure
 from ownership.declaration import polars_schema
 from ownership.tables import Runs
 from pipelines.cli.metrics import Metrics

@@ -69,7 +69,7 @@ def engine_stand(open_stand, tmp_path, monkeypatch, loaded_engine):
 @pytest.fixture
 def unrecorded(monkeypatch):
     """Dagster keeps its runs in memory, which takes half the time."""
-    monkeypatch.setattr("pipelines.cli.execution.dagster_instance", in_memory)
+    monkeypatch.setattr("pipelines.cli.results.dagster_instance", in_memory)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Self
 from pipelines.cli import main
 
 FORKS = multiprocessing.get_context("forkserver")
-OURS = ["tests.chaos.company", "pipelines.cli.execution"]
+OURS = ["tests.chaos.company", "pipelines.cli.results"]
 FORKS.set_forkserver_preload([*OURS, "alembic.config", "hypothesis"])
 
 

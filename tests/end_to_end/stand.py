@@ -139,7 +139,7 @@ class Stand:
             return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)
 
         with_these = partial(build_definitions, source=self._source, inventory=inventory)
-        self.environment.setattr("pipelines.cli.execution.build_definitions", with_these)
+        self.environment.setattr("pipelines.cli.results.build_definitions", with_these)
 
     def _source(self, instance: Instance) -> EvidenceSource:
         if self.engine:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ownership.coverage import funnel
+from ownership.decisions import funnel
 from reports.page_tables import FUNNEL
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY
@@ -35,7 +35,7 @@ def first(stand):
 
 
 def decisions(stand, ran):
-    return stand.tables.of_run("owner_decisions", ran.report["run_id"])
+    return stand.tables.read_own("owner_decisions", ran.report["run_id"])
 
 
 def test_every_decision_is_the_truth_and_exactly_the_missing_owners_are_written(company, stand, first):

@@ -3,7 +3,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets_defs.launch import PARTITION
+from assets_defs.run_request import PARTITION
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import define
 from resources.settings import load_instance

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from assets_defs.mode import SINK
-from assets_defs.specs import LOCATION
+from assets_defs.asset_specs import LOCATION
+from assets_defs.run_request import SINK
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_home
 from resources.store.tables import SNAPSHOTS

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from docs.make.examples import EXAMPLES, example
 from resources.errors import ConfigurationError
 from resources.search.asking import Asker
-from resources.search.propose import propose
+from resources.search.explaining import propose
 from resources.settings import load_instance
 from resources.settings.presets import presets
 from sandbox.company import MAPPING
-from sandbox.examples import EXAMPLES, example
 from sandbox.logons import Logon, document
 from tests.end_to_end.stand import TODAY, at_noon
 from tests.resources import samples
@@ -66,7 +66,7 @@ def run(engine_stand, as_admin):
         own = {key: value for key, value in settings.items() if key not in OF_THE_STAND}
         ran = stand.run({**own, **as_admin, **changes})
         assert ran.status == 0, ran.stderr
-        decisions = stand.tables.of_run("owner_decisions", ran.report["run_id"])
+        decisions = stand.tables.read_own("owner_decisions", ran.report["run_id"])
         owners = {host: fields["asset_owner"] for host, fields in stand.written().items()}
         return dict(decisions.select("host_id", "evidence").iter_rows()), owners
 
@@ -356,7 +356,7 @@ def test_a_local_administrators_logon_is_two_events(load, engine_stand, as_admin
         {**as_admin, "index": index, "scan": {"lookback_days": 30}, **changes}, "--dry-run"
     )
     assert ran.status == 0, ran.stderr
-    (decision,) = engine_stand.tables.of_run("owner_decisions", ran.report["run_id"]).to_dicts()
+    (decision,) = engine_stand.tables.read_own("owner_decisions", ran.report["run_id"]).to_dicts()
     named = decision["username"] if decision["evidence"] == "majority" else None
     assert (named, decision["total_events"]) == (user, 23 if user is None else 33)
 

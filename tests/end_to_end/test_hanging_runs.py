@@ -12,7 +12,7 @@ import pytest
 
 from assets_defs.record import RunRecord
 from pipelines.cli.app import app
-from pipelines.cli.execution import build_definitions
+from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
 from resources.watchdog import made_progress, watched
@@ -68,7 +68,7 @@ def run(file, collects, environment, log):
     source = LogFile(*((event.at.date(), str(event.agent), str(event.user)) for event in small_company()))
     with pytest.MonkeyPatch.context() as patch:
         with_logons = partial(build_definitions, source=lambda _: source)
-        patch.setattr("pipelines.cli.execution.build_definitions", with_logons)
+        patch.setattr("pipelines.cli.results.build_definitions", with_logons)
         end = RunRecord._end
 
         def end_never(*arguments, **named):

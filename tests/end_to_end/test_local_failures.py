@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from assets_defs.specs import LOCATION
+from assets_defs.asset_specs import LOCATION
 from pipelines.dagster_home import DAGSTER_YAML
 from tests.end_to_end.processes import Program
 from tests.end_to_end.stand import HELD_SECONDS, HOSTS, TODAY, UPDATE, USERS, WRITTEN, Ran

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from assets_defs.specs import LOCATION
+from assets_defs.asset_specs import LOCATION
 from pipelines.dagster_home import dagster_instance
 from tests.end_to_end.stand import TODAY, WRITTEN
 

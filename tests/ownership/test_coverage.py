@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from ownership.coverage import events_by_day, funnel, owned_percent
+from ownership.decisions import events_by_day, funnel, owned_percent
 from ownership.rules import Rules
 from ownership.tables import LogonDays
 from tests.ownership.builders import counts, decide, host, hosts, logon_day, table, user, users

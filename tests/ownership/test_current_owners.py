@@ -5,8 +5,8 @@ from datetime import timedelta
 import polars as pl
 import pytest
 
-from ownership.current_owners import current_owners
 from ownership.declaration import validated
+from ownership.history import current_owners
 from ownership.tables import CurrentOwners
 from tests.ownership.builders import NOW, host, hosts, user, users
 from tests.resources.writeback.world import plan, values

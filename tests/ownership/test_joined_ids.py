@@ -2,7 +2,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.joined_ids import escape_id, join_ids, joined_ids, split_ids
+from ownership.names import escape_id, join_ids, joined_ids, split_ids
 
 IDS = st.text(alphabet="a,%25C\\ ", min_size=1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ownership.current_owners import current_owners
+from ownership.history import current_owners
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ownership.plan import Circumstances, Plan, enrichment_change, plan_undo, refusals, select_hosts
+from ownership.plan import Conditions, Plan, enrichment_change, plan_undo, refusals, select_hosts
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 
@@ -111,7 +111,7 @@ def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_n
     assert again["h1"]["message"] == "skipped: already undone by run undo-1"
 
 
-NOW_AND_HERE = Circumstances(at=NOW, target=TARGET, settings="s-1", limits=limits(), hosts=4)
+NOW_AND_HERE = Conditions(at=NOW, target=TARGET, settings="s-1", limits=limits(), hosts=4)
 GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1"}
 
 

@@ -9,7 +9,7 @@ from ownership.declaration import (
     column_descriptions,
     columns_of,
     empty,
-    held_of_persons,
+    personal_columns,
     polars_schema,
     validated,
 )
@@ -50,7 +50,7 @@ def test_every_column_of_text_says_whether_it_holds_persons():
         for name, kind in polars_schema(model).items()
         if "String" in str(kind) and not columns_of(model)[name].codes
     }
-    said = {f"{table}.{name}" for table, model in TABLES.items() for name in held_of_persons(model)}
+    said = {f"{table}.{name}" for table, model in TABLES.items() for name in personal_columns(model)}
     assert texts == said
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.launch import window_of
+from assets_defs.run_request import window_of
 from pipelines.definitions import build_definitions
 from pipelines.jobs import launch_tags, run_config
 from resources.errors import NotFoundError

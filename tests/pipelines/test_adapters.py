@@ -9,11 +9,11 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.launch import RANGE_END, RANGE_START
-from ownership import quality, resolution
-from pipelines.cli.execution import errors
+from assets_defs.run_request import RANGE_END, RANGE_START
+from ownership import data_checks, resolution
+from pipelines.cli.results import errors
 from resources.errors import TransientError
-from resources.settings import named
+from resources.settings import part_name
 from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
@@ -50,8 +50,8 @@ def test_each_run_that_may_write_adds_the_coverage_of_each_department_as_it_is_t
     monkeypatch.setattr(Shelf, "takes", ("owner", "department"))
     job = Job(tmp_path, inventory=Shelf(host("h1", "pc-1", department="Lab"), host("h2", "pc-2")))
     wrote = job().run_id
-    ops = {named(job.instance, "undo_run"): {"config": {"run_id": wrote}}}
-    undone = job(named(job.instance, "undo"), ops=ops).run_id
+    ops = {part_name(job.instance, "undo_run"): {"config": {"run_id": wrote}}}
+    undone = job(part_name(job.instance, "undo"), ops=ops).run_id
     job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
     assert job().success
     found = job.tables.read("coverage").collect().rows_by_key("run_id")
@@ -76,7 +76,7 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
     def fails(*_, **__):
         raise ZeroDivisionError("wrong")
 
-    monkeypatch.setattr(quality, "missing_owners", fails)
+    monkeypatch.setattr(data_checks, "missing_owners", fails)
     job = Job(tmp_path)
     assert not job().success
     assert len(job.inventory.written) == 1
@@ -154,7 +154,7 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     row = record(job, plans)
     assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})
     assert "writes.dry_run is on" in row["message"], "whatever the launchpad says"
-    plan = job.tables.of_run("owner_writes", plans.run_id)
+    plan = job.tables.read_own("owner_writes", plans.run_id)
     assert plan.select("host_id", "outcome").rows() == [("h1", "planned")]
     assert all(job.tables.holds(table, plans.run_id) for table in following)
     assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())

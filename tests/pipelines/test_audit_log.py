@@ -4,8 +4,8 @@ import json
 
 import polars as pl
 
+from resources.store.catalogue import VIEWS
 from resources.store.tables import Tables
-from resources.store.views import VIEWS
 from tests.ownership.builders import NOW, RUN
 
 

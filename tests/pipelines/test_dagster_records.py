@@ -15,12 +15,11 @@ import dagster as dg
 import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
-from assets_defs.cleanup import ALL_INSTANCES, delete_old
-from assets_defs.dagster_records import runs_of
+from assets_defs.cleanup import ALL_INSTANCES, delete_old, runs_of
+from assets_defs.plans import write_planned
 from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
-from assets_defs.writing import write_planned
 from ownership.windows import days_of
-from pipelines.cli.execution import errors
+from pipelines.cli.results import errors
 from pipelines.dagster_home import dagster_instance
 from pipelines.jobs import maintenance_job
 from resources.errors import TransientError

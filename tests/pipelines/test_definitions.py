@@ -14,8 +14,8 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._core.secrets.env_file import get_env_var_dict
 
-from assets_defs.launch import INSTANCE_TAG
-from pipelines.cli.execution import errors
+from assets_defs.run_request import INSTANCE_TAG
+from pipelines.cli.results import errors
 from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE

@@ -6,9 +6,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.cli.options import read_host_names
+from pipelines.cli.options import print_lines, read_host_names
 from pipelines.cli.results import PLANNED, status_of
-from pipelines.cli.terminal import print_lines
 from reports.exports import as_csv
 from resources.errors import ConfigurationError
 from resources.store.retention import store_decisions
@@ -34,7 +33,7 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
 
 def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):
     tables = Tables(tmp_path / "home", "head_office")
-    nobody = tables.of_run("owner_decisions", RUN).with_columns(
+    nobody = tables.read_own("owner_decisions", RUN).with_columns(
         pl.lit(None, pl.String).alias("match"),
         pl.lit(None, pl.String).alias("resolved_owner"),
         evidence=pl.lit("no_majority"),

@@ -11,7 +11,7 @@ from upath import UPath
 
 from ownership.declaration import empty
 from ownership.tables import LogonCounts
-from pipelines.cli.execution import errors
+from pipelines.cli.results import errors
 from pipelines.definitions import define
 from resources.settings import Instance
 from resources.store.catalogue import refresh_catalogue
@@ -126,7 +126,7 @@ def test_a_beginning_that_is_too_short_unknown_or_of_several_runs_ends_with_2(ca
 
 def test_of_a_published_run_it_says_what_is_no_longer_kept(call, stored, tmp_path):
     tables = Tables(tmp_path / "home", "head_office")
-    decisions = tables.of_run("owner_decisions", RUN).with_columns(run_id=pl.lit(PLANNED))
+    decisions = tables.read_own("owner_decisions", RUN).with_columns(run_id=pl.lit(PLANNED))
     tables.write("owner_decisions", decisions, run_id=PLANNED, publish=True)
     delete_inputs(tables, of_run=RUN)
     status, printed, noted = call("explain", "--instance", stored, "--run", RUN, "pc-2")

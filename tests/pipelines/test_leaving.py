@@ -19,11 +19,11 @@ import pytest
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from dagster._core.storage.runs import SqliteRunStorage
 
-from pipelines.cli.audit_sheet import draw
 from pipelines.cli.explain import explain
 from pipelines.cli.files import write_file as report_write_file
-from pipelines.cli.forget import delete_beside_tables
+from pipelines.cli.leave import delete_beside_tables
 from pipelines.cli.report import report
+from pipelines.cli.tune import draw
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from pipelines.dagster_home import dagster_instance
 from resources import locks

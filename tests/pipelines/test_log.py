@@ -3,7 +3,7 @@ import json
 import dagster as dg
 import pytest
 
-from assets_defs.step_failures import as_dagster_failure
+from assets_defs.record import as_dagster_failure
 from pipelines.cli.exit_status import print_error
 from pipelines.dagster_gaps.console import console, log_to_console_by_default, take_warnings
 from pipelines.dagster_gaps.launcher import LOCK_TAG

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from assets_defs.launch import INSTANCE_TAG
+from assets_defs.run_request import INSTANCE_TAG
 from pipelines import jobs
 from resources.errors import ServiceError
 from tests.ownership.builders import host

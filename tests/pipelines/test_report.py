@@ -12,7 +12,7 @@ import pytest
 
 from ownership.declaration import empty
 from ownership.tables import AuditSample
-from reports.audit import answered_wrong
+from reports.sheets import answered_wrong
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution

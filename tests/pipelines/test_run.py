@@ -7,8 +7,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from pipelines.cli.execution import chosen_window, execute
-from pipelines.cli.results import failure_summary
+from pipelines.cli.results import chosen_window, execute, failure_summary
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.tables import Tables
 from tests.ownership.builders import RUN
@@ -107,7 +106,7 @@ def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
         deleted_amid_its_work()
 
     given = dg.Definitions(jobs=[small])
-    monkeypatch.setattr("pipelines.cli.execution.build_definitions", lambda *_, **__: given)
+    monkeypatch.setattr("pipelines.cli.results.build_definitions", lambda *_, **__: given)
     with pytest.raises(AssetOwnersError, match=r"Somebody deleted run .* in Dagster while it worked"):
         execute(instance(), "small", {})
 

@@ -24,7 +24,7 @@ from dagster._grpc.server import DagsterApiServer
 from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
 
-from assets_defs.specs import LOCATION
+from assets_defs.asset_specs import LOCATION
 from pipelines.cli.serve import _Services
 from pipelines.dagster_gaps.health import routes
 from pipelines.dagster_gaps.launcher import (

@@ -13,7 +13,7 @@ from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
-from reports.audit import answered_wrong, as_sample
+from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import load_instance, system_user
@@ -208,7 +208,7 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
     sample = tables.read("audit_sample").collect()
     sample = sample.with_columns(right=pl.col("user_id") != sample["user_id"][0])
     tables.write("audit_sample", sample, run_id=RUN, publish=True)
-    decisions = tables.of_run("owner_decisions", RUN)
+    decisions = tables.read_own("owner_decisions", RUN)
     is_asked = pl.col("host_id").is_in(sample["host_id"].implode())
     left = decisions.with_columns(action=pl.when(is_asked).then(pl.lit("none")).otherwise("action"))
     tables.write("owner_decisions", left, run_id=RUN, publish=True)

@@ -12,8 +12,16 @@ from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
-from reports.audit import answered, answered_wrong, as_sample, audit_in_words, sheet
-from reports.sheets import MAX_BYTES, SheetError, sheet_content
+from reports.sheets import (
+    MAX_BYTES,
+    SheetError,
+    answered,
+    answered_wrong,
+    as_sample,
+    audit_in_words,
+    sheet,
+    sheet_content,
+)
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, user, users
 from tests.resources.writeback.world import plan, values
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 import pytest
 
 from ownership.codes import ACTION, EVIDENCE, OUTCOME, reason_of
-from ownership.current_owners import current_owners
 from ownership.declaration import empty
+from ownership.history import current_owners
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites, Runs
-from reports.explanations import host_explanation, in_words
+from reports.explain import host_explanation, in_words
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
 

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import polars as pl
 
-from ownership.current_owners import current_owners
 from ownership.declaration import empty
-from ownership.history import with_conflict_since
+from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames, unmatched_users
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample, ClosestUsers, HostProfiles, Runs

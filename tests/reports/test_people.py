@@ -3,13 +3,13 @@ from functools import partial
 
 import pytest
 
-from ownership.current_owners import current_owners
 from ownership.declaration import empty
+from ownership.history import current_owners
 from ownership.matching import FieldNames
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, OwnerWrites
-from reports.people import (
+from reports.sentences import (
     SHOWN_ELSEWHERE,
     each_person,
     near_names,

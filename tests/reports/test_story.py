@@ -5,9 +5,8 @@ from datetime import date, timedelta
 import polars as pl
 import pytest
 
-from ownership.current_owners import current_owners
 from ownership.declaration import empty
-from ownership.history import with_conflict_since
+from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites

@@ -6,10 +6,10 @@ import pytest
 
 from ownership.windows import Window
 from resources.inventory.try_inventory import inventory_findings
+from resources.name_findings import name_findings
 from resources.search import open_source
 from resources.search.properties import check_logs
 from resources.search.source import Logs
-from resources.try_names import name_findings
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import client

@@ -24,7 +24,7 @@ from urllib3.connection import HTTPConnection
 
 from resources import http
 from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
-from resources.findings import reached
+from resources.findings import check_connection
 from resources.http import Answer, Transport
 from tests.resources.http_stub import Reply, Stub
 
@@ -595,7 +595,7 @@ def test_any_answer_says_that_a_service_is_reached_and_what_is_not_safe_is_a_war
         (transport("http://inventory.invalid"), ["warning", "wrong"]),
         (transport("http://127.0.0.1:1"), ["wrong"]),
     ):
-        assert [finding.state for finding in reached(service, "GET", "/")] == states
+        assert [finding.state for finding in check_connection(service, "GET", "/")] == states
 
 
 # Services that hang

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ownership.certainty import least_certain_first
+from ownership.decisions import least_certain_first
 from ownership.rules import Rules
 from ownership.tuning.backtest import Tried, key_of, usual_settings
 from ownership.tuning.confidence import draw_sample, fit, with_answers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ownership.tuning.claims import (
+from ownership.tuning.accuracy import (
     AskedTwice,
     least_right_percent,
     most_biased_trait,

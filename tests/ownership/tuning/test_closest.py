@@ -5,7 +5,7 @@ from ownership.declaration import validated
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers
-from ownership.tuning.closest import closest_users
+from ownership.tuning.suggestions import closest_users
 from tests.ownership.builders import counts, hosts, resolution, user, users
 
 PEOPLE = users(

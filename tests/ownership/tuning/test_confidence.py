@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ownership.certainty import least_certain_first
+from ownership.decisions import least_certain_first
 from ownership.declaration import validated
 from ownership.rules import Rules
 from ownership.tables import ConfidenceBands

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
 from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
-from resources.inventory.totp import TotpCodes
+from resources.inventory.session import TotpCodes
 from resources.settings import home
 from sandbox.inventory import totp_code
 from tests.resources.http_stub import Reply, envelope

@@ -10,8 +10,7 @@ import pytest
 from ownership.declaration import polars_schema, validated
 from ownership.tables import OwnerWrites, Runs
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import Ledger, Result
-from resources.ledger.opening import ledger_findings
+from resources.ledger.ledger import Ledger, Result, ledger_findings
 from resources.store.tables import Tables
 from tests.pipelines.test_metrics import row
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values

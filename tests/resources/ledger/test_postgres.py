@@ -16,8 +16,7 @@ import pytest
 from ownership.declaration import Layout, polars_schema
 from ownership.tables import Runs
 from resources.errors import AssetOwnersError
-from resources.ledger.ledger import Result
-from resources.ledger.opening import ledger_findings
+from resources.ledger.ledger import Result, ledger_findings
 from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
 from resources.store.tables import Tables, of_layout

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from resources.errors import ConfigurationError
-from resources.search.answers import Newest
-from resources.search.propose import Proposal, propose
+from resources.search.explaining import Proposal, propose
+from resources.search.responses import Newest
 from resources.settings.presets import presets
 from tests.resources.samples import instance
 

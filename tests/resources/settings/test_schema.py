@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
+from docs.make.settings_page import refreshed
 from resources.settings import Instance, load_instance
 from resources.settings.models import instance_schema_text
-from sandbox.settings_page import refreshed
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "resources" / "settings" / "example.yaml").read_text(encoding="utf-8")

@@ -9,12 +9,11 @@ import duckdb
 import polars as pl
 import pytest
 
-from ownership.certainty import least_certain_first
+from ownership.decisions import least_certain_first
 from ownership.declaration import column_descriptions, description, polars_schema
 from ownership.tables import TABLES
-from resources.store.catalogue import catalogue_path
+from resources.store.catalogue import VIEWS, catalogue_path
 from resources.store.tables import Tables, write_file
-from resources.store.views import VIEWS
 from sandbox.stored_run import store_run
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 from tests.resources.writeback.world import plan, values

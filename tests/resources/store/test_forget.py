@@ -7,10 +7,9 @@ import re
 import polars as pl
 import pytest
 
-from ownership.declaration import Holds, held_of_persons, polars_schema
-from ownership.joined_ids import joined_ids, split_ids
+from ownership.declaration import PersonalData, personal_columns, polars_schema
 from ownership.matching import unmatched_users
-from ownership.names import is_stand_in
+from ownership.names import is_stand_in, joined_ids, split_ids
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, LogonCounts
@@ -39,19 +38,21 @@ def values_of(holds, person, other):
     """What a column holds of a person, and of somebody else beside them where it holds several."""
     (user_id, account), (other_id, other_account) = person, other
     return {
-        Holds.NOTHING: f"of {len(account)}",
-        Holds.USER_ID: [user_id, other_id],
-        Holds.JOINED_USER_IDS: joined_ids([user_id, other_id]),
-        Holds.ACCOUNT: account,
-        Holds.SPELLING: [spelled(account), spelled(other_account)],
-        Holds.STARTER: f"user {spelled(account)}",
-        Holds.WORDS: "12 of 17 hosts, max. 17; null",
-        Holds.SETTINGS: json.dumps({"exclude_users": [spelled(account), "*$"], "max": None, "null": [17]}),
+        PersonalData.NOTHING: f"of {len(account)}",
+        PersonalData.USER_ID: [user_id, other_id],
+        PersonalData.JOINED_USER_IDS: joined_ids([user_id, other_id]),
+        PersonalData.ACCOUNT: account,
+        PersonalData.SPELLING: [spelled(account), spelled(other_account)],
+        PersonalData.STARTER: f"user {spelled(account)}",
+        PersonalData.WORDS: "12 of 17 hosts, max. 17; null",
+        PersonalData.SETTINGS: json.dumps(
+            {"exclude_users": [spelled(account), "*$"], "max": None, "null": [17]}
+        ),
     }[holds]
 
 
 def row_of(model, person, other):
-    held, row = held_of_persons(model), {}
+    held, row = personal_columns(model), {}
     for name, kind in polars_schema(model).items():
         value = values_of(held[name], person, other) if name in held else None
         if isinstance(kind, pl.Struct):
@@ -105,15 +106,15 @@ def test_one_person_goes_from_every_table_and_nobody_else_changes(asked):
         if name == "inventory_users":
             assert after.equals(before.filter(pl.col("user_id") != user_id))
             continue
-        words = {Holds.WORDS, Holds.SETTINGS}
-        held = held_of_persons(TABLES[name])
-        named = {column for column, holds in held.items() if holds not in {Holds.NOTHING, *words}}
+        words = {PersonalData.WORDS, PersonalData.SETTINGS}
+        held = personal_columns(TABLES[name])
+        named = {column for column, holds in held.items() if holds not in {PersonalData.NOTHING, *words}}
         for old, new in zip(before.to_dicts(), after.to_dicts(), strict=True):
             changed = {column for column in old if new[column] != old[column]}
             about = {column for column in named if theirs & parts_of(old[column], held[column])}
             assert changed & named == about
             assert all(held[column] in words for column in changed - named), name
-            assert not about or not any(new[column] for column in held if held[column] is Holds.WORDS)
+            assert not about or not any(new[column] for column in held if held[column] is PersonalData.WORDS)
             assert about or not changed, "somebody else's row"
             for column in about:
                 was, now = (parts_of(row[column], held[column]) for row in (old, new))
@@ -129,7 +130,7 @@ def parts_of(value, holds):
         return {*(value or ())}
     return (
         {*pl.select(split_ids(pl.lit(value))).item()}
-        if holds is Holds.JOINED_USER_IDS
+        if holds is PersonalData.JOINED_USER_IDS
         else {value.removeprefix("user ")}
     )
 

@@ -92,8 +92,8 @@ def test_a_snapshot_is_its_runs_until_it_is_published(tables, home):
     assert seen(home, "SELECT host_id FROM corp.inventory_hosts") == [("a",)]
     assert tables.read("inventory_hosts", run_id="dry").collect().height == 2
     assert tables.read("inventory_hosts", run_id="other").collect().height == 1
-    assert tables.of_run("inventory_hosts", "dry").height == 2
-    assert tables.of_run("inventory_hosts", "other").equals(empty(InventoryHosts))
+    assert tables.read_own("inventory_hosts", "dry").height == 2
+    assert tables.read_own("inventory_hosts", "other").equals(empty(InventoryHosts))
 
 
 def test_what_runs_wrote_stands_side_by_side(tables, home):
@@ -327,7 +327,7 @@ def test_what_a_run_worked_on_goes_and_its_plan_stays(tables):
     assert tables.holds("inventory_hosts", "other")
     delete_inputs(tables, before=datetime.now(UTC) + timedelta(hours=1))
     assert not tables.holds("inventory_hosts", "other")
-    assert [tables.of_run("owner_writes", run_id).height for run_id in (RUN, "other")] == [1, 1]
+    assert [tables.read_own("owner_writes", run_id).height for run_id in (RUN, "other")] == [1, 1]
     assert tables.read("inventory_hosts", run_id=RUN).collect().height == 1
 
 

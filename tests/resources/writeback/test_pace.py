@@ -1,6 +1,6 @@
 import pytest
 
-from resources.writeback.pace import FASTER, GIVE_UP_SECONDS, MAX_WAIT_SECONDS, MIN_INTERVAL_SECONDS, Pace
+from resources.writeback.writer import FASTER, GIVE_UP_SECONDS, MAX_WAIT_SECONDS, MIN_INTERVAL_SECONDS, Pace
 
 
 class LaterError(Exception):

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from resources.dotted import leaves
-from resources.writeback.read_back import compare
+from resources.search.responses import leaves
+from resources.writeback.decide import compare
 from tests.resources.writeback.world import holding, values
 
 NOW = datetime.now(UTC)

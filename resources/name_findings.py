@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from ownership.data_checks import domains_instead, domains_of_one_host, hosts_named_alike
 from ownership.declaration import empty
 from ownership.names import normalise_hostname, printable, some_of
-from ownership.quality import domains_instead, domains_of_one_host, hosts_named_alike
 from ownership.resolution import Resolution
 from ownership.rules import Rules
 from ownership.tables import LogonCounts

@@ -30,7 +30,7 @@ from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
 from sandbox.stored_run import ResolvedRun, inventory_reader, store_run, store_writes
 
-PAGE = Path(__file__).parents[1] / "docs" / "cookbook.md"
+PAGE = Path(__file__).parents[2] / "docs" / "cookbook.md"
 RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
 """The days on which the demo's instance ran, late in the evening."""
 

@@ -7,7 +7,7 @@ import yaml
 from pipelines.cli.init import SETTINGS
 from resources.settings.presets import presets
 
-EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 _FRAME = """\
 # yaml-language-server: $schema=../../resources/settings/instance.schema.json
 #

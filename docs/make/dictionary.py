@@ -7,8 +7,7 @@ import polars as pl
 
 from ownership.declaration import Column, Table, columns_of, polars_schema
 from ownership.tables import TABLES
-from resources.store.catalogue import duckdb_type
-from resources.store.views import VIEWS, View
+from resources.store.catalogue import VIEWS, View, duckdb_type
 
 _ENDS = ("low", "high")
 """How the names of columns end that hold an end of an interval."""

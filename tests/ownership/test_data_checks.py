@@ -7,7 +7,7 @@ from uuid import UUID
 import polars as pl
 import pytest
 
-from ownership import quality
+from ownership import data_checks
 from ownership.rules import Rules
 from ownership.tables import OwnerWrites
 from tests.ownership.builders import NOW, TARGET, counts, host, hosts, shares_of, table
@@ -27,7 +27,7 @@ def test_host_names_that_several_assets_have(short, shared):
         host("h6", "-"),
         host("h7", "-"),
     )
-    found = quality.shared_hostnames(assets, short=short)
+    found = data_checks.shared_hostnames(assets, short=short)
     assert found["hostname"].to_list() == shared
     assert found["host_ids"][0].to_list() == ["h1", "h2"]
 
@@ -45,7 +45,7 @@ def test_host_names_that_several_assets_have(short, shared):
 def test_users_of_domains_that_are_not_plainly_one(spellings, domains):
     shares = shares_of(counts(*(("ws1", name, 1) for name in spellings), ("ws2", r"X\alice", 1)), Rules())
     found = [
-        (host, user, list(names)) for host, user, names in quality.users_of_unlike_domains(shares).rows()
+        (host, user, list(names)) for host, user, names in data_checks.users_of_unlike_domains(shares).rows()
     ]
     assert found == ([("ws1", "alice", domains)] if domains else [])
 
@@ -97,13 +97,13 @@ def test_masked_names_are_known_by_the_form_that_most_of_them_share():
         pl.DataFrame(rows, schema={"day": pl.Int64, "name": pl.String}, orient="row")
         .lazy()
         .group_by("day")
-        .agg(words=quality.masked_form(pl.col("name")))
+        .agg(words=data_checks.masked_form(pl.col("name")))
         .collect()
     )
     assert dict(found.rows()) == {day: words for day, (words, names) in enumerate(days) if names}
     for words, names in days:
         sample = pl.DataFrame({"name": names}, schema={"name": pl.String})
-        assert sample.select(quality.masked_form(pl.col("name"))).item() == words
+        assert sample.select(data_checks.masked_form(pl.col("name"))).item() == words
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_masked_names_are_known_by_the_form_that_most_of_them_share():
 )
 def test_accounts_none_of_which_is_of_a_domain_that_is_asked_for(asked, instead):
     accounts = pl.Series([r"CORP\\ann", r"corp\bob", "dan", r"NT AUTHORITY\SYSTEM", None])
-    assert quality.domains_instead(accounts, asked).rows() == instead
-    assert quality.domains_instead(accounts[:0], asked).is_empty()
+    assert data_checks.domains_instead(accounts, asked).rows() == instead
+    assert data_checks.domains_instead(accounts[:0], asked).is_empty()
 
 
 LOCAL = r"WKS-77\miller"
@@ -144,7 +144,7 @@ LOCAL = r"WKS-77\miller"
     ],
 )  # fmt: skip
 def test_domains_that_occur_on_one_host_only(logons, domains):
-    found = quality.domains_of_one_host(counts(*((*one, 2) for one in logons)).collect())
+    found = data_checks.domains_of_one_host(counts(*((*one, 2) for one in logons)).collect())
     assert found["domain"].to_list() == domains
     if domains:
         assert found["usernames"][0].to_list() == [logons[0][1]]
@@ -156,7 +156,7 @@ def test_domains_that_occur_on_one_host_only(logons, domains):
     [(0, 0, False), (10, 10, False), (11, 220, False), (11, 219, True), (11, 11, True), (5, 9, False)],
 )
 def test_more_than_ten_and_more_than_5_percent_are_too_many(unreadable, assets, too_many):
-    assert quality.too_many_unreadable(unreadable, assets) == too_many
+    assert data_checks.too_many_unreadable(unreadable, assets) == too_many
 
 
 def wrote(host_id, owner, *, days_ago=2, outcome="written", **changes):
@@ -190,7 +190,7 @@ def test_an_owner_is_lost_that_a_run_wrote_and_the_host_does_not_show(writes, ow
     odd = ODD if owners is None else {}
     held = host("h1", "ws1") | {"owner_ids": owners if owners is None else list(owners)} | odd
     assets = hosts(held, host("h2", "ws2"))
-    found = quality.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
+    found = data_checks.lost_owners(table(OwnerWrites, *writes).lazy(), assets, target=TARGET)
     assert found.rows() == ([("h1", *lost, NOW - timedelta(days=2))] if lost else [])
 
 
@@ -202,9 +202,9 @@ def test_a_forwarder_is_a_name_under_which_several_hosts_send():
             "host_names": [["WS1", "ws1.corp.example", "-"], ["a", "B"], ["pc1", "pc2.corp.example"], []],
         }
     )
-    found = quality.forwarders(senders, exclude_hosts=())
+    found = data_checks.forwarders(senders, exclude_hosts=())
     assert [(*row[:2], list(row[2])) for row in found.rows()] == [
         ("collector", 5, ["pc1", "pc2"]),
         ("few", 1, ["a", "b"]),
     ]
-    assert quality.forwarders(senders, exclude_hosts=("coll*", "FEW")).is_empty()
+    assert data_checks.forwarders(senders, exclude_hosts=("coll*", "FEW")).is_empty()

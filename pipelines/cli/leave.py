@@ -1,4 +1,4 @@
-"""`asset-owners forget`: a stand-in takes the place of a person in all that is stored of an instance."""
+"""`asset-owners forget` removes a person from what is stored, `asset-owners remove` an instance's data."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +8,7 @@ import typer
 from ownership.names import printable
 from ownership.persons import Person
 from ownership.tables import TABLES
-from pipelines.cli.options import InstanceFile, Yes
-from pipelines.cli.stored import own_tables
-from pipelines.cli.terminal import print_lines
+from pipelines.cli.options import InstanceFile, Yes, own_tables, print_lines
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
@@ -24,6 +22,13 @@ from resources.writeback.target_lock import locked_ledger
 
 if TYPE_CHECKING:
     import dagster as dg
+from contextlib import ExitStack
+
+from pipelines.cli.options import INSTANCE_HELP, instance_file
+from resources.store.catalogue import refresh_catalogue
+from resources.store.files import delete
+from resources.store.stored_files import table_folders
+from resources.store.tables import CHANGING
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
 
@@ -87,7 +92,7 @@ def _forgetting(
     asked: str, instance: Instance, tables: Tables, ledger: Ledger, dagster: "dg.DagsterInstance"
 ) -> Forgetting:
     """Find the one person whom words name; fails if there is none, or if there are several."""
-    from assets_defs.dagster_records import names_in_records, runs_of
+    from assets_defs.cleanup import names_in_records, runs_of
 
     rules = instance.rules.as_rules()
     before = stored.read_unfinished(tables)
@@ -116,7 +121,7 @@ def _forgetting(
 
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
-    from assets_defs.dagster_records import runs_in_progress
+    from assets_defs.cleanup import runs_in_progress
     from pipelines.dagster_gaps.launcher import fail_dead_runs
 
     fail_dead_runs(dagster, instance.name)
@@ -133,8 +138,8 @@ def delete_beside_tables(
     instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *kinds: What, really: bool
 ) -> None:
     """Name files of these kinds, and Dagster's records of an instance; `really` deletes them."""
-    from assets_defs.dagster_records import delete_runs, delete_unlisted, overwrite_deleted, runs_of
-    from assets_defs.specs import asset_key
+    from assets_defs.asset_specs import asset_key
+    from assets_defs.cleanup import delete_runs, delete_unlisted, overwrite_deleted, runs_of
 
     for path in sorted(file.path for file in stored_files(tables) if file.what in kinds):
         print(f"  {path}")
@@ -147,3 +152,49 @@ def delete_beside_tables(
         delete_unlisted(dagster)
         dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
         overwrite_deleted(dagster)
+
+
+def remove(
+    path: Annotated[Path, typer.Argument(metavar="INSTANCE", parser=instance_file, help=INSTANCE_HELP)],
+    *,
+    yes: Yes = False,
+) -> None:
+    """Delete all that is stored of an instance; say first what that is.
+
+    Example: NAME
+    """
+    from assets_defs.cleanup import runs_of
+
+    instance = load_instance(path)
+    tables = own_tables(instance)
+    with ExitStack() as held:
+        dagster = held.enter_context(dagster_instance(home()))
+        found = [file for file in stored_files(tables) if file.what is not What.EXPORT]
+        if not (found or runs_of(dagster, instance.name, limit=1)):
+            raise AssetOwnersError(f"Nothing is stored of {instance.name}")
+        ledger = None
+        if yes or tables.reads_ledger():
+            ledger = held.enter_context(locked_ledger(tables, instance.platform))
+        if yes:
+            held.enter_context(tables.changing())
+            require_changeable(instance, tables, dagster)
+        pending = 0
+        if ledger:
+            pending = ledger.rows("owner_writes").filter(outcome="intended").height
+            if yes:
+                ledger.clear()
+                ledger.overwrite_deleted()
+        print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
+        print(f"  {tables.folder}, and the ledger ({pending} writes pending)")
+        delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
+        if yes:
+            for file in stored_files(tables):
+                # The lock goes last: what waits for it then finds nothing to look at.
+                if file.what is not What.EXPORT and file.path.name != CHANGING:
+                    delete_file(file.path)
+            for folder in table_folders(tables):
+                if isinstance(folder, Path):
+                    delete(folder)
+            refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
+    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
+    print("Done." if yes else NOTHING_CHANGED)

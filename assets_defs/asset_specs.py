@@ -1,20 +1,103 @@
-"""What materializations show in the UI: tables to look at, and numbers that it plots over time."""
+"""The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import dagster as dg
 import polars as pl
 
-from assets_defs.run import InstanceRun
-from ownership.certainty import least_certain_first
-from ownership.coverage import funnel, owned_percent
-from ownership.decisions import summary
+from assets_defs.record import as_dagster_failure
+from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
+from ownership.decisions import funnel, least_certain_first, owned_percent, summary
+from ownership.declaration import column_descriptions, columns_of, polars_schema
 from ownership.names import printable
 from ownership.rules import NAMING
+from ownership.tables import TABLES
 from reports.run_results import writes_in_words
-from resources.settings import command_line
+from resources.settings import Instance, command_line
+from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
+
+LOCATION = "asset-owners"
+"""The code location; Dagster keeps under this name which schedules are on."""
+
+OWNERS = ["team:asset-management"]
+
+RESULTS = ("owner_decisions", "owner_writes")
+"""Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
+
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
+"""What the lineage begins with."""
+
+
+def asset_key(instance: Instance, table: str) -> dg.AssetKey:
+    """Return the key of a table's asset: the instance's slug and the table's name."""
+    return dg.AssetKey([instance.slug, table])
+
+
+def service_specs(instance: Instance) -> list[dg.AssetSpec]:
+    """Return both services, which no run makes: Dagster's external assets."""
+    addresses = {SEARCH_SERVICE: instance.url, INVENTORY_SERVICE: instance.platform.address}
+    return [
+        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=address)
+        for name, address in addresses.items()
+    ]
+
+
+def table_asset(
+    instance: Instance,
+    table: str,
+    make: Callable[[ScanRun], dict[str, Any]],
+    *,
+    kind: str = "polars",
+    further: tuple[str, ...] = (),
+    freshness: dg.FreshnessPolicy | None = None,
+) -> dg.AssetsDefinition:
+    """Define the asset of a table: `make` stores it and returns what Dagster shows; `further` are read."""
+
+    @dg.asset(
+        **asset_arguments(instance, table, kind=kind),
+        deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
+        required_resource_keys={*resource_keys(instance)},
+        freshness_policy=freshness,
+    )
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        run = scan_run(context, instance)
+        with as_dagster_failure(run.record, last=not run.mode.plans):
+            return dg.MaterializeResult(metadata=make(run))
+
+    return step
+
+
+def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
+    return {
+        "key": asset_key(instance, table),
+        "group_name": group or instance.slug,
+        "owners": OWNERS,
+        "description": inspect.getdoc(TABLES[table]),
+        "kinds": {kind, "parquet", "duckdb"},
+        "metadata": {
+            "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),
+            "dagster/table_name": f"warehouse.{instance.slug}.{table}",
+        },
+    }
+
+
+@cache
+def _column_schema(table: str) -> dg.TableSchema:
+    """Return the columns, made once for all instances."""
+    columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
+    shown = []
+    for name, kind in polars_schema(TABLES[table]).items():
+        unique = columns[name].checks.get("unique", False)
+        constraints = dg.TableColumnConstraints(nullable=columns[name].nullable, unique=unique)
+        type_name = duckdb_type(kind).split("(")[0]  # the UI cuts off a struct's fields
+        shown.append(dg.TableColumn(name, type_name, description=descriptions[name], constraints=constraints))
+    return dg.TableSchema(columns=shown)
+
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
 """Columns of decisions that show a conflict."""
@@ -30,7 +113,7 @@ MAX_ROWS = 200
 """Hosts in one table: names are in it, and Dagster's records are kept."""
 
 
-def listed(run: InstanceRun, query: str) -> str:
+def list_command(run: InstanceRun, query: str) -> str:
     """Return the command that lists what a run's tables hold."""
     return command_line(run.instance, "sql", "--run", short_run_id(run.run_id), query)
 

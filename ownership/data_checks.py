@@ -6,13 +6,13 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.history import last_writes
-from ownership.joined_ids import join_ids
 from ownership.kind_names import NO_DIRECTORIES
 from ownership.matching import ACCOUNT_FIELDS
 from ownership.names import (
     domains_of,
     fits_any,
     is_of_any,
+    join_ids,
     netbios_name,
     normalise_hostname,
     normalise_username,

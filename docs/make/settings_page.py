@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 from resources.settings import Instance
 from resources.settings.fields import Secret
 
-PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
-EXAMPLE = Path(__file__).parents[1] / "resources" / "settings" / "example.yaml"
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+EXAMPLE = Path(__file__).parents[2] / "resources" / "settings" / "example.yaml"
 _FIRST, _NEXT = "## The instance\n", "## Secrets\n"
 
 

@@ -1,0 +1,332 @@
+"""What is read of an answer to a search, and whether it is complete (rules 3.3)."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import polars as pl
+from msgspec import Struct, field
+
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
+from resources.http import Answer, Transport
+from resources.redaction import redacted
+from resources.settings import Instance
+
+
+def values_at(source: Any, path: str) -> list[Any]:
+    """Return the values at a path, of each element of the lists on the way; keys may hold dots themselves."""
+    if isinstance(source, list):
+        return [value for each in source for value in values_at(each, path)]
+    if not path:
+        return [] if source is None else [source]
+    if not isinstance(source, dict):
+        return []
+    parts = path.split(".")
+    ways = ((".".join(parts[:number]), ".".join(parts[number:])) for number in range(1, len(parts) + 1))
+    return [value for key, rest in ways if key in source for value in values_at(source[key], rest)]
+
+
+def leaves(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each value inside that is not empty; elements of a list have the list's path."""
+    left = [("", value)]
+    while left:  # a service may nest more deeply than Python calls
+        path, value = left.pop()
+        if isinstance(value, dict):
+            left += [(f"{path}.{key}" if path else key, inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [(path, element) for element in value]
+        elif value not in (None, ""):
+            yield path, str(value)
+
+
+MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+
+READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,hits.hits,aggregations,error,status"
+"""What is read; the service leaves the rest out."""
+
+_INDEX = r"""^[^\x00-\x20\x7f-\x9f"*,/<>?\\|#]{1,255}$"""
+"""The name of an index as services allow it; another one would act on a terminal or in an instance file."""
+Name = str | int | float | bool  # a host or a user; a field may also hold numbers
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
+
+
+class _Part(Struct, gc=False):
+    """A part of an answer. Excluded from garbage collection, which would take longer than parsing."""
+
+
+class Pair(_Part):
+    """Host and user of some documents."""
+
+    hostname: Name
+    username: Name
+    # Only where they are asked for; None: no value.
+    logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
+    user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class PairBucket(_Part):
+    """How many documents have a pair."""
+
+    key: Pair
+    doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
+
+
+class Pairs(_Part):
+    """One page of pairs."""
+
+    buckets: list[PairBucket]
+    after_key: Pair | None = None
+
+
+class Value(_Part):
+    """A number that was computed; None: of no documents."""
+
+    value: float | None = None
+
+
+class Document(_Part):
+    """One document: the values of its fields."""
+
+    fields: dict[str, list[Any]] = field(default_factory=dict)
+
+
+class _Documents(_Part):
+    hits: list[Document] = field(default_factory=list)
+
+
+class Documents(_Part):
+    """Some of a bucket's documents."""
+
+    hits: _Documents
+
+
+class Bucket(_Part):
+    """Documents that have something in common, and of them what was asked for."""
+
+    doc_count: Count
+    key: Name | None = None
+    absent: "Bucket | None" = None
+    dated: "Bucket | None" = None
+    earliest: Value | None = None
+    latest: Value | None = None
+    sibling: "Bucket | None" = None
+    names: "Buckets | None" = None
+    hosts: Value | None = None
+    others: Value | None = None
+    values: Value | None = None
+    documents: Documents | None = None
+
+    @property
+    def lost(self) -> int:
+        """Documents of an index that no range of days finds."""
+        return self.doc_count - _count(self.dated)
+
+
+class Buckets(_Part):
+    """The buckets of one aggregation."""
+
+    buckets: list[Bucket]
+
+
+class Aggregations(_Part):
+    """What was asked for of these; nothing where the pattern matches no index."""
+
+    pairs: Pairs | None = None
+    matching: Bucket | None = None
+    latest: Value | None = None
+    hostname: Bucket | None = None
+    username: Bucket | None = None
+    buckets: Buckets | None = None
+
+
+class _Total(_Part):
+    value: Count = 0
+
+
+class _Hits(_Part):
+    total: _Total = field(default_factory=_Total)
+
+
+class _Shards(_Part):
+    total: int = 0
+    failed: int = 0
+
+
+class Found(_Part):
+    """An answer to a search."""
+
+    timed_out: bool
+    shards: _Shards = field(name="_shards")
+    clusters: dict[str, Any] = field(name="_clusters", default_factory=dict)
+    hits: _Hits = field(default_factory=_Hits)
+    aggregations: Aggregations = field(default_factory=Aggregations)
+
+    @property
+    def matching(self) -> int:
+        """The documents that match, counted as in buckets: one with `_doc_count` counts that often."""
+        return _count(self.aggregations.matching)
+
+    @property
+    def lacking(self) -> tuple[int, int, int]:
+        """The documents without a value for the user, without one for the host, and without both."""
+        username, hostname = self.aggregations.username, self.aggregations.hostname
+        return _count(username), _count(hostname), _count(username.absent if username else None)
+
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets of the aggregation `buckets`."""
+        return self.aggregations.buckets.buckets if self.aggregations.buckets else []
+
+
+def _count(bucket: Bucket | None) -> int:
+    return bucket.doc_count if bucket else 0
+
+
+class Newest(Document, kw_only=True):
+    """The newest document of the best hits: where it lies, its fields, and which queries it matches."""
+
+    index: Annotated[str, msgspec.Meta(pattern=_INDEX)] = field(name="_index")
+    matched_queries: list[str] = field(default_factory=list)
+
+
+class _NewestHits(_Part):
+    hits: list[Newest]
+
+
+class FoundNewest(_Part):
+    """An answer to a search for the newest document."""
+
+    hits: _NewestHits
+
+
+# Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.
+DECODER = msgspec.json.Decoder(Found)
+NEWEST = msgspec.json.Decoder(FoundNewest)
+
+
+def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
+    """Return why an answer is incomplete (rules 3.3)."""
+    counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
+    counts["shards failed"] = found.shards.failed
+    reasons = [f"{count} {fault}" for fault, count in counts.items() if count]
+    if found.timed_out:
+        reasons.append("the search timed out")
+    if found.shards.total:
+        reasons += [f"no {name}" for name in asked if getattr(found.aggregations, name) is None]
+    return reasons
+
+
+def texts(names: Sequence[Name | None]) -> pl.Series:
+    """Return names as text, whatever type their field has."""
+    return pl.Series(names, dtype=pl.String, strict=False)
+
+
+MIN_PAGE = 100
+"""Buckets on the smallest page that is asked for."""
+_FAULT_OF_REQUEST = re.compile(
+    "(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception$"
+)
+_MISSING_SHARD = re.compile(r"\[\[([^\]]+)\]\[\d+\]")
+_BLOCKED_INDEX = re.compile(r"index \[([^\]]+)\] blocked by: \[([^\]]+)\]")
+
+
+class TooManyBucketsError(ProtocolError):
+    """The page is larger than the cluster's bucket limit."""
+
+
+@dataclass
+class RefusedSearchError(ConfigurationError):
+    """The service refuses a search, and only more questions tell which setting is wrong (`why_refused`).
+
+    `kinds` are the types of its causes. The texts name no secret and nothing that was sent of people.
+    """
+
+    status: int
+    kinds: Sequence[str]
+    reason: str
+    in_index: str
+    where: str
+    query: str
+
+    def __str__(self) -> str:
+        return f"The search is refused by {self.where}{self.in_index}: {self.reason}"
+
+
+def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path: str) -> NoReturn:
+    """Raise what an error answer means; TransientError only for what may succeed when it is asked again.
+
+    The types of the causes decide, for the status of one cause differs between services and versions.
+    """
+    where = f"the search service at {instance.url}"
+    causes = _causes(answer.body)
+    kinds = causes["type"]
+    reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
+    indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
+    # Messages are stored, and the user, whom such an answer names, may be a person.
+    reason = redacted(reason, (), (instance.username,) if answer.status in {401, 403} else ())
+    if answer.status == 401:
+        raise AuthenticationError(
+            f"The log-in is refused by {where}; check username and password "
+            f"({instance.password.how_to_change}): {reason}"
+        )
+    if blocked := _BLOCKED_INDEX.search(reason):
+        raise ProtocolError(
+            f"The index {blocked[1]} at {where} is blocked ({blocked[2]}); have the block removed, or "
+            "exclude the index in the setting index, and run again"
+        )
+    if answer.status == 403:
+        raise PermissionDeniedError(
+            f"The user that `username` names may not search {instance.index} at {where}; correct the "
+            f"setting index, or grant read and view_index_metadata on exactly that index pattern ({reason})"
+        )
+    if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
+        raise TooManyBucketsError(f"Even pages of {MIN_PAGE} buckets are refused by {where} ({reason})")
+    if {"index_not_found_exception", "no_such_remote_cluster_exception"} & {*kinds}:
+        raise ConfigurationError(
+            f"index: {instance.index!r} names an index, or a remote cluster, that {where} does not have; "
+            f"correct the name or use a pattern such as logs-* ({reason})"
+        )
+    if "no_shard_available_action_exception" in kinds or "missing shards" in reason:
+        red = ", ".join(sorted(set(_MISSING_SHARD.findall(reason)))) or indexes or instance.index
+        raise ProtocolError(
+            f"The index {red} at {where} is red: a part of it is on no node; have the cluster repaired, or "
+            f"leave it out of index, and run again ({reason})"
+        )
+    if not any(map(_FAULT_OF_REQUEST.search, kinds)):
+        status = 503 if "task_cancelled_exception" in kinds else answer.status
+        body = reason.encode() if kinds else answer.body
+        transport.raise_if_transient(replace(answer, status=status, body=body), path)
+    if not kinds:
+        raise not_a_search_service(answer, instance)
+    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitised(instance.query)
+    raise RefusedSearchError(answer.status, kinds, reason, in_index, where, query)
+
+
+def not_a_search_service(answer: Answer, instance: Instance) -> ProtocolError:
+    """Return the error for an answer that no search service gives."""
+    # These hold names of hosts and users, which no message may show.
+    names = any(part in answer.body for part in (b'"aggregations"', b'"hits"'))
+    return ProtocolError(
+        f"{instance.url} does not answer as a search service; url must name the service itself, no "
+        f"dashboard or cache. It said, with HTTP status {answer.status}: "
+        f"{'...' if names else answer.excerpt}"
+    )
+
+
+def _causes(body: bytes) -> dict[str, list[str]]:
+    """The texts of an error answer by their key, innermost first, without the grammar in further lines."""
+    found: dict[str, list[str]] = defaultdict(list)
+
+    def keep(members: list[tuple[str, Any]]) -> None:
+        for name, text in members:
+            if isinstance(text, str) and text:
+                found[name].append(text.splitlines()[0])
+
+    with suppress(ValueError, RecursionError):
+        json.loads(body, object_pairs_hook=keep)
+    return found
