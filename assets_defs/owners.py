@@ -1,14 +1,11 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
-import time
 from datetime import UTC, datetime
 from functools import cache, partial
-from itertools import islice, pairwise
 from typing import Any, Literal
 
 import dagster as dg
 import polars as pl
-from dagster._utils.schedules import cron_string_iterator
 
 from assets_defs.asset_specs import (
     INVENTORY_SERVICE,
@@ -23,7 +20,7 @@ from assets_defs.run import InstanceRun, ScanRun
 from ownership.codes import MOVED
 from ownership.names import printable
 from reports.run_results import count_conflicts
-from resources.settings import Instance
+from resources.settings import Instance, time_between_runs
 from resources.store.retention import store_decisions
 from resources.store.run_state import OVERDUE_AFTER
 
@@ -64,9 +61,11 @@ def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None
     """Return when decisions are stale: after the schedule's longest pause, such as a weekend, and more."""
     if schedule is None:
         return None
-    ticks = islice(cron_string_iterator(time.time(), schedule, timezone), 1_000)
-    pause = max(later - tick for tick, later in pairwise(tick.astimezone(UTC) for tick in ticks))
-    return dg.FreshnessPolicy.time_window(pause + OVERDUE_AFTER)
+    windows, at, pauses = time_between_runs(schedule, timezone), datetime.now(UTC), []
+    while len(pauses) < 1_000 and (window := windows.get_next_partition_window(at, respect_bounds=False)):
+        at = window.end.astimezone(UTC)
+        pauses.append(at - window.start.astimezone(UTC))
+    return dg.FreshnessPolicy.time_window(max(pauses) + OVERDUE_AFTER)
 
 
 def _match(run: ScanRun) -> dict[str, Any]:

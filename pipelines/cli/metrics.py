@@ -19,7 +19,7 @@ from pipelines.cli.exit_status import message_and_status
 from pipelines.cli.options import OneOrAll
 from pipelines.dagster_gaps.service_manager import notify
 from resources.errors import ConfigurationError
-from resources.settings import Instance, instances_folder, load_instance, load_instances
+from resources.settings import Instance, instances_folder, load_instance, load_instances, time_between_runs
 from resources.settings.files import instance_or_complaint
 from resources.store.run_state import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
@@ -148,11 +148,11 @@ def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
     """
     if instance.scan.schedule is None:
         return None
-    from dagster._utils.schedules import get_latest_completed_cron_tick
-
-    tick = get_latest_completed_cron_tick(instance.scan.schedule, now - OVERDUE_AFTER, instance.scan.timezone)
+    windows = time_between_runs(instance.scan.schedule, instance.scan.timezone)
+    window = windows.get_prev_partition_window(now - OVERDUE_AFTER, respect_bounds=False)
+    tick = window.end.timestamp() if window else 0.0
     written = instance.file.stat().st_mtime if instance.file and instance.file.exists() else 0.0
-    return tick.timestamp() if has_run or tick.timestamp() > written else None
+    return tick if has_run or tick > written else None
 
 
 def metrics(

@@ -18,7 +18,7 @@ from resources.settings.environment import (
     ui_url,
     without_password,
 )
-from resources.settings.fields import is_slug, slug_of
+from resources.settings.fields import is_slug, slug_of, time_between_runs
 from resources.settings.files import (
     BrokenInstance,
     command_line,

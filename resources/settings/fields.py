@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, LiteralString
+from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -27,6 +27,9 @@ from slugify import slugify
 
 from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.query import corrected, faults, other_language
+
+if TYPE_CHECKING:
+    from dagster import TimeWindowPartitionsDefinition
 
 MAX_NAME = 200  # a folder's name has 255 bytes, and what is made of it needs some
 
@@ -103,15 +106,25 @@ def _known_timezone(value: str) -> str:
 def _cron_expression(value: str) -> str:
     # Here, because Dagster takes seconds to load and most instance files name no schedule.
     from dagster import DagsterInvalidDefinitionError, ScheduleDefinition  # noqa: PLC0415
-    from dagster._utils.schedules import get_next_cron_tick  # noqa: PLC0415
 
     try:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
-        get_next_cron_tick(value, datetime.now(UTC), "UTC")
+        time_between_runs(value, "UTC").get_next_partition_window(datetime.now(UTC), respect_bounds=False)
     except (DagsterInvalidDefinitionError, ValueError) as error:
         wrong = "is not a cron expression, or of a day that never comes"
         raise ValueError(f"{wrong}; write five fields such as 0 5 * * *, or null") from error
     return value
+
+
+def time_between_runs(schedule: str, timezone: str) -> "TimeWindowPartitionsDefinition":
+    """Return the times from each run of a schedule to the next: Dagster's public way to read cron expressions.
+
+    Windows of a day that never comes raise ValueError when they are asked for.
+    """
+    from dagster import TimeWindowPartitionsDefinition  # noqa: PLC0415
+
+    start = datetime(2000, 1, 1, tzinfo=ZoneInfo(timezone))
+    return TimeWindowPartitionsDefinition(start=start, fmt="%F %R", cron_schedule=schedule, timezone=timezone)
 
 
 def _query_text(value: object) -> object:
