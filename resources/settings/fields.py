@@ -117,7 +117,7 @@ def _cron_expression(value: str) -> str:
 
 
 def time_between_runs(schedule: str, timezone: str) -> "TimeWindowPartitionsDefinition":
-    """Return the times from each run of a schedule to the next: Dagster's public way to read cron expressions.
+    """Return the times from each run of a schedule to the next, as Dagster reads cron expressions.
 
     Windows of a day that never comes raise ValueError when they are asked for.
     """
