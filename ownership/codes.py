@@ -153,9 +153,9 @@ OUTCOME: Mapping[str, Words] = {
     ),
     "written": Words("The service has the new values."),
     "owned_meanwhile": Words(
-        "Not sent: the host has an owner by now, from a person or another run.",
+        "Not sent: a person or another run has given the host an owner meanwhile.",
         "The next run compares {owner} with the owner that the host has now.",
-        counted="skipped, with an owner by now from a person or another run",
+        counted="skipped, with an owner that a person or another run has set meanwhile",
     ),
     "failed": Words(
         "The service refused the write, or the host could not be read before it.",

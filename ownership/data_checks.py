@@ -1,4 +1,4 @@
-"""What may be wrong with evidence and inventory: each check returns the offending rows."""
+"""Checks of evidence and inventory: each returns the rows that break it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -51,7 +51,7 @@ Real names are not: machines are named by MAC address (12 digits), people by SID
 
 
 def masked_form(name: pl.Expr) -> pl.Expr:
-    """Say what most names are where they are masked, such as `64 hexadecimal digits`; null: plain names."""
+    """Describe what most names look like, such as `64 hexadecimal digits`; null: they are not masked."""
     masks = ((words, pl.all_horizontal(map(name.str.contains, forms))) for words, *forms in _MASKS)
     digits = f"(?i)([0-9a-f]+){_TO}"
     return pl.coalesce(
@@ -123,7 +123,7 @@ def hosts_named_alike(documented: pl.Series, listed: pl.Series) -> pl.DataFrame:
 
 
 def users_of_unlike_domains(shares: pl.DataFrame) -> pl.DataFrame:
-    r"""Find users whom one host's documents place in domains that are not plainly the same (rules 1.3).
+    r"""Find users who appear on one host in domains that are not plainly the same (rules 1.3).
 
     `CORP\alice` beside `alice@corp.example` raises no doubt: a short name is the first part of the long one.
     hostname, username, domains (sorted), from rows of `host_user_shares`.
@@ -163,7 +163,7 @@ def domains_instead(accounts: pl.Series, asked: Sequence[str]) -> pl.DataFrame:
 
 
 def domains_of_one_host(counts: pl.DataFrame) -> pl.DataFrame:
-    """Find domains that are on one host only: perhaps its own name, which the documents write otherwise.
+    """Find domains that appear on one host only: perhaps its own name in another spelling.
 
     Accounts of such a domain may be local ones (rules 1.3). `counts` are rows of `logon_counts`. domain (the
     first label), hostname, events, usernames (as spelled); most events first. Windows' own domains and the
@@ -228,7 +228,7 @@ def missing_owners(hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 
 
 def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl.DataFrame:
-    """Find hosts that do not show any more the owner whom a run wrote to the target that was listed.
+    """Find hosts that no longer show the owner that a run wrote to this target.
 
     The last row that shows who owned a host counts: one that was written, undone or `owned_meanwhile`. Hosts
     that are not listed any more, or whose owner cannot be read, are excluded. host_id, written_owner,
@@ -250,7 +250,7 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
 
 
 def owners_answered_no(owners: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Find hosts whose owner a run wrote and somebody answered no (rules 1.12): run_id, hostname, host_id.
+    """Find written owners that somebody answered no to (rules 1.12): run_id, hostname, host_id.
 
     `owners` are rows of `current_owners`, `answers` of `audit_sample`.
     """

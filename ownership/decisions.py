@@ -26,7 +26,7 @@ CERTAINTY = (*FEATURES, "confidence")
 
 
 def exclusiveness() -> pl.Expr:
-    """How far user and host are each other's: part of the host's days times part of the user's.
+    """Return how exclusively a user and a host belong together: part of its days times part of theirs.
 
     0 to 1, of the columns `FEATURES`. Few days say less: so a day and a half of others is added.
     """
@@ -35,7 +35,7 @@ def exclusiveness() -> pl.Expr:
 
 
 def certainty() -> pl.Expr:
-    """Order owners by how certain they are where nothing is learnt: no probability (rules 9.9)."""
+    """Return a number that orders owners by how sure they are; not a probability (rules 9.9)."""
     is_idle = pl.col("idle_days") >= IDLE_DAYS
     share = pl.col("events") / pl.col("total_events")
     return exclusiveness() * share * pl.when(is_idle).then(IDLE_FACTOR).otherwise(1.0)
@@ -91,7 +91,7 @@ def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
-    """Share of the host assets that have an owner, with `written` ones more (percent).
+    """Return the percentage of host assets with an owner, once `written` more have one.
 
     An asset that cannot be read, and of which no owner is known, counts neither way.
     """

@@ -35,7 +35,7 @@ class Layout(Enum):
 
 
 class PersonalData(Enum):
-    """What a column of text says of persons, which `forget` goes by. Codes say nothing of them."""
+    """Which personal data a column of text holds, for `forget`; codes hold none."""
 
     NOTHING = auto()
     USER_ID = auto()  # of a user asset
@@ -94,12 +94,12 @@ class InvalidTableError(ValueError):
 
 
 def table_name(model: type[Table]) -> str:
-    """Name of a table: that of its class, in lower case with underscores."""
+    """Return the name of a table: that of its class, in lower case with underscores."""
     return re.sub("(?<!^)(?=[A-Z])", "_", model.__name__).lower()
 
 
 def _declared(model: type[Table], kind: type) -> dict[str, Any]:
-    """What a table declares of a kind by name, in order; that of its base first."""
+    """Return what a table declares of a kind by name, in order; that of its base first."""
     everything = {name: value for base in reversed(model.__mro__) for name, value in vars(base).items()}
     return {name: value for name, value in everything.items() if isinstance(value, kind)}
 
@@ -147,13 +147,13 @@ def _validator(model: type[Table]) -> Any:
 
 
 def description(model: type[Table]) -> str:
-    """What a table holds, as one paragraph, and which command fills it."""
+    """Return what a table holds, as one paragraph, and which command fills it."""
     filled = f" Filled by `asset-owners {model.__filled_by__}`." if model.__filled_by__ else ""
     return " ".join((inspect.getdoc(model) or "").split()) + filled
 
 
 def column_descriptions(model: type[Table]) -> dict[str, str]:
-    """What each column of a table holds, in order; of codes the meaning of each."""
+    """Return what each column of a table holds, in order; for codes the meaning of each."""
     return {
         name: " ".join([column.description, *_meanings(column.codes)])
         for name, column in columns_of(model).items()
@@ -167,7 +167,7 @@ def _meanings(codes: Mapping[str, str]) -> Iterator[str]:
 
 
 def empty(model: type[Table]) -> pl.DataFrame:
-    """A table without rows."""
+    """Return a table without rows."""
     return polars_schema(model).to_frame()
 
 
@@ -197,7 +197,7 @@ def _differing_columns(expected: pl.Schema, given: pl.Schema) -> Iterator[str]:
 
 
 def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, model: type[Table]) -> Iterator[str]:
-    """Each broken rule with the first rows that break it: their key and the column, or the whole row.
+    """Return each broken rule with the first rows that break it: their key and the column, or the whole row.
 
     Persons are not named: the message is kept in places where nobody would look for them.
     """

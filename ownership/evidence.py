@@ -287,7 +287,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
 def _excluded_or_colliding(
     with_logons: pl.LazyFrame, hosts: pl.LazyFrame, *, short: bool, exclude_hosts: Sequence[str]
 ) -> pl.LazyFrame:
-    """Find host names that must not name an owner: hostname, excluded_by, collides.
+    """Find host names that get no owner, excluded or ambiguous ones: hostname, excluded_by, collides.
 
     Names collide when the documents, or the assets, hold two with a domain part that shorten to one; a bare
     name beside one with a domain part is not a second host (rules 1.4). Whole names never collide.

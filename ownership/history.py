@@ -59,7 +59,7 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
 
 
 def _seen_by_runs(writes: pl.LazyFrame) -> pl.LazyFrame:
-    """What runs saw a host hold: after a write or an undo, or where they skipped it for its owner."""
+    """Return what runs saw on a host: after a write or an undo, or when they skipped it for its owner."""
     done = pl.col("outcome").is_in(SUCCESSES)
     held, sent = pl.col("old_values").struct, pl.when(done).then("new_values").struct
     wrote, before = sent.field("owner"), split_ids(held.field("owner"))

@@ -1,4 +1,4 @@
-"""Names: when two spellings stand for one user or one host."""
+"""Names of users and hosts: when two spellings are the same name."""
 
 import re
 import unicodedata
@@ -12,41 +12,41 @@ r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part 
 
 
 def normalise_name(expr: pl.Expr) -> pl.Expr:
-    """Normalise names as they are compared: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
+    """Normalise names for comparison: lower case, NFC, trimmed; empty and `-` are null (rules 1.3)."""
     # Lower case first: it can leave a letter and an accent side by side that NFC then joins (J + caron → ǰ).
     normalised = _one_backslash(expr).str.to_lowercase().str.normalize("NFC").str.strip_chars()
     return pl.when(~is_no_name(normalised)).then(normalised)
 
 
 def is_no_name(expr: pl.Expr) -> pl.Expr:
-    """Whether a text is no name: empty, or `-` (rules 1.3)."""
+    """Return whether a text stands for a missing name: empty, or `-` (rules 1.3)."""
     return expr.str.strip_chars().is_in(["", "-"])
 
 
 def _one_backslash(expr: pl.Expr) -> pl.Expr:
-    """Count backslashes in a row as one: writing JSON into JSON doubles them on the way (rules 1.3)."""
+    """Replace several backslashes by one: JSON inside JSON doubles them (rules 1.3)."""
     return expr.str.replace_all(r"\\+", "\\")
 
 
 def _spelling(expr: pl.Expr) -> pl.Expr:
-    """User names as they are taken apart: an enterprise principal by its inner name."""
+    """Return user names ready to be split: an enterprise principal by its inner name."""
     return _one_backslash(expr).str.replace(_ENTERPRISE, "${1}@${2}")
 
 
 def normalise_username(expr: pl.Expr) -> pl.Expr:
-    r"""User names without their domain: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
+    r"""Remove the domain from user names: `CORP\Alice`, `alice@corp.example` → `alice` (rules 1.3)."""
     return normalise_name(_spelling(expr).str.replace_all(r"(?s)^.*\\|@.*$", ""))
 
 
 def domains_of(expr: pl.Expr) -> pl.Expr:
-    r"""Domains that a user name is spelled with, normalised: a list, that before a `\` first (rules 1.3)."""
+    r"""Return the normalised domains in a user name as a list, the one before a `\` first (rules 1.3)."""
     plain = _spelling(expr)
     parts = plain.str.extract(r"(?s)^(.*)\\"), plain.str.extract(r"(?s)^(?:.*\\)?[^@]*@(.*)$")
     return pl.concat_list(map(normalise_name, parts)).list.drop_nulls()
 
 
 def is_of_any(domains: pl.Expr, asked: Sequence[str]) -> pl.Expr:
-    """Whether an account with these `domains_of` is of one that is asked for (rules 1.3).
+    """Return whether an account with these `domains_of` belongs to a domain asked for (rules 1.3).
 
     A long domain is also known by its first label, on either side: `corp.example` is `CORP`.
     """
@@ -59,51 +59,51 @@ def is_of_any(domains: pl.Expr, asked: Sequence[str]) -> pl.Expr:
 
 
 def with_domain(name: pl.Expr, domain: pl.Expr) -> pl.Expr:
-    r"""Spell a user name with the domain that a field of its own holds: `CORP\alice` (rules 1.3)."""
+    r"""Add the domain from a separate field to a user name: `CORP\alice` (rules 1.3)."""
     spells_one = name.str.contains("\\", literal=True) | normalise_name(domain).is_null()
     return pl.when(spells_one.fill_null(value=True)).then(name).otherwise(pl.format(r"{}\{}", domain, name))
 
 
 def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
-    """Host names; `short` drops the domain part, which an IPv4 address does not have (rules 1.4)."""
+    """Normalise host names; `short` drops the domain part, which an IPv4 address does not have (1.4)."""
     return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 
 def netbios_name(hostname: pl.Expr) -> pl.Expr:
-    """The name by which Windows calls a host in front of its local accounts: at most 15 characters."""
+    """Return the host name that Windows puts before local accounts: at most 15 characters."""
     return normalise_hostname(hostname, short=True).str.slice(0, 15)
 
 
 def is_stand_in(name: pl.Expr) -> pl.Expr:
-    """Whether a name or an id stands in the place of a person who was forgotten."""
+    """Return whether a name or an id replaces a person who was forgotten."""
     return name.str.contains("^forgotten-[0-9a-f]{16}$")
 
 
 def printable(text: str) -> str:
-    """Return a name with escapes for what does not print: control characters, line breaks and such."""
+    """Escape control characters, line breaks and whatever else does not print."""
     if text.isprintable():  # nearly all names are; asking character by character takes 50 times as long
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def as_shown(text: str | None) -> str:
-    """Return a text as people can copy it from what is shown: printable, with single blanks, in one line."""
+    """Return a text on one line, printable and with single blanks, as people see and copy it."""
     return " ".join(printable(text or "").split())
 
 
 def printable_lines(text: str) -> str:
-    """Return a text with each line `printable`; names in it must be so already, for their line breaks."""
+    """Make each line `printable`; names in it must be so already, because of their line breaks."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def some_of(texts: Sequence[str], most: int = 5, *, joint: str = ", ") -> str:
-    """Join the first texts, and say how many more there are: no list is cut without a word."""
+    """Join the first texts, and add how many more there are."""
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return joint.join(texts[:most]) + more
 
 
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
-    """Whether a normalised name fits a pattern: `*` is any characters, `?` one, everything else itself."""
+    """Return whether a normalised name matches a pattern: `*` matches any characters, `?` exactly one."""
     # A regular expression may not grow for ever; thousands of patterns are somebody's list of accounts.
     expressions = [_any_of(patterns[i : i + _TOGETHER]) for i in range(0, len(patterns), _TOGETHER)]
     return pl.any_horizontal(pl.lit(value=False), *(name.str.contains(each) for each in expressions))
@@ -113,7 +113,7 @@ _TOGETHER = 1_000
 
 
 def normalise_pattern(text: str) -> str:
-    """Write a pattern as `normalise_name` writes the names that it is to fit."""
+    """Normalise a pattern as `normalise_name` does names."""
     return unicodedata.normalize("NFC", re.sub(r"\\+", r"\\", text.lower())).strip()
 
 
@@ -129,21 +129,21 @@ _LOOKS_ESCAPED = "%(2C|25)"
 
 
 def joined_ids(ids: Iterable[str]) -> str:
-    """Return ids as one text; without any it is empty."""
+    """Join ids to one text that `split_ids` can read."""
     return ",".join(re.sub(_LOOKS_ESCAPED, r"%25\1", each).replace(",", "%2C") for each in ids)
 
 
 def join_ids(ids: pl.Expr) -> pl.Expr:
-    """Return lists of ids as texts, as `joined_ids`."""
+    """Join lists of ids, as `joined_ids` does."""
     return ids.list.eval(escape_id(pl.element())).list.join(",")
 
 
 def escape_id(user_id: pl.Expr) -> pl.Expr:
-    """Return single ids as such texts."""
+    """Escape single ids for such a text."""
     return user_id.str.replace_all(_LOOKS_ESCAPED, "%25$1").str.replace_all(",", "%2C", literal=True)
 
 
 def split_ids(texts: pl.Expr) -> pl.Expr:
-    """Return the lists of ids in texts that `join_ids` returned."""
+    """Split texts of `join_ids` into lists of ids."""
     commas = pl.element().str.replace_all("%2C", ",", literal=True)
     return texts.str.split(",").list.eval(commas.str.replace_all("%25(2C|25)", "%$1"))

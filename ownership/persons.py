@@ -108,7 +108,7 @@ class Persons:
 
     @cached_property
     def _linked(self) -> pl.DataFrame:
-        """The user assets of each account, and (own) of each whole address that they have."""
+        """Return the user assets of each account, and (own) of each whole address."""
         name, links = pl.col("name"), pl.concat(self._links)
         own = pl.when("whole", normalise_name(name).str.contains(r"[@\\]")).then(normalise_name(name))
         account = pl.when("whole").then(normalise_username(name)).otherwise(name)
@@ -117,7 +117,7 @@ class Persons:
 
     @cached_property
     def _accounts(self) -> pl.DataFrame:
-        """The persons of each account and whole address: user assets, or it is one by itself (alone)."""
+        """Return the persons of each account and whole address: user assets, or the account alone."""
         pairs = [self._linked.select("user_id", account=name) for name in ("account", "own")]
         linked = pl.concat(pairs).drop_nulls().unique()
         # Many inventories have the login as id; a number is more likely to be somebody else's.
@@ -130,7 +130,7 @@ class Persons:
 
     @cached_property
     def _spelled(self) -> pl.DataFrame:
-        """Each stored name (value), as compared whole (own), and the accounts under which it is counted."""
+        """Return each stored name (value), its normalised form (own) and the accounts it counts for."""
         names = normalised_names(pl.concat(self._pairs).lazy(), rules=self._rules)  # by host
         counted = names.add_to(names.pairs).select(value=_PAIR[1], account=pl.col("account").cast(pl.String))
         counted, compared = counted.unique().collect(), self._values[PersonalData.ACCOUNT]
@@ -146,7 +146,7 @@ class Persons:
 
     @cached_property
     def _names(self) -> pl.DataFrame:
-        """Each stored name with its persons: value, own, account, user_id, alone, shared (it has several)."""
+        """Return each stored name with its persons: value, own, account, user_id, alone, shared (several)."""
         number = self._accounts.group_by("account").agg(number=pl.len())
         whole = self._linked.drop_nulls().group_by("own").agg(of_own=pl.n_unique("user_id"))
         # A whole address of one of those who share an account is an account of its own.
@@ -157,7 +157,7 @@ class Persons:
 
 
 def _stored_values(table: str, rows: pl.DataFrame, name: str) -> set[str]:
-    """Return the values of a column of text but for stand-ins, each once; of joined ids each by itself."""
+    """Return the distinct values of a column of text, without stand-ins; joined ids are split."""
     if (table, name) == ("suggestions", "value"):  # of the other settings it is a kind
         rows = rows.filter(setting="rules.exclude_users")
     values = rows[name].unique()

@@ -1,4 +1,4 @@
-"""Plans: what would be written or undone, one row for each host, and every reason to refuse that."""
+"""Plans: what a run would write or undo, one row for each host, and every reason to refuse it."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What a plan meets when it is to be written.
+    """What is true when a plan is about to be written.
 
     Attributes:
         target: The inventory to which the instance points (rules 7.8).

@@ -39,16 +39,16 @@ class Rules:
 
     @property
     def short_hostnames(self) -> bool:
-        """Whether host names are compared without their domain part."""
+        """Return whether host names are compared without their domain part."""
         return self.hostname_match == "short"
 
     def as_json(self) -> str:
-        """The settings as the table `runs` keeps them."""
+        """Return the settings as the table `runs` keeps them."""
         return json.dumps(asdict(self))
 
     @property
     def of_evidence(self) -> Self:
-        """The settings that a confidence is learnt for: all but how much of it is asked (rules 9.8).
+        """Return the settings that a confidence is learnt for: all but `min_confidence` (rules 9.8).
 
         Those that do the same are equal: the order of values does not matter.
         """
@@ -57,7 +57,7 @@ class Rules:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The settings that `as_json` wrote."""
+        """Read the settings that `as_json` wrote."""
         return cls(**_with_lists(json.loads(text), tuple))
 
 
@@ -76,12 +76,12 @@ NAMING = ("single_user", "majority")
 
 
 def first_that_holds(cases: Iterable[tuple[str, pl.Expr]]) -> pl.Expr:
-    """Name of the first case that holds; null when none does."""
+    """Return the name of the first case that holds; null when none does."""
     return pl.coalesce(pl.when(holds).then(pl.lit(name)) for name, holds in cases)
 
 
 def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
-    """What the logons of a host say, the first that holds, of rows of `evidence.primary_users` (rules 2.3).
+    """Return the first evidence value that applies to rows of `evidence.primary_users` (rules 2.3).
 
     docs/architecture.md says how to add a value.
     """
@@ -105,7 +105,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
 
 
 def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """Name the setting, field and pattern that exclude an asset for what the inventory lists of it."""
+    """Return the setting, field and pattern that exclude an asset by what the inventory lists."""
     value = pl.element().str
 
     def listed(field: str, pattern: str) -> pl.Expr:
@@ -126,7 +126,7 @@ def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.E
 
 
 def names_owner(rules: Rules) -> pl.Expr:
-    """Whether that evidence names an owner."""
+    """Return whether the evidence names an owner."""
     # Answers instead of names: a tenth of the time, and the back-test asks for hundreds of rules.
     return pl.coalesce(
         pl.when(holds).then(pl.lit(name in NAMING)) for name, holds in evidence_of_host(rules).items()
@@ -134,7 +134,7 @@ def names_owner(rules: Rules) -> pl.Expr:
 
 
 def exceeds_threshold(threshold_percent: int) -> pl.Expr:
-    """Whether weight is more than the threshold of total_weight.
+    """Return whether weight is above the threshold of total_weight.
 
     Whole numbers are compared, so that a share of exactly the threshold is not a majority on any machine.
     """

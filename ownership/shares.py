@@ -127,7 +127,7 @@ def normalised_names(
 
 
 def _stands_for_nobody(domains: pl.Expr, rules: Rules) -> pl.Expr:
-    """Whether an account is of Windows itself, or of a domain that is not among the rules' (rules 1.3)."""
+    """Return whether an account is Windows's own, or of a domain that rules exclude (rules 1.3)."""
     nobodys = domains.list.set_intersection(NO_DIRECTORIES).list.len() > 0
     if not rules.domains:
         return nobodys
@@ -171,7 +171,7 @@ def logons_by_user(days: pl.LazyFrame, *by: str) -> pl.LazyFrame:
 
 
 def weight(rules: Rules) -> pl.Expr:
-    """What logons count for by the metric of the rules, in rows of `logons_by_user`."""
+    """Return what logons count for by the metric of the rules, in rows of `logons_by_user`."""
     return pl.col(f"weight_by_{rules.evidence_metric}").alias("weight")
 
 

@@ -70,7 +70,7 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
 
 
 def _moved_in_wave(evidence: Evidence, named: pl.DataFrame) -> pl.Series:
-    """Return the subjects that others have used most in the last days, if these are far more than usual.
+    """Return the subjects whose primary user changed in the last days, if far more than usual did.
 
     Usual is the median of the earlier spans of as many days in the window.
     """

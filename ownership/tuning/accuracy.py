@@ -48,7 +48,7 @@ class AskedTwice:
 
 
 def likely(log_likelihood: np.ndarray) -> np.ndarray:
-    """Return how likely each of some cases is, 1 in sum, from the logarithms of their likelihoods."""
+    """Return probabilities that add up to 1, from the logarithms of likelihoods."""
     weights = np.exp(log_likelihood - log_likelihood.max())
     return weights / weights.sum()
 
@@ -136,7 +136,7 @@ def least_right_percent(answered: int) -> int:
 
 
 def most_biased_trait(traits: np.ndarray, chosen: np.ndarray, *, level: float) -> int | None:
-    """Find the trait that tells most whether a host is chosen; None: all together do not beyond chance.
+    """Return the trait that best predicts whether a host is chosen; None: none does beyond chance.
 
     A row of `traits` is a host. The score test of logistic regression: linear in the traits, so that a few
     hosts of each of many kinds add up. `level` is how often hosts that differ by chance are told apart.

@@ -46,7 +46,7 @@ Tried = tuple[int, Rules]
 
 
 def key_of(window_days: int, rules: Rules) -> dict[str, Any]:
-    """What tells a row of `threshold_backtest` from all others: the values of `KEY`."""
+    """Return what identifies a row of `threshold_backtest`: the values of `KEY`."""
     own = rules.share_threshold_percent, rules.min_active_days, rules.evidence_metric, rules.primary_devices
     return dict(zip(KEY, (window_days, *own), strict=True))
 
@@ -170,7 +170,7 @@ def _yes(values: pl.Series) -> np.ndarray:
 
 
 def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
-    """What one setting leads to: all columns of `threshold_backtest` but its key."""
+    """Return what one setting leads to: all columns of `threshold_backtest` but its key."""
     named = now.named(rules)
     people, to_write = named & now.compared, named & now.action["write"]
     future = before.named(rules) & before.compared
@@ -197,7 +197,7 @@ def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
 def _claim(
     now: _Now, before: _Hosts, to_write: np.ndarray, people: np.ndarray, future: np.ndarray
 ) -> dict[str, Any]:
-    """How many of the owners to write are expected to be wrong, or why that cannot be said (rules 9.4)."""
+    """Return how many of the owners to write are probably wrong, or why that is unknown (rules 9.4)."""
     bands_to_write = now.bands(to_write)
 
     def by_audit(answered: np.ndarray) -> tuple[float, float, float]:

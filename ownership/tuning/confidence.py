@@ -63,7 +63,7 @@ def asked_twice(answers: pl.DataFrame) -> AskedTwice:
 
 
 def drawn_alike(sample: pl.DataFrame, window: Window, rules: Rules, counted: str) -> pl.DataFrame:
-    """Return the rows of `audit_sample` that teach something about a plan (rules 9.8).
+    """Return the rows of `audit_sample` that a plan's confidence may be learnt from (rules 9.8).
 
     They were drawn from a plan of the same rules and with the logons `counted` alike, and from a window that
     was not longer: evidence of fewer days, or of other ones, would look surer than it is.

@@ -1,4 +1,4 @@
-"""Owners whom the evidence no longer supports: reported, never written."""
+"""Owners that the evidence no longer supports: reported, never written."""
 
 from dataclasses import replace
 from datetime import timedelta

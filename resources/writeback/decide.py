@@ -106,7 +106,7 @@ def has_name(host: Row, hostname: str) -> bool:
 
 
 def other_name_message(host_id: str) -> str:
-    """Say that a host is not the one that was planned."""
+    """Return the message for a host whose name changed since the plan."""
     why = "its id may belong to another host; nothing was sent"
     return f"Host {host_id} has another name now than planned: {why}"
 
@@ -181,7 +181,7 @@ def _unsent(host: Row, sent: Values) -> defaultdict[str, Counter[str]]:
 
 
 def _is_mark(old: str, new: str, account: str) -> bool:
-    """Return whether a service that changes a value like this marks a write (docs/decisions/0010).
+    """Return whether a changed value only marks that a write happened (docs/decisions/0010).
 
     It sets the account, counts on, or replaces a time by the present one, give or take a day for zones and
     clocks. A day without a time is rarely that of a change.

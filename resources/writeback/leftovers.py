@@ -129,7 +129,7 @@ def without_changed_hosts(
 
 
 def _decided_otherwise(row: Row, decision: Row | None) -> Result | None:
-    """Return that the host is skipped, with the reason, unless it is decided as planned."""
+    """Return a skipped result with its reason, unless the host is decided as planned."""
     if decision is None:
         return None
     new, detail = row["new_values"], decision["excluded_by"] or decision["problem"]
@@ -147,7 +147,7 @@ def _decided_otherwise(row: Row, decision: Row | None) -> Result | None:
 
 
 def _changed_host(row: Row, host: Row | None) -> Result | None:
-    """Return why the list says that a host of a stored plan is skipped; None: it is not."""
+    """Return why a host of a stored plan is skipped, by the list; None: it is not."""
     if host is None:
         return Result(row["host_id"], "not_written", "skipped: the inventory no longer lists it")
     if host.get("problem"):

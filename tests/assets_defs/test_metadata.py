@@ -112,7 +112,7 @@ def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_the
     found = of_writes("written", "written", *["failed"] * 10, "owned_meanwhile")
     assert found["outcomes"] == (
         "10 hosts failed, refused by the service or not readable. 2 hosts written. "
-        "1 host skipped, with an owner by now from a person or another run"
+        "1 host skipped, with an owner that a person or another run has set meanwhile"
     )
     assert [found[name] for name in ("hosts_written", "hosts_failed", "hosts_owned_percent")] == [2, 10, 80.0]
     failures = records(found["first_failures"])
