@@ -17,6 +17,8 @@ from ownership.windows import gap_days
 IDLE_DAYS = 14
 """Days without a logon after which an owner is less certain where nothing is learnt."""
 IDLE_FACTOR = 0.2
+OTHER_DAYS = 1.5
+"""Days of others that are added to those of a user and of a host, for few days say less."""
 FEATURES = ("active_days", "host_days", "user_days", "events", "total_events", "idle_days")
 """Columns of `owner_decisions` that say how sure an owner is."""
 TRAITS = (*FEATURES, "user_count", "runner_up_events", "first_seen", "last_seen")
@@ -28,10 +30,10 @@ CERTAINTY = (*FEATURES, "confidence")
 def exclusiveness() -> pl.Expr:
     """Return how exclusively a user and a host belong together: part of its days times part of theirs.
 
-    0 to 1, of the columns `FEATURES`. Few days say less: so a day and a half of others is added.
+    0 to 1, of the columns `FEATURES`.
     """
     days = pl.col("active_days")
-    return (days / (pl.col("host_days") + 1.5)) * (days / (pl.col("user_days") + 1.5))
+    return (days / (pl.col("host_days") + OTHER_DAYS)) * (days / (pl.col("user_days") + OTHER_DAYS))
 
 
 def certainty() -> pl.Expr:

@@ -220,10 +220,10 @@ class Ledger:
 
     # Writes
 
-    def intend(self, writes: pl.DataFrame, *, sent: bool = False) -> None:
-        """Store rows of owner_writes, all or none, on disk before this returns; `sent`: they may be sent."""
+    def intend(self, writes: pl.DataFrame) -> None:
+        """Store rows of owner_writes, not sent yet, all or none, on disk before this returns."""
         boot = self._boot()
-        rows = ([*row, int(sent), boot] for row in _texts(writes))
+        rows = ([*row, 0, boot] for row in _texts(writes))
         self._change(_insertion("writes", [*writes.columns, "sent", "boot"], rows))
 
     def mark_attempted(self, run_id: str, host_id: str) -> None:

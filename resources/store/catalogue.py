@@ -15,13 +15,8 @@ import duckdb
 import polars as pl
 from upath import UPath
 
-from ownership.declaration import (
-    Layout,
-    Table,
-    column_descriptions,
-    description,
-    polars_schema,
-)
+from ownership.decisions import IDLE_DAYS, IDLE_FACTOR, OTHER_DAYS
+from ownership.declaration import Layout, Table, column_descriptions, description, polars_schema
 from ownership.tables import TABLES
 from resources.locks import locked
 from resources.store.files import files_in, replacing
@@ -95,10 +90,10 @@ LEFT JOIN people ON people.user_id = resolved_owner
 ORDER BY share DESC, events DESC, hostname, host_id""",
 )
 
-_CERTAINTY = """\
-coalesce(confidence, active_days / (host_days + 1.5) * active_days / (user_days + 1.5) * events / total_events
-    * CASE WHEN idle_days >= 14 THEN 0.2 ELSE 1 END)"""
-"""How sure an owner is, as `ownership.tuning.confidence` sorts, which takes numpy to load (rules 9.9)."""
+_CERTAINTY = f"""\
+coalesce(confidence, active_days / (host_days + {OTHER_DAYS}) * active_days / (user_days + {OTHER_DAYS})
+    * events / total_events * CASE WHEN idle_days >= {IDLE_DAYS} THEN {IDLE_FACTOR} ELSE 1 END)"""
+"""How sure an owner is, as `ownership.decisions.certainty` (rules 9.9)."""
 
 WRITE_HISTORY = View(
     comment="What runs wrote, or planned to write, with the values before and after. The last write comes "

@@ -172,7 +172,7 @@ _COMPARED = {
 
 
 def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
-    """Return all persons whom any stored table knows; reads every file, and so fails for a damaged one."""
+    """Return all persons whom any stored table knows; reads every table, and so fails for a damaged one."""
     stored = ((table, read_files(table, [path]).collect()) for table, path in _files(tables))
     return Persons(rules, chain(stored, ((table, ledger.rows(table)) for table in of_layout(Layout.LEDGER))))
 
@@ -180,8 +180,8 @@ def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
 def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
     """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
 
-    A file keeps its time, by which it is deleted when it is old. What killed writers left goes as well:
-    nobody else may write meanwhile.
+    Call it within `changing`. A file keeps its time, by which it is deleted when it is old. What killed
+    writers left goes as well: nobody else may write meanwhile.
 
     Raises:
         AssetOwnersError: a write for the person is still pending; nothing was changed.
@@ -195,13 +195,13 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
         if changed and really:
             ledger.replace(table, partial(forgetting.in_rows, table))
     if really:
+        tables.publish(ledger)
         ledger.overwrite_deleted()
     for table, path in _files(tables):
         before = read_files(table, [path]).collect()
         after = forgetting.in_rows(table, before)
         rows = _changed(before, after).height
-        if rows and path != tables.copy(table):
-            found[table] = found.get(table, 0) + rows
+        found |= {table: found.get(table, 0) + rows} if rows else {}
         if rows and really:
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
@@ -244,8 +244,9 @@ def require_writable(tables: Tables, *beside: Path) -> None:
 
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
-    """Yield each table's name and file, those of runs included."""
-    return ((file.table, file.path) for file in stored_files(tables) if file.table)
+    """Yield each table's name and file, those of runs included; not the copies of what the ledger keeps."""
+    files = ((file.table, file.path) for file in stored_files(tables) if file.table)
+    return ((table, path) for table, path in files if path != tables.copy(table))
 
 
 # What an interruption leaves to be done

@@ -368,8 +368,10 @@ def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_writte
     shelf.assets["h1"]["owner_ids"] = ["u1"]
     planned_at = pl.col("intended_at") + timedelta(hours=hours)
     with planned.tables.ledger() as ledger:
-        ledger.intend(lost.with_columns(run_id=pl.lit("a")), sent=True)
-        ledger.intend(lost.with_columns(planned_at, run_id=pl.lit("b")), sent=True)
+        ledger.intend(lost.with_columns(run_id=pl.lit("a")))
+        ledger.intend(lost.with_columns(planned_at, run_id=pl.lit("b")))
+        for run_id in ("a", "b"):
+            ledger.mark_attempted(run_id, "h1")
     write_planned(planned)
     outcomes = [planned.tables.appended("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
     assert outcomes == ["not_written", "written"]
@@ -380,7 +382,8 @@ def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_
     RunRecord(planned.tables, "second", None, LOG).begin("apply", of_run=RUN)
     lost = planned.tables.run_writes(RUN).with_columns(outcome=pl.lit("intended"), run_id=pl.lit("second"))
     with planned.tables.ledger() as ledger:
-        ledger.intend(lost, sent=True)
+        ledger.intend(lost)
+        ledger.mark_attempted("second", "h1")
     write_planned(planned)
     assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
 
