@@ -138,7 +138,7 @@ def _plain(value: Any) -> str | float:
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
-    """Return the days that lack events, latest first, of rows of `ownership.coverage.events_by_day`."""
+    """Return the days that lack events, latest first, of rows of `ownership.decisions.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
     return examples("days_lacking_events", lacking)
 

@@ -308,6 +308,6 @@ def launch_tags(instance: Instance, window: Window) -> dict[str, str]:
 
 
 def run_config(instance: Instance, **options: Any) -> dict[str, Any]:
-    """Return the run configuration with these of `assets_defs.scan_resources.ScanOptions`."""
+    """Return the run configuration with these of `assets_defs.run.ScanOptions`."""
     scan = {resource_keys(instance).scan: {"config": options}}
     return {"loggers": {"console": {}}, "resources": scan}

@@ -61,7 +61,7 @@ def report_page(
 ) -> str:
     """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
-    `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.coverage.events_by_day`,
+    `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `page_tables.coverage_by_day`; `writes` are the run's and `earlier_writes` those of
     others. `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and
     `conflicts` of this instance, `how_sure` sentences, `answered_no` a sentence and commands.

@@ -121,7 +121,7 @@ class OneInstancePerRun(dg.RepositoryDefinition):
         """Return the part of a job that a run executes; asked at launch and in the run's process.
 
         That process first asks for the whole job, whatever was selected; a run of it fails in its first step
-        (`assets_defs.launch.executed_steps`).
+        (`assets_defs.run_request.executed_steps`).
 
         Raises:
             dagster.DagsterInvalidSubsetError: the selection has assets or checks of several instances.
