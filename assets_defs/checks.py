@@ -1,4 +1,4 @@
-"""Asset checks: one property each, with counts and the first rows that break it, from `ownership.data_checks`.
+"""Asset checks, a property each: counts, and the first rows that break it, by `ownership.data_checks`.
 
 They warn; one of them blocks the sink (`hosts_send_their_own_events`).
 """
