@@ -388,7 +388,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:
-    """Return the rows of `data_checks.owners_answered_no`, and a sentence with the commands that undo them."""
+    """Return the rows of `owners_answered_no`, and a sentence with the commands that undo them."""
     no = recent_answers(tables, instance.keep.history_days).filter(right=False)
     # To put all owners together takes a while where there are many hosts.
     owners = tables.read("current_owners").collect() if no.height else empty(CurrentOwners)
