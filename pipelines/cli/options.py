@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -223,7 +224,9 @@ def note(text: str) -> None:
         print(line, file=sys.stderr)
 
 
-_COMMAND = re.compile(r"asset-owners \w+ -")
+_COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What lies between two columns."""
 _START = re.compile(r"(?P<sign>[+~-]) .{4}|\s*(?:(?P<state>ok|warning|wrong|not tried) +|[\d,]+  |- )?")
 """What a line begins with, before its text: a sign, how well something is, or a number of hosts."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
@@ -264,15 +267,25 @@ def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
 
 
 def folded(line: str, stream: TextIO | None = None) -> str:
-    """Return a line that on a terminal breaks between words, below its text.
+    """Return a line that on a terminal breaks where it is too long, the rest below its text.
 
-    One with a command stays whole, to be copied.
+    It breaks between columns if it has several, otherwise between words. A command in it stays whole, to be
+    copied, and has a line of its own.
     """
-    if not (stream or sys.stdout).isatty() or _COMMAND.search(line) or not line.strip():
-        return line
-    below = " " * len(start[0] if (start := _START.match(line)) else "")
     width = shutil.get_terminal_size().columns
-    return textwrap.fill(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+    if not (stream or sys.stdout).isatty() or len(line) <= width:
+        return line
+    if command := _COMMAND.search(line):
+        before = line[: command.start()].rstrip()
+        return f"{folded(before, stream)}\n    {line[command.start() :]}" if before else line
+    start = len(found[0] if (found := _START.match(line)) else "")
+    fill = partial(textwrap.fill, width=width, break_on_hyphens=False, break_long_words=False)
+    ends = [gap.start() for gap in _GAP.finditer(line, start) if gap.start() <= width]
+    if not ends:
+        return fill(line, subsequent_indent=" " * start)
+    below = " " * max(start, 4)
+    rest = ", ".join(_GAP.split(line[ends[-1] :].strip()))
+    return f"{line[: ends[-1]]}\n{fill(rest, initial_indent=below, subsequent_indent=below)}"
 
 
 def print_finding(finding: Finding) -> None:
