@@ -153,7 +153,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person.{near} It may be a user whom rules.exclude_users or rules.skip_account_kinds excludes."
+            f"or person.{near} Users may be excluded (rules.exclude_users, rules.skip_account_kinds)."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")

@@ -19,11 +19,11 @@ import typer
 from pipelines.cli.options import Port, flag, number
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
+from reports.tuning import AUDIT
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id
 from sandbox.stand import NAME, TENANT, running_sandbox
 
-AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
 )

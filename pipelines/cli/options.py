@@ -220,8 +220,9 @@ def persons_of(tables: Tables, rules: Rules) -> Persons:
 def note(text: str) -> None:
     """Print something beside the answer, unless only that is asked for."""
     if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
-        line = json_line(text, level="warning") if logs_as_json() else f"asset-owners: {text}"
-        print(line, file=sys.stderr)
+        as_json = logs_as_json()
+        lines = [json_line(text, level="warning")] if as_json else f"asset-owners: {text}".split("\n")
+        print_lines(lines, sys.stderr)
 
 
 _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")

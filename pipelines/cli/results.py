@@ -203,8 +203,7 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
-                sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
-                print(f"As a sheet for a colleague:\n    {sheet}")
+                print_lines(_ways_to_look(instance, run_id, decisions))
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
@@ -289,6 +288,15 @@ def _describe_plan(
         apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),
     )
+
+
+def _ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
+    """Yield the commands that show a plan as a sheet, and how sure each owner is."""
+    run = ("--run", short_run_id(run_id))
+    yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
+    if decisions["confidence"].count():
+        query = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
+        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, query)}"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:
