@@ -5,6 +5,7 @@ from datetime import date, datetime
 
 import polars as pl
 
+from ownership.codes import EVIDENCE, MATCH, short_words
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, primary_since, primary_users
 from ownership.matching import candidates, excluded_users
@@ -69,11 +70,16 @@ _REASONS = ("evidence", "evidence", "match")
 _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
 
-def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that reach each of `STAGES`: stage, hosts, drop_outs (why some get no further)."""
-    reason = pl.format("{} {}", "reason", "hosts")
-    reasons = drop_outs(decisions).group_by("stage").agg(drop_outs=reason.str.join(", "))
+def funnel(decisions: pl.DataFrame, *, written: int | None = None) -> pl.DataFrame:
+    """Count the hosts that reach each of `STAGES`: stage, hosts, others (why some get no further).
+
+    The last stage is `written`, if the number is given.
+    """
+    word = pl.col("reason").replace(short_words(EVIDENCE, MATCH))
+    reasons = drop_outs(decisions).group_by("stage").agg(others=pl.format("{} {}", word, "hosts").str.join(", "))
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
+    if written is not None:
+        hosts = hosts.with_columns(written=pl.lit(written, pl.Int64))
     stages = hosts.unpivot(variable_name="stage", value_name="hosts")
     return stages.join(reasons, on="stage", how="left", maintain_order="left")
 

@@ -57,7 +57,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
         0,
         ["-", "pc-1.corp.example", "ann@corp.example", "now:", "no", "majority", "(100%)"],
     )
-    assert lines[-1] == "0 to add, 1 to drop, 0 changed"
+    assert lines[-1] == "0 to add, 1 no longer planned, 0 changed"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
