@@ -71,7 +71,8 @@ def demo() -> None:
     log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
         _progress("a dry run: fetch, decide, plan")
-        print(_run(log, "run", "--dry-run", file=sandbox.instance_file), end="")
+        planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
+        print(planned.partition("To apply it:")[0], end="")  # that follows
         tables = Tables(home(), slug_of(NAME))
         plan = tables.last_run_that_decided() or ""
         _progress("write this plan")

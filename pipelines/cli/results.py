@@ -203,7 +203,7 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
-                print_lines(_ways_to_look(instance, run_id, decisions))
+                print_lines(ways_to_look(instance, run_id, decisions))
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
@@ -290,7 +290,7 @@ def _describe_plan(
     )
 
 
-def _ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
+def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
     """Yield the commands that show a plan as a sheet, and how sure each owner is."""
     run = ("--run", short_run_id(run_id))
     yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
