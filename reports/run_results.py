@@ -85,9 +85,10 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
         yield f"{count:>8,}  {sentence}"
     if reasons:
-        yield f"{reasons.total():>8,}  in all get no owner by the logons. The reasons:"
+        hosts = f"{reasons.total():,} host{'s' * (reasons.total() != 1)}"
+        yield f"Why the logons give no owner for {hosts}:"
         for code, number in reasons.most_common():
-            yield f"          {number:>8,}  {words[code]}: {sentences[code]}"
+            yield f"{number:>8,}  {words[code]}: {sentences[code]}"
 
 
 def writes_in_words(rows: pl.DataFrame) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from pipelines.cli.options import Port, flag, number
+from pipelines.cli.options import Port, flag, folded, number
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from reports.tuning import AUDIT
@@ -155,4 +155,4 @@ def _progress(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"sandbox: {text}", flush=True)
+    print(folded(f"sandbox: {text}"), flush=True)

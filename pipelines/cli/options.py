@@ -241,13 +241,13 @@ def is_on_terminal() -> bool:
 def prompt(question: str, **options: Any) -> Any:
     """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
     _let_ctrl_c_through()
-    return typer.prompt(question, **options)
+    return typer.prompt(folded(question), **options)
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
     """Ask yes or no; Ctrl-C ends the command."""
     _let_ctrl_c_through()
-    return typer.confirm(question, default=default)
+    return typer.confirm(folded(question), default=default)
 
 
 def _let_ctrl_c_through() -> None:

@@ -37,8 +37,7 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
         ("not in the inventory", 1, None),
         ("written", 1, None),
     ]
-    *_, of_reasons = (line for line in decisions_in_words(summary(decisions)) if "The reasons:" in line)
-    assert int(of_reasons.split()[0]) == 9 - 3, "a run counts the same hosts"
+    assert f"no owner for {9 - 3} hosts:" in "\n".join(decisions_in_words(summary(decisions))), "alike"
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
 
