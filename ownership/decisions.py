@@ -75,25 +75,21 @@ def funnel(decisions: pl.DataFrame, *, written: int | None = None) -> pl.DataFra
 
     The last stage is `written`, if the number is given.
     """
-    word = pl.col("reason").replace(short_words(EVIDENCE, MATCH))
-    reasons = drop_outs(decisions).group_by("stage").agg(others=pl.format("{} {}", word, "hosts").str.join(", "))
+    stages, words = list(STAGES.items()), short_words(EVIDENCE, MATCH)
+    reasons = pl.concat(
+        decisions.filter(holds & ~further)
+        .group_by(stage=pl.lit(stage), reason=pl.col(column).replace(words))
+        .agg(hosts=pl.len())
+        .sort("hosts", "reason", descending=[True, False])
+        .group_by("stage")
+        .agg(others=pl.format("{} {}", "reason", "hosts").str.join(", "))
+        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
+    )
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
     if written is not None:
         hosts = hosts.with_columns(written=pl.lit(written, pl.Int64))
-    stages = hosts.unpivot(variable_name="stage", value_name="hosts")
-    return stages.join(reasons, on="stage", how="left", maintain_order="left")
-
-
-def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that reach a stage and not the next one: stage, reason, hosts, most hosts first."""
-    stages = list(STAGES.items())
-    return pl.concat(
-        decisions.filter(holds & ~further)
-        .group_by(stage=pl.lit(stage), reason=column)
-        .agg(hosts=pl.len())
-        .sort("hosts", "reason", descending=[True, False])
-        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
-    )
+    counted = hosts.unpivot(variable_name="stage", value_name="hosts")
+    return counted.join(reasons, on="stage", how="left", maintain_order="left")
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:

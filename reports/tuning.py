@@ -108,25 +108,25 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any], *, ask: str, why: str = "", done: bool = False, written: int = 0
+    line: Mapping[str, Any], *, ask: str = "", why: str = "", written: int | None = None
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
     `ask` is the command that draws an audit, `why` the one that says why a number is not known; without it
-    that is said here. `done` and `written` are those of `backtest_sentence`.
+    that is said here. `written` is that of `backtest_sentence`.
     """
-    said = [backtest_sentence(line, done=done, written=written), reason(line, brief=bool(why))]
+    said = [backtest_sentence(line, written=written), reason(line, brief=bool(why))]
     if ask and line["to_write"] and line["wrong_measure"] != "audit":
         said.append(f"Let a colleague check 50 of them: {ask}")
     return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
 
 
-def backtest_sentence(line: Mapping[str, Any], *, done: bool = False, written: int = 0) -> str:
+def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
-    `done`: the run may write; `written` is the number of owners that are known to be written.
+    `written`: how many are known to be written of a run that may write; None: it may not.
     """
-    done |= written > 0
+    done = written is not None
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")

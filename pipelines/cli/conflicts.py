@@ -12,7 +12,7 @@ from ownership.history import ACKNOWLEDGED
 from ownership.names import normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
-from pipelines.cli.sql import answer, sql
+from pipelines.cli.sql import sql
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instance, system_user
 from resources.store.tables import Tables
@@ -64,7 +64,7 @@ def conflicts(
     if not (acknowledge or undo) and note is None:
         if form != "table":
             return sql(LISTED, instance=path, form=form, run_id=run_id)
-        status = answer(f"FROM ({LISTED}) AS listed {FOR_PEOPLE}", path, "lines", run_id)
+        status = sql(f"FROM ({LISTED}) AS listed {FOR_PEOPLE}", instance=path, run_id=run_id)
         how = ("conflicts", "--acknowledge", "HOST", "--note", "WHY")
         print(f"To acknowledge one that may stay:\n    {command_line(load_instance(path), *how)}")
         return status

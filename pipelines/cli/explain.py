@@ -11,14 +11,7 @@ import typer
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
 from reports.explain import host_explanation, in_words
-from reports.sentences import (
-    each_person,
-    near_names,
-    people_called,
-    person,
-    person_explanation,
-    person_in_words,
-)
+from reports.sentences import each_person, near_names, people_called, person_explanation, person_in_words
 from reports.story import told_hosts
 from resources.errors import ConfigurationError
 from resources.settings import Instance
@@ -67,15 +60,13 @@ def _explain(
         return story, in_words(story)
     persons = persons_of(tables, instance.rules.as_rules())
     found, users = persons.find(asked), tables.read("inventory_users").collect()
-    called = people_called(asked, users) if not found else {}
+    called = {} if found else people_called(asked, users)
     if len(called) == 1:
         found = persons.find(*called)
-    if not found and called:
+    elif called:
         story |= {"hostname": asked, "near": [*called.values()]}
-        listed = [f"  - {person(user_id, called)}" for user_id in called]
-        return story, "\n".join(
-            [f"{len(called):,} people are called {printable(asked)}. Ask for one by address or id:", *listed]
-        )
+        head = f"{len(called):,} people are called {printable(asked)}. Ask for one by address or id:"
+        return story, "\n  - ".join([head, *called.values()])
     if not found:
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()

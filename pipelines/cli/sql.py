@@ -10,11 +10,10 @@ import subprocess
 import sys
 from contextlib import nullcontext, suppress
 from decimal import Decimal
-from functools import partial
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import duckdb
 import polars as pl
@@ -53,6 +52,7 @@ from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # that a terminal shows at least: a longer text is cut
+MAX_BELOW = 3  # columns without room that come below each row; more are left out
 
 
 def sql(
@@ -74,16 +74,6 @@ def sql(
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
-    return answer(query, instance, form, run_id)
-
-
-def answer(
-    query: str | None, instance: Path | None, form: Format | Literal["lines"], run_id: str | None
-) -> int:
-    """Print the rows of a query, or start DuckDB's shell for None; return the exit status.
-
-    As `lines` they are for people, with what a terminal has no room for below each row.
-    """
     location = tables_location()
     try:
         slug, run = _resolve(location, instance, run_id)
@@ -181,7 +171,7 @@ def _shell(opening: list[str]) -> int:
         signal.signal(signal.SIGINT, previous)
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: str) -> None:
+def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: Format) -> None:
     """Print the rows of each statement that selects, CSV with an empty line in between; as JSON the last."""
     last: str | None = None
     for statement in connection.extract_statements(query):
@@ -203,7 +193,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, form: str) -> Non
     wait=wait_exponential(0.05),
     reraise=True,
 )
-def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: str) -> str | None:
+def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, form: Format) -> str | None:
     """Return what a statement selects, as it is printed; None: it selects nothing."""
     # Before DuckDB 2.0 PIVOT becomes several statements, which have no text.
     relation = connection.sql(_without_end(statement.query) or statement)
@@ -212,9 +202,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, fo
     selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
     if relation is None or (relation.columns in done and not selects):
         return None
-    return {"table": _for_people, "lines": partial(_for_people, whole=True), "csv": _csv, "json": _json}[
-        form
-    ](relation)
+    return {"table": _for_people, "csv": _csv, "json": _json}[form](relation)
 
 
 def _without_end(statement: str) -> str:
@@ -228,11 +216,11 @@ def _without_end(statement: str) -> str:
     return text[:end].decode()
 
 
-def _for_people(relation: duckdb.DuckDBPyRelation, *, whole: bool = False) -> str:
+def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
-    A terminal has the first rows, and the first columns, for which it has room; the last line says so. Of
-    the `whole` the other columns are below each row.
+    A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
+    further columns come below each row.
     """
     unique = relation.select("*")
     texts = [duckdb.ColumnExpression(name).cast("VARCHAR") for name in unique.columns]
@@ -248,11 +236,11 @@ def _for_people(relation: duckdb.DuckDBPyRelation, *, whole: bool = False) -> st
     cut = [[cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell in row] for row in shown]
     ends = accumulate(max(map(len, column)) + 2 for column in zip(*cut, strict=True))
     fitting = sum(end <= width for end in ends)
-    heads, lines = cells[0][fitting:], list[str]()
-    for line, row in zip(in_columns([row[:fitting] for row in cut]), shown, strict=True):
-        rest = ", ".join(f"{head} {cell}" for head, cell in zip(heads, row[fitting:], strict=True) if cell)
-        lines += [line, *([folded(f"    {rest}")] if whole and rest and lines else [])]
-    lacking = [f"the columns {', '.join(heads)}"] if heads and not whole else []
+    heads, lines = cells[0][fitting:], [*in_columns([row[:fitting] for row in cut])]
+    lacking = [f"the columns {', '.join(heads)}"] if len(heads) > MAX_BELOW else []
+    for number, row in enumerate(shown[1:], start=1) if not lacking else ():
+        parts = [f"{head} {cell}" for head, cell in zip(heads, row[fitting:], strict=True) if cell]
+        lines[number] += "\n" + folded("    " + ", ".join(parts)) if parts else ""
     if len(rows) > ROWS_ON_SCREEN:
         lacking.append(f"{len(rows) - ROWS_ON_SCREEN:,} more rows")
     if lacking:

@@ -219,10 +219,9 @@ def tune(
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", the last that may write" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
-    why = (
-        "" if logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG) else command_line(instance, "tune", "-v")
-    )
-    written = tables.followed_plan(decided_by).filter(outcome="written").height
+    in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    why = "" if in_full else command_line(instance, "tune", "-v")
+    written = tables.followed_plan(decided_by).filter(outcome="written").height or None
     ask = command_line(instance, "tune", *tuning.AUDIT)
     claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=written)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)

@@ -29,7 +29,7 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
     assert funnel(decisions, written=1).rows() == [
         ("in the inventory", 9, "no host name 1, no logons 1"),
         ("with logons", 7, "excluded host 1, no majority 1"),
-        ("one primary user", 5, "several user assets 1, account without a person 1"),
+        ("one primary user", 5, "account without a person 1, several user assets 1"),
         ("user identified", 3, None),
         ("to write", 1, None),
         ("agrees", 1, None),

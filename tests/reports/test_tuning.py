@@ -74,7 +74,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     lines = as_lines(LINE, better)
     assert best_line(lines, LINE, Aim()) is None
     words = settings_in_words(
-        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE, ask="")
+        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE)
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert "60.0% are right" in words[2]
@@ -91,7 +91,7 @@ def test_of_no_owners_none_is_wrong(wrong):
 
 @pytest.mark.parametrize(
     ("written", "said"),
-    [(0, "would be written"), (100, "were to be written"), (168, "168 owners were written")],
+    [(None, "would be written"), (100, "were to be written"), (168, "168 owners were written")],
 )
 def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(written, said):
     unknown = {"wrong": None, "wrong_low": 5.0, "wrong_measure": "future", "no_claim": "too few answers"}
@@ -102,13 +102,13 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
         "Let a colleague check 50 of them: tune --audit 50",
         "Why it is not known: tune -v",
     ]
-    assert "too few answers" in claim_in_words(LINE | unknown, ask="")[1]
+    assert "too few answers" in claim_in_words(LINE | unknown)[1]
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = claim_in_words(LINE | audited | {"wrong_measure": measure}, ask="")
+    words = claim_in_words(LINE | audited | {"wrong_measure": measure})
     assert ("their own hosts only" in " ".join(words)) == said
 
 
