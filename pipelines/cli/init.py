@@ -15,7 +15,15 @@ import yaml
 
 from assets_defs.run_request import today_of, window_of
 from pipelines.cli.files import require_file
-from pipelines.cli.options import confirm, file_option, flag, is_on_terminal, print_finding, prompt
+from pipelines.cli.options import (
+    confirm,
+    file_option,
+    flag,
+    is_on_terminal,
+    print_finding,
+    print_lines,
+    prompt,
+)
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
@@ -173,7 +181,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
         place if kind == "env" else f"{{{kind}: {place}}}" for kind, place in section.get(key, {}).items()
     )
     unless = "" if default else " (Enter: none)"
-    text = f"Name of the environment variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
+    text = f"Name of the variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
     place = prompt(text, default=default, show_default=bool(default), value_proc=_place)
     if not place:
         return
@@ -307,20 +315,22 @@ def init(
     _write_new(path, text)
     filled_in = "Set the variables that it names" if indented else _FILL_IN
     if stopped:
-        print(f"\n{path} has the answers so far. Fill in the others there, then try it:\n    {check}")
+        print_lines(
+            ["", f"{path} has the answers so far. Fill in the others there, then try it:", f"    {check}"]
+        )
         raise typer.Abort
-    print(f"{path} is written. {filled_in}, then try it:\n    {check}")
+    print_lines([f"{path} is written. {filled_in}, then try it:", f"    {check}"])
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:
     """Ask all questions; return the way of shipping, if there is one, and whether somebody stopped."""
-    found, made_up, stopped = list[Proposal](), content["url"], False
+    found, before, stopped = list[Proposal](), str(content), False
     try:
         ask(content, path, found, logs=logs)
     except typer.Abort:
-        stopped = content["url"] != made_up
+        stopped = bool(found) or str(content) != before
         if not stopped:
-            print("\nNothing was written: no address was answered. To begin again, use the same command.")
+            print("\nNothing was written. To begin again, use the same command.")
             raise
     return (found[-1] if found else None), stopped
 

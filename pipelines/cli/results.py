@@ -207,8 +207,7 @@ def print_result(
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
-        for line in _next_steps(instance, report, again):
-            print(line)
+        print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:
         print_error(report["error"], run_id=run_id, instance=instance.name)

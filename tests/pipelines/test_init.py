@@ -252,7 +252,7 @@ def test_who_stops_in_between_finds_the_answers_in_the_file(answer, tmp_path, mo
         status, out, _ = answer("y", "Head office", *lines, arguments=["mine.yaml"])
     assert (status, Path("mine.yaml").exists()) == (1, bool(typed)), out
     if not typed:
-        assert "Nothing was written: " in out
+        assert "Nothing was written. " in out
         return
     assert "mine.yaml has the answers so far. Fill in the others there, then try it:\n" in out
     instance = load_instance(Path("mine.yaml"))
