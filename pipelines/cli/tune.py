@@ -221,9 +221,9 @@ def tune(
     by = f"as run {short_run_id(decided_by)} decided{last}"
     in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     why = "" if in_full else command_line(instance, "tune", "-v")
-    written = tables.followed_plan(decided_by).filter(outcome="written").height or None
+    done = tables.followed_plan(decided_by).filter(outcome="written").height or None
     ask = command_line(instance, "tune", *tuning.AUDIT)
-    claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=written)
+    claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
