@@ -220,9 +220,10 @@ def persons_of(tables: Tables, rules: Rules) -> Persons:
 def note(text: str) -> None:
     """Print something beside the answer, unless only that is asked for."""
     if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
-        as_json = logs_as_json()
-        lines = [json_line(text, level="warning")] if as_json else f"asset-owners: {text}".split("\n")
-        print_lines(lines, sys.stderr)
+        if logs_as_json():
+            print(json_line(text, level="warning"), file=sys.stderr)
+        else:
+            print_lines(f"asset-owners: {text}".split("\n"), sys.stderr)
 
 
 _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")
