@@ -15,15 +15,7 @@ import yaml
 
 from assets_defs.run_request import today_of, window_of
 from pipelines.cli.files import require_file
-from pipelines.cli.options import (
-    confirm,
-    file_option,
-    flag,
-    is_on_terminal,
-    print_finding,
-    print_lines,
-    prompt,
-)
+from pipelines.cli.options import confirm, file_option, flag, folded, is_on_terminal, print_finding, prompt
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
@@ -160,19 +152,18 @@ def _ask_until_good(
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
-        further = [FURTHER[word] for word in FURTHER if word in wrong]
-        answers = {key: prompt(f"{question} (Enter: none)", **NO_DEFAULT) for key, question in further}
-        if given := {key: answer for key, answer in answers.items() if answer}:
-            if "ca_file" in given:
-                given["ca_file"] = str(Path(given["ca_file"]).expanduser().absolute())
-            section |= given
-            asked = {}
+        asked = questions
+        for word, (key, question) in FURTHER.items():
+            if word in wrong and (answer := prompt(f"{question} (Enter: none)", **NO_DEFAULT)):
+                section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
+                asked = {}
+        if not asked:
             continue
         if not wrong or confirm("These answers do not work yet. Keep them anyway? No asks again."):
             return
         for variable in typed:
             del os.environ[variable]
-        typed, asked = [], questions
+        typed = []
 
 
 def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
@@ -306,20 +297,20 @@ def init(
     text = with_logs(text, logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
-    text = text.replace("instance.schema.json", schema, 1)
-    text = text.replace("asset-owners check --instance FILE", check, 1)
+    text = text.replace("instance.schema.json", schema, 1).replace(
+        "asset-owners check --instance FILE", check, 1
+    )
     checked_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return
     _write_new(path, text)
-    filled_in = "Set the variables that it names" if indented else _FILL_IN
+    said = f"{path} is written. {'Set the variables that it names' if indented else _FILL_IN}"
     if stopped:
-        print_lines(
-            ["", f"{path} has the answers so far. Fill in the others there, then try it:", f"    {check}"]
-        )
+        said = f"\n{path} has the answers so far. Fill in the others there"
+    print(f"{folded(f'{said}, then try it:')}\n    {check}")
+    if stopped:
         raise typer.Abort
-    print_lines([f"{path} is written. {filled_in}, then try it:", f"    {check}"])
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:

@@ -19,13 +19,13 @@ from typing import Annotated, Any, Literal, TextIO
 import click
 import typer
 
-from ownership.names import printable
+from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
-from resources.settings import Instance, command_line, load_instance, logs_as_json
+from resources.settings import Instance, command_line, load_instance
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
@@ -220,10 +220,15 @@ def persons_of(tables: Tables, rules: Rules) -> Persons:
 def note(text: str) -> None:
     """Print something beside the answer, unless only that is asked for."""
     if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
-        if logs_as_json():
-            print(json_line(text, level="warning"), file=sys.stderr)
-        else:
-            print_lines(f"asset-owners: {text}".split("\n"), sys.stderr)
+        print_message(text, level="warning")
+
+
+def print_message(text: str, *, level: str, run_id: str | None = None, instance: str | None = None) -> None:
+    """Print on standard error, for a person or, with its run and instance, for the log of a service."""
+    if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
+        print(json_line(text, level=level, run_id=run_id, instance=instance), file=sys.stderr)
+    else:
+        print_lines(printable_lines(f"asset-owners: {text}").split("\n"), sys.stderr)
 
 
 _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")

@@ -23,8 +23,8 @@ from ownership.names import printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
 from pipelines.cli.diff import compare
-from pipelines.cli.exit_status import message_and_status, print_error, print_trace
-from pipelines.cli.options import own_tables, print_lines
+from pipelines.cli.exit_status import message_and_status, print_trace
+from pipelines.cli.options import own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -210,7 +210,7 @@ def print_result(
         print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:
-        print_error(report["error"], run_id=run_id, instance=instance.name)
+        print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
     return report
 
 

@@ -13,7 +13,6 @@ import polars as pl
 
 from ownership.names import printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
-from pipelines.cli.exit_status import print_error
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.options import (
     InstanceFile,
@@ -26,6 +25,7 @@ from pipelines.cli.options import (
     own_tables,
     persons_of,
     print_lines,
+    print_message,
     stored_tables,
 )
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -196,7 +196,7 @@ def tune(
 
     result = execute(instance, part_name(instance, "tuning"), {})
     for error in errors(result):
-        print_error(error)
+        print_message(error, level="error")
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
