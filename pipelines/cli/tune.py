@@ -235,8 +235,8 @@ def tune(
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
     model = learnt_model(instance, tables, window)
-    of_run = command_line(instance, "sql", "--run", "RUN_ID")
-    where = [f"From the next run on owner_decisions.confidence has it for each owner; of a dry run: {of_run}"]
+    see = f"of a dry run: {command_line(instance, 'sql', '--run', 'RUN_ID')}"
+    where = [f"From the next run on owner_decisions.confidence has it for each owner; {see}"]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
