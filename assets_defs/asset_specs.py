@@ -199,6 +199,7 @@ def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, An
         "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
         "outcomes": writes_in_words(rows),
         "hosts_written": done,
+        "funnel": _table(funnel(decisions, written=done).to_dicts()),
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),
         **examples("first_failures", unsent.select("host_id", "outcome", "message")),

@@ -21,7 +21,7 @@ from ownership.windows import days_of
 from reports.page import TABLES, page_fingerprint, report_page
 from reports.page_tables import STRIP_DAYS, coverage_by_day
 from reports.story import hosts_by_now, hosts_sheet, planned_first
-from reports.tuning import backtest_sentence, drift_in_words, reason
+from reports.tuning import AUDIT, claim_in_words, drift_in_words
 from resources.format_version import program_version
 from resources.settings import Instance, command_line, report_url
 from resources.store.files import replacing
@@ -216,10 +216,9 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: b
     line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
     if not line["to_write"]:
         return []
-    said = [backtest_sentence(line, done=done), reason(line, brief=brief)]
+    why = command_line(instance, "tune", "-v") if brief else ""
+    ask = "" if done else command_line(instance, "tune", *AUDIT)
+    said = claim_in_words(line, ask=ask, why=why, written=0 if done else None)
     if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
-    if done or line["wrong_measure"] == "audit":
-        return said
-    ask = command_line(instance, "tune", "--audit", "50", "--audit-file", "audit.xlsx")
-    return [*said, f"Let a colleague check 50 of them: {ask}"]
+    return said

@@ -5,6 +5,7 @@ from datetime import date, datetime
 
 import polars as pl
 
+from ownership.codes import EVIDENCE, MATCH, short_words
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, primary_since, primary_users
 from ownership.matching import candidates, excluded_users
@@ -71,25 +72,26 @@ _REASONS = ("evidence", "evidence", "match")
 _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_owner").is_not_null()
 
 
-def funnel(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that reach each of `STAGES`: stage, hosts, drop_outs (why some get no further)."""
-    reason = pl.format("{} {}", "reason", "hosts")
-    reasons = drop_outs(decisions).group_by("stage").agg(drop_outs=reason.str.join(", "))
-    hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
-    stages = hosts.unpivot(variable_name="stage", value_name="hosts")
-    return stages.join(reasons, on="stage", how="left", maintain_order="left")
+def funnel(decisions: pl.DataFrame, *, written: int | None = None) -> pl.DataFrame:
+    """Count the hosts that reach each of `STAGES`: stage, hosts, others (why some get no further).
 
-
-def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:
-    """Count the hosts that reach a stage and not the next one: stage, reason, hosts, most hosts first."""
-    stages = list(STAGES.items())
-    return pl.concat(
+    The last stage is `written`, if the number is given.
+    """
+    stages, words = list(STAGES.items()), short_words(EVIDENCE, MATCH)
+    reasons = pl.concat(
         decisions.filter(holds & ~further)
-        .group_by(stage=pl.lit(stage), reason=column)
+        .group_by(stage=pl.lit(stage), reason=pl.col(column).replace(words))
         .agg(hosts=pl.len())
         .sort("hosts", "reason", descending=[True, False])
+        .group_by("stage")
+        .agg(others=pl.format("{} {}", "reason", "hosts").str.join(", "))
         for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
     )
+    hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
+    if written is not None:
+        hosts = hosts.with_columns(written=pl.lit(written, pl.Int64))
+    counted = hosts.unpivot(variable_name="stage", value_name="hosts")
+    return counted.join(reasons, on="stage", how="left", maintain_order="left")
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:

@@ -153,7 +153,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person.{near} rules.exclude_users and rules.skip_account_kinds exclude users."
+            f"or person.{near} Users may be excluded (rules.exclude_users, rules.skip_account_kinds)."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
@@ -211,7 +211,7 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         happened.insert(0, (host["listed_at"], _listed(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
         head, *details = lines
-        yield f"  {instant(at)}, {head}"
+        yield f"  - {instant(at)}, {head}"
         yield from (f"    {detail}" for detail in details)
 
 
@@ -232,10 +232,6 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     existing = f" ({_shown(decision['existing_owner'])})" if decision["existing_owner"] else ""
     since = f" Since {decision['conflict_since']:%Y-%m-%d}." if decision["conflict_since"] else ""
     yield f"{ACTION[decision['action']]}{existing}{since}"
-    if decision.get("acknowledged_at"):
-        note = f": {_shown(decision['note'])}" if decision["note"] else ""
-        by = _shown(decision["acknowledged_by"])
-        yield f"Acknowledged on {decision['acknowledged_at']:%Y-%m-%d} by {by}{note}"
 
 
 def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:

@@ -145,7 +145,7 @@ def differences_in_words(diff: Sequence[Mapping[str, str | None]], no_longer_fou
         rows.append((_SIGNS[str(row["change"])], cells))
     yield from _lines(rows)
     counts = Counter(row["change"] for row in diff)
-    yield f"{counts['add']:,} to add, {counts['drop']:,} to drop, {counts['change']:,} changed"
+    yield f"{counts['add']:,} to add, {counts['drop']:,} no longer planned, {counts['change']:,} changed"
     if no_longer_found:
         owners = "owner that is" if no_longer_found == 1 else "owners that are"
         yield f"{no_longer_found:,} {owners} there would no longer be found"

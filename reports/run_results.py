@@ -69,21 +69,26 @@ def plans_only(row: Mapping[str, Any]) -> bool:
 def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = None) -> Iterator[str]:
     """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`.
 
+    The reasons are those of the funnel: of all hosts for which the logons give no owner, in the same words.
     `in_run` is how many of the owners a run of some hosts writes; None: it is of all hosts.
     """
     actions, reasons = Counter[str](), Counter[str]()
+    words, sentences = short_words(EVIDENCE, MATCH), {**EVIDENCE, **MATCH}
     for codes, count in decisions.items():
         evidence, match, action = codes.split("/")
         actions[action] += count
-        if action == "none":
-            reasons[EVIDENCE[evidence] if match == "null" else MATCH[match]] += count
+        if action in {"keep", "none"}:
+            reasons[evidence if match == "null" else match] += count
     for action, count in actions.most_common():
-        has_reasons, sentence = bool(reasons) and action == "none", str(ACTION[action])
+        sentence = str(ACTION[action])
         if action == "write" and in_run is not None:
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
-        yield f"{count:>8,}  {sentence}{' The reasons:' * has_reasons}"
-        if has_reasons:
-            yield from (f"          {number:>8,}  {reason}" for reason, number in reasons.most_common())
+        yield f"{count:>8,}  {sentence}"
+    if reasons:
+        hosts = f"{reasons.total():,} host{'s' * (reasons.total() != 1)}"
+        yield f"Why the logons give no owner for {hosts}:"
+        for code, number in reasons.most_common():
+            yield f"{number:>8,}  {words[code]}: {sentences[code]}"
 
 
 def writes_in_words(rows: pl.DataFrame) -> str:

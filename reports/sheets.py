@@ -145,6 +145,8 @@ def _cells_to_last(sheet: bytes) -> int:
 
 
 _READ = (*HOSTS, "person", "seed", "right")
+_QUESTION = "Is it this person's? yes, no; empty: not known"
+_AGAIN = "Asked again, on purpose: yes or no, as if new"
 _INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
 
@@ -186,7 +188,9 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 
     The hosts that are asked twice follow once more, the other way round.
     """
-    sample = pl.concat([sample, sample.filter("is_asked_twice").reverse()])
+    asked = sample.with_columns(question=pl.lit(_QUESTION))
+    again = sample.filter("is_asked_twice").reverse().with_columns(question=pl.lit(_AGAIN))
+    sample = pl.concat([asked, again])
     names = names_of(users.iter_rows(named=True))
     persons = pl.Series([person(user_id, names) for user_id in sample["user_id"]], dtype=pl.String)
     departments = users.select("user_id", department="user_department")
@@ -196,8 +200,18 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     return (
         sample.with_columns(pl.col("seed").cast(pl.String), evidence=evidence, person=persons)
         .join(departments, on="user_id", how="left", maintain_order="left")
-        .select(*HOSTS, "person", "department", "evidence", "seed", instead=empty, right=empty)
+        .select(*HOSTS, "person", "department", "evidence", "seed", "question", instead=empty, right=empty)
     )
+
+
+def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
+    """Yield what the answers in a sheet mean, and why some hosts are in it twice."""
+    yield "Let somebody who knows write into the column right: yes if the host is the person's, no if not."
+    if number := sample["is_asked_twice"].sum():
+        yield (
+            f"The last {number} rows ask about {number} of the hosts again, to see how often an answer is "
+            "wrong: answer them without looking up."
+        )
 
 
 def answered(

@@ -282,7 +282,16 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
         return f"{belongs}: {logons(host)}; {wrote or 'the inventory had this owner already'}."
     known = f"; {wrote}" if ours else " in the inventory"
     but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
-    return f"{belongs}{known}{but}."
+    return f"{belongs}{known}{but}.{_acknowledged(host)}"
+
+
+def _acknowledged(host: Mapping[str, Any]) -> str:
+    """Who lets a conflict stay, since when and why, as a further sentence; empty where nobody does."""
+    if host["acknowledged_at"] is None:
+        return ""
+    by, note = printable(host["acknowledged_by"] or "Somebody"), host["note"]
+    why = f": {printable(note)}" if note else ""
+    return f" {by} acknowledged this conflict on {host['acknowledged_at']:%Y-%m-%d}{why}."
 
 
 def _reason(host: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """What tuning found, in words: how many owners would be written and be wrong, and what to set instead."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from ownership.tuning.backtest import KEY, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model
 from reports.sentences import in_columns
 
+AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
+"""Arguments of `tune` that draw an audit."""
 MAX_SUGGESTIONS = 10
 LEAST_CERTAIN = 5
 """How many of the least certain owners are named."""
@@ -105,8 +107,26 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "wrong": wrong, "no_claim": line["no_claim"]}
 
 
-def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
-    """Say how many owners a line's settings would write (wrote, if `done`), and how many are wrong."""
+def claim_in_words(
+    line: Mapping[str, Any], *, ask: str = "", why: str = "", written: int | None = None
+) -> list[str]:
+    """Say how many owners a line's settings would write and how many are wrong, and how to know better.
+
+    `ask` is the command that draws an audit, `why` the one that says why a number is not known; without it
+    that is said here. `written` is that of `backtest_sentence`.
+    """
+    said = [backtest_sentence(line, written=written), reason(line, brief=bool(why))]
+    if ask and line["to_write"] and line["wrong_measure"] != "audit":
+        said.append(f"Let a colleague check 50 of them: {ask}")
+    return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
+
+
+def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None) -> str:
+    """Say how many owners a line's settings would write, and how many are wrong.
+
+    `written`: how many are known to be written of a run that may write; None: it may not.
+    """
+    done = written is not None
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")
@@ -117,7 +137,7 @@ def backtest_sentence(line: Mapping[str, Any], *, done: bool = False) -> str:
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
-    verb = f"{past} to be" if done else "would be"
+    verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
     return f"At {', '.join(asked)}, {owners} {verb} written, {_wrong(line, done=done)}."
 
 
@@ -136,7 +156,7 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
     if line["no_claim"]:
         unknown = f"How many {'more ' * bool(round(line['wrong_low'] or 0))}are wrong is not known yet"
         if brief:
-            return f"{unknown} (why: -v)."
+            return f"{unknown}."
         sentences.insert(0, f"{unknown}: {line['no_claim']}.")
     return " ".join(sentences) or "Nothing could be compared."
 
@@ -148,19 +168,19 @@ def settings_in_words(
     aim: Aim,
     *,
     tried: int,
-    audited: bool = False,
+    claim: Sequence[str] = (),
 ) -> list[str]:
     """Say what the present settings lead to, and the best of those `tried`, with lines for the file.
 
-    `nearest` is shown where no setting reaches the aim, so that `best` is None. `audited`: an audit has said
-    already what the present settings lead to.
+    `nearest` is shown where no setting reaches the aim, so that `best` is None. `claim` is `claim_in_words`
+    of the present settings, unless an audit has said already what they lead to.
     """
-    words = [] if audited else ["Now", f"  {backtest_sentence(now)}", f"  {reason(now)}", ""]
+    words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
     if best is None:
         none = (
-            f"No setting tried is certain to be right for {aim.precision:.0%} and keeps {aim.keep_percent:g}%"
+            f"No setting tried is known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}%"
         )
-        words.append(f"{none} of these owners, as far as is known (table threshold_backtest).")
+        words.append(f"{none} of these owners (table threshold_backtest).")
     if best is None and nearest is None:
         known = "None of them is expected to be better than the present ones."
         return words if now["wrong"] is None else [*words, known]

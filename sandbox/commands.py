@@ -16,14 +16,14 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from pipelines.cli.options import Port, flag, number
+from pipelines.cli.options import Port, flag, folded, number
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
+from reports.tuning import AUDIT
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id
 from sandbox.stand import NAME, TENANT, running_sandbox
 
-AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
 )
@@ -71,7 +71,8 @@ def demo() -> None:
     log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
         _progress("a dry run: fetch, decide, plan")
-        print(_run(log, "run", "--dry-run", file=sandbox.instance_file), end="")
+        planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
+        print(planned.partition("To apply it:")[0], end="")  # that follows
         tables = Tables(home(), slug_of(NAME))
         plan = tables.last_run_that_decided() or ""
         _progress("write this plan")
@@ -154,4 +155,4 @@ def _progress(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"sandbox: {text}", flush=True)
+    print(folded(f"sandbox: {text}"), flush=True)

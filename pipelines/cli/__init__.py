@@ -56,7 +56,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (printed with its trace where no operator can fix it)
-        from pipelines.cli.exit_status import message_and_status, print_error
+        from pipelines.cli.exit_status import message_and_status
+        from pipelines.cli.options import print_message
 
         message, status = message_and_status(error)
         try:
@@ -65,5 +66,5 @@ def main() -> None:
             sys.stdout.flush()
         except OSError:  # the output itself: nothing of it is tried again as the program ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print_error(message)
+        print_message(message, level="error")
         sys.exit(status)

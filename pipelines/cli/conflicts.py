@@ -24,9 +24,11 @@ SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owne
 FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
 FOR_PEOPLE = """\
-SELECT coalesce(hostname, host_id) AS host, owner, named_by_logons AS "logons name",
-       CAST(floor(100 * share) AS INT) || '%' AS share, since, acknowledged_by AS "acknowledged by", note,
-       host_id;
+SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PARTITION BY hostname) > 1
+                                     THEN host_id END) AS host,
+       owner, named_by_logons AS "logons name", CAST(floor(100 * share) AS INT) || '%' AS share, since,
+       concat_ws(': ', acknowledged_by, note) AS "acknowledged by"
+ORDER BY acknowledged_at NULLS FIRST, listed.share DESC, hostname, host_id;
 SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
          count_if(is_new AND acknowledged_at IS NULL) AS new
 FROM conflicts
@@ -62,7 +64,7 @@ def conflicts(
     if not (acknowledge or undo) and note is None:
         if form != "table":
             return sql(LISTED, instance=path, form=form, run_id=run_id)
-        status = sql(f"FROM ({LISTED}) {FOR_PEOPLE}", instance=path, run_id=run_id)
+        status = sql(f"FROM ({LISTED}) AS listed {FOR_PEOPLE}", instance=path, run_id=run_id)
         how = ("conflicts", "--acknowledge", "HOST", "--note", "WHY")
         print(f"To acknowledge one that may stay:\n    {command_line(load_instance(path), *how)}")
         return status

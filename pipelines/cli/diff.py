@@ -22,7 +22,7 @@ def diff(
     *,
     as_json: Json = False,
 ) -> None:
-    """Print which owners the later run adds, drops and changes, dry runs among them, and why.
+    """Print which owners the later run adds, changes and no longer plans, and why; it may be a dry run.
 
     Example: --instance NAME 1a2b3c4d 5e6f7a8b
     """

@@ -7,7 +7,6 @@ import traceback
 from importlib.metadata import requires
 
 from ownership.names import printable_lines
-from pipelines.cli.options import print_lines
 from pipelines.dagster_gaps.log_lines import json_line
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
@@ -36,17 +35,5 @@ def _extra_of(module: str) -> str | None:
 
 def print_trace(trace: str) -> None:
     """Print the stack trace of an error in the program."""
-    text = json_line(trace, level="error") if _logs_as_json() else printable_lines(trace)
-    print(text, file=sys.stderr)
-
-
-def print_error(message: str, *, run_id: str | None = None, instance: str | None = None) -> None:
-    """Print why a command failed, for a person or, with its run and instance, for the log of a service."""
-    if _logs_as_json():
-        print(json_line(message, level="error", run_id=run_id, instance=instance), file=sys.stderr)
-    else:
-        print_lines(printable_lines(f"asset-owners: {message}").split("\n"), sys.stderr)
-
-
-def _logs_as_json() -> bool:
-    return os.environ.get("ASSET_OWNERS_LOG") == "json"  # also where another value is the error to tell
+    as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
+    print(json_line(trace, level="error") if as_json else printable_lines(trace), file=sys.stderr)

@@ -11,7 +11,7 @@ import typer
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
 from reports.explain import host_explanation, in_words
-from reports.sentences import each_person, near_names, person_explanation, person_in_words
+from reports.sentences import each_person, near_names, people_called, person_explanation, person_in_words
 from reports.story import told_hosts
 from resources.errors import ConfigurationError
 from resources.settings import Instance
@@ -22,10 +22,11 @@ from resources.store.tables import Tables
 def explain(
     path: InstanceFile,
     asked: Annotated[
-        str,
+        list[str],
         typer.Argument(
             metavar="HOST_OR_PERSON",
-            help="Name or id of a host; or user name, e-mail address or id of a user asset.",
+            help="Name or id of a host; or of a person the name, user name, e-mail address or id. Several "
+            "words are one name.",
         ),
     ],
     *,
@@ -38,10 +39,11 @@ def explain(
 
     Example: --instance NAME PC-0815
     """
-    if not asked.strip():
+    name = " ".join(asked)
+    if not name.strip():
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     with held_tables(path, run_id) as (instance, tables):
-        story, words = _explain(instance, tables, asked, as_one=as_json)
+        story, words = _explain(instance, tables, name, as_one=as_json)
     if as_json:
         print(json.dumps(story, default=lambda day: day.isoformat()))
     else:
@@ -56,9 +58,16 @@ def _explain(
     story = _host(instance, tables, asked)
     if story["decisions"]:
         return story, in_words(story)
-    found = persons_of(tables, instance.rules.as_rules()).find(asked)
+    persons = persons_of(tables, instance.rules.as_rules())
+    found, users = persons.find(asked), tables.read("inventory_users").collect()
+    called = {} if found else people_called(asked, users)
+    if len(called) == 1:
+        found = persons.find(*called)
+    elif called:
+        story |= {"hostname": asked, "near": [*called.values()]}
+        head = f"{len(called):,} people are called {printable(asked)}. Ask for one by address or id:"
+        return story, "\n  - ".join([head, *called.values()])
     if not found:
-        users = tables.read("inventory_users").collect()
         hosts = tables.read("owner_decisions").select("hostname", "host_id").collect().iter_columns()
         people = users.select(pl.coalesce(pl.col("user_email").list.first(), "user_id")).iter_columns()
         known = pl.concat([*hosts, *people]).drop_nulls()
@@ -68,9 +77,9 @@ def _explain(
     each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
     rules, fields = instance.rules.as_rules(), instance.field_names
     tell = partial(told_hosts, read=tables.read, writes=tables.writes(), rules=rules, fields=fields)
-    persons = [person_explanation(asked, one, tables.read, tell) for one in each]
+    stories = [person_explanation(asked, one, tables.read, tell) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
-    return {"person": persons[0]}, "\n\n".join([*heads, *map(person_in_words, persons)])
+    return {"person": stories[0]}, "\n\n".join([*heads, *map(person_in_words, stories)])
 
 
 def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:

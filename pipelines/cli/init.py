@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import yaml
 
 from assets_defs.run_request import today_of, window_of
 from pipelines.cli.files import require_file
-from pipelines.cli.options import confirm, file_option, flag, is_on_terminal, print_finding, prompt
+from pipelines.cli.options import confirm, file_option, flag, folded, is_on_terminal, print_finding, prompt
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
@@ -43,19 +43,19 @@ OWN = {
 """What is asked of an index with fields of its own."""
 FURTHER = {
     "ca_file": ("ca_file", "File with the certificate authority to trust"),
-    "--index": ("index", "Index pattern that it may read"),
+    "--index": ("index", "Index pattern to search"),
 }
 """What is asked only where the words of a finding name it: the setting and the question."""
+NO_DEFAULT: Mapping[str, Any] = {"default": "", "show_default": False}
 
 
-def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | None:
+def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: list[str]) -> None:
     """Ask for what an instance file has no default for, and put the answers into its content.
 
-    Return the way of shipping that was found in the search service, or that somebody named; None: neither,
-    or `logs` has it.
+    The last of `found` is the way of shipping that is in the search service, or that somebody named; it stays
+    empty where there is neither, or `logs` has it.
     """
     platform: dict[str, Any] = content["platform"]
-    found: list[Proposal] = []
     signed_in: list[bool] = []
     names: list[Finding] = []
 
@@ -96,8 +96,9 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
         _ask_until_good(content, OWN, read, _logons)
         found.append(Proposal("", content["index"], {key: content[key] for key in OWN}))
     elif not found and not logs:
-        ways = f"How logons are shipped ({', '.join(presets())}; Enter: another, in ECS fields)"
-        if named := prompt(ways, default="", show_default=False, value_proc=_known_way):
+        others = "Enter if it is none of these, and the fields have the names of ECS, such as user.name"
+        ways = f"How are logons shipped? One of {', '.join(presets())}. {others}"
+        if named := prompt(ways, value_proc=_known_way, **NO_DEFAULT):
             found.append(Proposal(named, presets()[named].settings["index"]))
     for proposed in found[-1:]:
         content |= proposed.settings
@@ -110,7 +111,6 @@ def ask(content: dict[str, Any], path: Path, *, logs: list[str]) -> Proposal | N
             print_finding(finding)
             if confirm("Ignore the domain part of host names (rules.hostname_match: short)?", default=True):
                 content["rules"]["hostname_match"] = "short"
-    return found[-1] if found else None
 
 
 def _logons(instance: Instance) -> Iterator[Finding]:
@@ -123,10 +123,14 @@ def _logons(instance: Instance) -> Iterator[Finding]:
 def _ask_until_good(
     section: dict[str, Any], questions: dict[str, str], read: Callable[[], Instance], trial: Trial
 ) -> None:
-    """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers."""
+    """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers.
+
+    What a finding names is asked for at once, and tried with the same answers.
+    """
+    typed, asked = list[str](), questions
     while True:
-        typed, before = list[str](), section.copy()
-        for key, question in questions.items():
+        before = section.copy()
+        for key, question in asked.items():
             if key in SECRETS:
                 typed += _ask_for_variable(section, key)
             else:
@@ -136,9 +140,7 @@ def _ask_until_good(
                 section[key] = prompt(question, default=None if is_made_up else known)
         try:
             instance = read()
-        except (
-            ConfigurationError
-        ) as error:  # no file may have this answer, such as an address with a password
+        except ConfigurationError as error:  # such as an address with a password
             print_finding(Finding("wrong", "answer", str(error).partition(": ")[2]))
             section |= before
             continue
@@ -150,15 +152,18 @@ def _ask_until_good(
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
-        further = {key: question for word, (key, question) in FURTHER.items() if word in wrong}
-        more = "".join(f", and for the {question[0].lower()}{question[1:]}" for question in further.values())
-        if not wrong or confirm(f"Keep these answers, although they do not work? No asks again{more}."):
+        asked = questions
+        for word, (key, question) in FURTHER.items():
+            if word in wrong and (answer := prompt(f"{question} (Enter: none)", **NO_DEFAULT)):
+                section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
+                asked = {}
+        if not asked:
+            continue
+        if not wrong or confirm("These answers do not work yet. Keep them anyway? No asks again."):
             return
         for variable in typed:
             del os.environ[variable]
-        for key, question in further.items():
-            if answer := prompt(question, default="", show_default=False):
-                section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
+        typed = []
 
 
 def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
@@ -167,14 +172,14 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
         place if kind == "env" else f"{{{kind}: {place}}}" for kind, place in section.get(key, {}).items()
     )
     unless = "" if default else " (Enter: none)"
-    text = f"Name of the environment variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
+    text = f"Name of the variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
     place = prompt(text, default=default, show_default=bool(default), value_proc=_place)
     if not place:
         return
     section[key] = place
     if (variable := place.get("env")) and not os.environ.get(variable):
         text = f"{variable} is not set. The {SECRETS[key]}, to try it now (Enter: do not)"
-        os.environ[variable] = prompt(text, default="", show_default=False, hide_input=True)
+        os.environ[variable] = prompt(text, hide_input=True, **NO_DEFAULT)
         yield variable
 
 
@@ -190,7 +195,7 @@ def _place(answer: str) -> dict[str, str]:
 def _known_way(answer: str) -> str:
     """Return the name of a way of shipping, or nothing; another answer is asked for again."""
     if answer and answer not in presets():
-        raise typer.BadParameter(f"{answer!r} is not one of them")
+        raise typer.BadParameter("That is not one of them")  # it may be a password
     return answer
 
 
@@ -265,6 +270,7 @@ def init(
     }
     service = {key: value for key, value in service.items() if value is not None}
     indented: dict[str, Any] = {}
+    stopped = False
     if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
         asked["name"] = prompt("Name of this instance", default=asked["name"])
@@ -272,7 +278,7 @@ def init(
             path = path.with_stem(slug_of(asked["name"]) or "instance")
         if path.exists():
             raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
-        proposed = ask(asked, path, logs=logs or [])
+        proposed, stopped = _ask_until_stopped(asked, path, logs or [])
         answered = {"name", "url", "username", "password", "ca_file", *(proposed.own if proposed else ())}
         service |= {key: value for key, value in asked.items() if key in answered}
         indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
@@ -284,26 +290,48 @@ def init(
         with Asker(checked_instance(content, path)) as client:
             proposed = propose(client)
         logs, index = [proposed.preset], index or proposed.index
-        found = f"{proposed.index}: {presets()[proposed.preset].title} ({proposed.preset})"
-        print(f"The newest logon is in {found}.", file=sys.stderr)
+        shipped = f"{presets()[proposed.preset].title} ({proposed.preset})"
+        print(f"The newest logon is in {proposed.index}: {shipped}.", file=sys.stderr)
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
     text = with_logs(text, logs or [], index)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     schema = (SETTINGS / "instance.schema.json").as_uri()
-    text = text.replace("instance.schema.json", schema, 1)
-    text = text.replace("asset-owners check --instance FILE", check, 1)
+    text = text.replace("instance.schema.json", schema, 1).replace(
+        "asset-owners check --instance FILE", check, 1
+    )
     checked_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return
+    _write_new(path, text)
+    said = f"{path} is written. {'Set the variables that it names' if indented else _FILL_IN}"
+    if stopped:
+        said = f"\n{path} has the answers so far. Fill in the others there"
+    print(f"{folded(f'{said}, then try it:')}\n    {check}")
+    if stopped:
+        raise typer.Abort
+
+
+def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:
+    """Ask all questions; return the way of shipping, if there is one, and whether somebody stopped."""
+    found, before, stopped = list[Proposal](), str(content), False
+    try:
+        ask(content, path, found, logs=logs)
+    except typer.Abort:
+        stopped = bool(found) or str(content) != before
+        if not stopped:
+            print("\nNothing was written. To begin again, use the same command.")
+            raise
+    return (found[-1] if found else None), stopped
+
+
+def _write_new(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}; name another one") from error
-    filled_in = "Set the variables that it names" if indented else _FILL_IN
-    print(f"{path} is written. {filled_in}, then try it:\n    {check}")
 
 
 def with_logs(text: str, names: list[str], index: str | None) -> str:

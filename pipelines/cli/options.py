@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -18,13 +19,13 @@ from typing import Annotated, Any, Literal, TextIO
 import click
 import typer
 
-from ownership.names import printable
+from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
-from resources.settings import Instance, command_line, load_instance, logs_as_json
+from resources.settings import Instance, command_line, load_instance
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
@@ -219,11 +220,20 @@ def persons_of(tables: Tables, rules: Rules) -> Persons:
 def note(text: str) -> None:
     """Print something beside the answer, unless only that is asked for."""
     if logging.getLogger(LOGGER).isEnabledFor(logging.WARNING):
-        line = json_line(text, level="warning") if logs_as_json() else f"asset-owners: {text}"
-        print(line, file=sys.stderr)
+        print_message(text, level="warning")
 
 
-_COMMAND = re.compile(r"asset-owners \w+ -")
+def print_message(text: str, *, level: str, run_id: str | None = None, instance: str | None = None) -> None:
+    """Print on standard error, for a person or, with its run and instance, for the log of a service."""
+    if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
+        print(json_line(text, level=level, run_id=run_id, instance=instance), file=sys.stderr)
+    else:
+        print_lines(printable_lines(f"asset-owners: {text}").split("\n"), sys.stderr)
+
+
+_COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What lies between two columns."""
 _START = re.compile(r"(?P<sign>[+~-]) .{4}|\s*(?:(?P<state>ok|warning|wrong|not tried) +|[\d,]+  |- )?")
 """What a line begins with, before its text: a sign, how well something is, or a number of hosts."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
@@ -237,13 +247,13 @@ def is_on_terminal() -> bool:
 def prompt(question: str, **options: Any) -> Any:
     """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
     _let_ctrl_c_through()
-    return typer.prompt(question, **options)
+    return typer.prompt(folded(question), **options)
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
     """Ask yes or no; Ctrl-C ends the command."""
     _let_ctrl_c_through()
-    return typer.confirm(question, default=default)
+    return typer.confirm(folded(question), default=default)
 
 
 def _let_ctrl_c_through() -> None:
@@ -264,15 +274,25 @@ def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
 
 
 def folded(line: str, stream: TextIO | None = None) -> str:
-    """Return a line that on a terminal breaks between words, below its text.
+    """Return a line that on a terminal breaks where it is too long, the rest below its text.
 
-    One with a command stays whole, to be copied.
+    It breaks between columns if it has several, otherwise between words. A command in it stays whole, to be
+    copied, and has a line of its own.
     """
-    if not (stream or sys.stdout).isatty() or _COMMAND.search(line) or not line.strip():
-        return line
-    below = " " * len(start[0] if (start := _START.match(line)) else "")
     width = shutil.get_terminal_size().columns
-    return textwrap.fill(line, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+    if not (stream or sys.stdout).isatty() or len(line) <= width:
+        return line
+    if command := _COMMAND.search(line):
+        before = line[: command.start()].rstrip()
+        return f"{folded(before, stream)}\n    {line[command.start() :]}" if before else line
+    start = len(found[0] if (found := _START.match(line)) else "")
+    fill = partial(textwrap.fill, width=width, break_on_hyphens=False, break_long_words=False)
+    ends = [gap.start() for gap in _GAP.finditer(line, start) if gap.start() <= width]
+    if not ends:
+        return fill(line, subsequent_indent=" " * start)
+    below = " " * max(start, 4)
+    rest = ", ".join(_GAP.split(line[ends[-1] :].strip()))
+    return f"{line[: ends[-1]]}\n{fill(rest, initial_indent=below, subsequent_indent=below)}"
 
 
 def print_finding(finding: Finding) -> None:

@@ -23,8 +23,8 @@ from ownership.names import printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
 from pipelines.cli.diff import compare
-from pipelines.cli.exit_status import message_and_status, print_error, print_trace
-from pipelines.cli.options import own_tables, print_lines
+from pipelines.cli.exit_status import message_and_status, print_trace
+from pipelines.cli.options import own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -203,16 +203,14 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
-                sheet = command_line(instance, "report", "--run", short_run_id(run_id), "--format", "xlsx")
-                print(f"As a sheet for a colleague:\n    {sheet}")
+                print_lines(ways_to_look(instance, run_id, decisions))
         if "diff" in report:
             print(f"Compared with run {short_run_id(report['compared_with'])}:")
             print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
-        for line in _next_steps(instance, report, again):
-            print(line)
+        print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:
-        print_error(report["error"], run_id=run_id, instance=instance.name)
+        print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
     return report
 
 
@@ -289,6 +287,15 @@ def _describe_plan(
         apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),
     )
+
+
+def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
+    """Yield the commands that show a plan as a sheet, and how sure each owner is."""
+    run = ("--run", short_run_id(run_id))
+    yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
+    if decisions["confidence"].count():
+        query = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
+        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, query)}"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership.names import printable
-from pipelines.cli.options import InstanceFile, Json, flag, note, number, own_tables
+from pipelines.cli.options import InstanceFile, Json, flag, note, number, own_tables, print_lines
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
@@ -58,7 +58,7 @@ def runs(
     else:
         heading = ("run", "kind", "started (UTC)", "took", "days, or run", "result")
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))
-        print(*in_columns([heading, *lines]), sep="\n")
+        print_lines(in_columns([heading, *lines]))
     if older := every.height - listed.height:
         note(f"{older:,} older run{'s' * (older != 1)}: --limit {every.height}")
 

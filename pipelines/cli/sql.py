@@ -52,6 +52,7 @@ from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # that a terminal shows at least: a longer text is cut
+MAX_BELOW = 3  # columns without room that come below each row; more are left out
 
 
 def sql(
@@ -218,7 +219,8 @@ def _without_end(statement: str) -> str:
 def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
-    A terminal has the first rows, and the first columns, for which it has room; the last line says so.
+    A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
+    further columns come below each row.
     """
     unique = relation.select("*")
     texts = [duckdb.ColumnExpression(name).cast("VARCHAR") for name in unique.columns]
@@ -229,20 +231,21 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     if not sys.stdout.isatty():
         return "".join(f"{line}\n" for line in in_columns(cells))
     width = shutil.get_terminal_size().columns
-    cells = [
-        [
-            cell if len(cell) <= width // MIN_COLUMNS - 2 else f"{cell[: width // MIN_COLUMNS - 3]}…"
-            for cell in row
-        ]
-        for row in cells[: ROWS_ON_SCREEN + 1]
-    ]
-    ends = accumulate(max(map(len, column)) + 2 for column in zip(*cells, strict=True))
+    most = width // MIN_COLUMNS - 2
+    shown = cells[: ROWS_ON_SCREEN + 1]
+    cut = [[cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell in row] for row in shown]
+    ends = accumulate(max(map(len, column)) + 2 for column in zip(*cut, strict=True))
     fitting = sum(end <= width for end in ends)
-    lacking = [f"the columns {', '.join(cells[0][fitting:])}"] if fitting < len(cells[0]) else []
+    heads, lines = cells[0][fitting:], [*in_columns([row[:fitting] for row in cut])]
+    lacking = [f"the columns {', '.join(heads)}"] if len(heads) > MAX_BELOW else []
+    for number, row in enumerate(shown[1:], start=1) if not lacking else ():
+        parts = [f"{head} {cell}" for head, cell in zip(heads, row[fitting:], strict=True) if cell]
+        lines[number] += "\n" + folded("    " + ", ".join(parts)) if parts else ""
     if len(rows) > ROWS_ON_SCREEN:
         lacking.append(f"{len(rows) - ROWS_ON_SCREEN:,} more rows")
-    more = [folded(f"  Without {' and '.join(lacking)}: --format csv prints all")] if lacking else []
-    return "".join(f"{line}\n" for line in (*in_columns([row[:fitting] for row in cells]), *more))
+    if lacking:
+        lines.append(folded(f"  Without {' and '.join(lacking)}: --format csv prints all"))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _print(text: str) -> None:

@@ -1,6 +1,7 @@
 """`asset-owners tune`: how often the rules would be wrong, and which settings would do better."""
 
 import json
+import logging
 import secrets
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,6 @@ import polars as pl
 
 from ownership.names import printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
-from pipelines.cli.exit_status import print_error
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.options import (
     InstanceFile,
@@ -25,10 +25,12 @@ from pipelines.cli.options import (
     own_tables,
     persons_of,
     print_lines,
+    print_message,
     stored_tables,
 )
+from pipelines.dagster_gaps.log_lines import LOGGER
 from reports import tuning
-from reports.sheets import answered, as_sample, audit_in_words, sheet, sheet_content
+from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, sheet, sheet_content
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
@@ -67,19 +69,20 @@ def draw(
             write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
     plan = "were written since the last draw" if written else f"run {short_run_id(run_id)} planned"
-    next_step = (
-        f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}. Let somebody who "
-        "knows answer yes or no in the column right, then:\n    "
-        + command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
-    )
+    give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
+    lines = [
+        f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}.",
+        *how_to_answer(sample),
+        f"Then give the sheet back:\n    {give_back}",
+    ]
     if as_json:
         content = {"instance": instance.name, "run_id": run_id, "seed": seed, "planned": planned}
         print(json.dumps(content | {"sample": json.loads(sample.write_json())}))
     elif out:
-        print(f"Wrote {out}: {next_step}")
+        print_lines([f"Wrote {out}: {lines[0]}", *lines[1:]])
     else:
         sys.stdout.write(sheet_content(table, is_workbook=False).decode())
-        note(next_step)
+        note("\n".join(lines))
 
 
 def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
@@ -193,7 +196,7 @@ def tune(
 
     result = execute(instance, part_name(instance, "tuning"), {})
     for error in errors(result):
-        print_error(error)
+        print_message(error, level="error")
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
@@ -216,7 +219,12 @@ def tune(
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", the last that may write" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
-    settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, audited=bool(audited))
+    in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    why = "" if in_full else command_line(instance, "tune", "-v")
+    done = tables.followed_plan(decided_by).filter(outcome="written").height or None
+    ask = command_line(instance, "tune", *tuning.AUDIT)
+    claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done)
+    settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),
@@ -226,12 +234,15 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
+    model = learnt_model(instance, tables, window)
+    see = f"of a dry run: {command_line(instance, 'sql', '--run', 'RUN_ID')}"
+    where = [f"From the next run on owner_decisions.confidence has it for each owner; {see}"]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
-        tuning.confidence_in_words(learnt_model(instance, tables, window), planned.filter(action="write")),
+        [*tuning.confidence_in_words(model, planned.filter(action="write")), *(where if model else ())],
         *found,
     ]
     print_lines("\n\n".join("\n".join(lines) for lines in parts if any(lines)).splitlines())

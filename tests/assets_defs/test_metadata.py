@@ -76,7 +76,7 @@ def test_decisions_show_the_way_from_events_to_owners():
         "resolved_owner": "u2",
     }
     first = records(found["funnel"])[0]
-    assert first == {"stage": "in the inventory", "hosts": 5, "drop_outs": "no_hostname 1"}
+    assert first == {"stage": "in the inventory", "hosts": 5, "others": "no host name 1"}
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
 

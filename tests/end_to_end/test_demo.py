@@ -21,6 +21,7 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
 
     said = output(PROGRAM, "sandbox", "demo")
     assert "Plan: 168 owners to write" in said
+    assert "To apply it" not in said, "it does that itself"
     assert "Owners written: 168, of which 156 are right" in said
     proposed = re.findall(r"(?m)^    (ASSET_OWNERS_HOME=.*)$", said.partition("To look further:")[2])
     shown = {
@@ -29,6 +30,6 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
         if not line.endswith(("sandbox ui", "sandbox up", "init"))
     }
     assert [text for line, text in shown.items() if "explain" in line and "asset-owners wrote it" in text]
-    assert [text for line, text in shown.items() if "tune" in line and "168 owners would be written" in text]
+    assert [text for line, text in shown.items() if "tune" in line and "168 owners were written" in text]
     assert (tmp_path / "audit.xlsx").exists()
     assert len(shown) == 6

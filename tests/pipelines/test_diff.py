@@ -22,13 +22,21 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
-    line, command = (
-        "+ lt-1001  no owner → Julia Pereira   66 of 66 logons",
-        "    asset-owners apply --instance NAME run-1",
-    )
-    print_lines([line, command])
-    broken = "\x1b[32m+ lt-1001  no owner → Julia Pereira   66\n      of 66 logons\x1b[0m"
-    assert capsys.readouterr().out == f"{broken if is_terminal else line}\n{command}\n"
+    command = "/opt/bin/asset-owners apply --instance NAME run-1"
+    lines = {
+        "+ lt-1001  no owner → Julia Pereira   66 of 66 logons   Legal → Sales": (
+            "\x1b[32m+ lt-1001  no owner → Julia Pereira\n      66 of 66 logons, Legal → Sales\x1b[0m"
+        ),
+        "  1a2b3c4d  dry run  2026-11-27 12:50  168 to write": (
+            "  1a2b3c4d  dry run  2026-11-27 12:50\n    168 to write"
+        ),
+        "       9  The account belongs to no person": "       9  The account belongs to no\n          person",
+        f"    {command}": f"    {command}",
+        f"and 148 more; all: {command}": f"and 148 more; all:\n    {command}",
+    }
+    print_lines(lines)
+    printed = lines.values() if is_terminal else lines
+    assert capsys.readouterr().out == "".join(f"{line}\n" for line in printed)
 
 
 def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):
@@ -49,7 +57,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
         0,
         ["-", "pc-1.corp.example", "ann@corp.example", "now:", "no", "majority", "(100%)"],
     )
-    assert lines[-1] == "0 to add, 1 to drop, 0 changed"
+    assert lines[-1] == "0 to add, 1 no longer planned, 0 changed"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))

@@ -61,6 +61,14 @@ def test_an_owner_without_a_user_asset_is_found_by_id_and_people_are_counted(cal
     tables.store_current_owners()
     assert "Hosts: 0 by the logons, 3 in the inventory\n" in call("explain", "--instance", stored, "u9")[1]
     assert call("explain", "--instance", stored, "kim")[1].startswith("2 people fit 'kim':\n\n")
+    status, printed, _ = call("explain", "--instance", stored, "Kim,", "kim")
+    assert (status, printed.splitlines()) == (
+        1,
+        [
+            "2 people are called Kim, kim. Ask for one by address or id:",
+            *(f"  - kim ({user_id})" for user_id in ("u3", "u4")),
+        ],
+    )
 
 
 def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_decided(call, catalogued):

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import signal
+import ssl
 import sys
 import time
 from base64 import b64decode
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import trustme
 
 from ownership.names import fits_any, normalise_username
 from resources.settings import instance_path, load_instance
@@ -225,13 +227,37 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
     ):
         state.reset([robot], [], [], "42")
         status, out, error = answer(
-            *("y", "Head office", search.url, "", "", "y", "winlogbaet", "winlogbeat"),
+            *("y", "Head office", search.url, "", "", "", "y", "pa55word", "winlogbeat"),
             *(inventory.url, "robot@corp.example", "{file: secret}", "", "7", "n", "42", "y"),
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out + error
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
+    assert "pa55word" not in out, "a refused answer may be a password"
+
+
+@pytest.mark.parametrize("typed", [(), ("", ""), ("ca.pem", "", "")])
+def test_who_stops_in_between_finds_the_answers_in_the_file(answer, tmp_path, monkeypatch, typed):
+    """The authority is asked for where the certificate is the reason, and tried with the same answers."""
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    monkeypatch.chdir(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if "ca.pem" in typed else None
+    if tls:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path("ca.pem")
+        authority.issue_cert("localhost").configure_cert(tls)
+    with Stub(newest_logon, tls=tls) as search:
+        lines = (search.url, *typed) if typed else ()
+        status, out, _ = answer("y", "Head office", *lines, arguments=["mine.yaml"])
+    assert (status, Path("mine.yaml").exists()) == (1, bool(typed)), out
+    if not typed:
+        assert "Nothing was written. " in out
+        return
+    assert "mine.yaml has the answers so far. Fill in the others there, then try it:\n" in out
+    instance = load_instance(Path("mine.yaml"))
+    assert (instance.url, instance.index) == (search.url, "winlogbeat-*")
+    assert (instance.ca_file, "anyway" in out) == (tmp_path / "ca.pem" if tls else None, False)
 
 
 @pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="there are no pseudo-terminals")

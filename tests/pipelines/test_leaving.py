@@ -199,7 +199,7 @@ def test_what_dagsters_store_or_a_full_disk_cut_off_is_gone_after_repeating(
 COMMANDS: dict[str, Callable[[Path], object]] = {
     "report": lambda path: report(path, kind="csv"),
     "audit": lambda path: draw(path, 1, written=False, seed=1, out=None, as_json=False),
-    "explain": lambda path: explain(path, "ann"),
+    "explain": lambda path: explain(path, ["ann"]),
 }
 """Commands that look at what is stored, called as another process calls them."""
 

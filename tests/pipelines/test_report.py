@@ -43,7 +43,7 @@ def test_the_page_and_tuning_name_owners_that_are_wrong_and_how_to_undo_them(cal
     assert "answered no" not in page.read_text(encoding="utf-8")
     tables.write("audit_sample", no)
     assert call("report", *of_it)[0] == 0
-    said = "1 of the owners written was answered no: PC-1.corp.example. Undo it:"
+    said = "1 of the owners written was answered no: pc-1.corp.example. Undo it:"
     for text in (page.read_text(encoding="utf-8"), call("tune", *of_it)[1]):
         assert said in text
         assert " run-1 --host h1 --wrong" in text

@@ -199,14 +199,16 @@ def test_rows_come_as_a_table_as_csv_and_as_json(sql, as_json):
 def test_a_terminal_has_the_first_columns_that_it_has_room_for(sql, monkeypatch, width):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    columns = ", ".join(f"repeat('{n}', 30) AS c{n}" for n in range(9))
+    columns = ", ".join(f"repeat('{chr(97 + n)}', 30) AS c{n}" for n in range(12))
     lines = sql(f"SELECT {columns} FROM range(50)").splitlines()  # noqa: S608  (made here)
     shown, last = lines[:41], " ".join(map(str.strip, lines[41:]))
     assert max(map(len, lines)) <= width
     fitting = {80: 3, 200: 6}[width]
     assert shown[0].split() == [f"c{n}" for n in range(fitting)]
-    without = ", ".join(f"c{n}" for n in range(fitting, 9))
+    without = ", ".join(f"c{n}" for n in range(fitting, 12))
     assert last == f"Without the columns {without} and 10 more rows: --format csv prints all"
+    few = sql("SELECT repeat('a', 30) AS a, repeat('b', 30) AS b, repeat('c', 30) AS c, 7 AS d, NULL AS e")
+    assert few.splitlines()[2:] == ["    d 7"] * (width == 80), "a few columns are below the row"
 
 
 def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(sql, monkeypatch):

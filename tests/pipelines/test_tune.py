@@ -13,6 +13,7 @@ from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
+from pipelines.cli.results import ways_to_look
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
@@ -141,9 +142,18 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
     assert "\nOf the 70 planned owners about 3 are wrong" in printed
     assert "learnt from 69 answers" in printed
+    assert "owner_decisions.confidence has it for each owner; of a dry run: asset-owners sql " in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
     assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(instance_file, known):
+    decisions = pl.DataFrame({"confidence": [0.9 if known else None]}, schema={"confidence": pl.Float64})
+    text = "\n".join(ways_to_look(load_instance(instance_file), "1234567890", decisions))
+    assert "--run 12345678 --format xlsx" in text
+    assert ("--run 12345678 'SELECT hostname, confidence FROM" in text) == known
 
 
 def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):

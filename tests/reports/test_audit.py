@@ -19,6 +19,7 @@ from reports.sheets import (
     answered_wrong,
     as_sample,
     audit_in_words,
+    how_to_answer,
     sheet,
     sheet_content,
 )
@@ -134,7 +135,7 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
     book = handed_out(table, is_workbook=True)
-    assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
+    assert b'sqref="I2:I6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
     assert read(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
         read(b"PK and nothing more", sample, PEOPLE)
@@ -240,8 +241,13 @@ def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
 
 def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contradict_count_as_none():
     sample, text = long()
-    rows = [row["hostname"] for row in csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))]
+    lines = [*csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))]
+    rows = [row["hostname"] for row in lines]
     twice = rows[30:]
+    assert [n for n, line in enumerate(lines) if line["question"].startswith("Asked again, on purpose")] == [
+        *range(30, 35)
+    ]
+    assert ["The last 5 rows" in line for line in how_to_answer(sample)] == [False, True]
     assert (len(twice), rows[:30]) == (5, sample["hostname"].to_list())
     assert twice != [name for name in rows[:30] if name in twice]
 

@@ -95,14 +95,14 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
         "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
         "What happened, the oldest first:",
         (
-            "  2026-03-30 12:00 UTC, in the inventory: host name ws1, owner none, department IT, "
+            "  - 2026-03-30 12:00 UTC, in the inventory: host name ws1, owner none, department IT, "
             "criticality none"
         ),
-        f"  2026-03-30 12:00 UTC, run run-1 decided {BY}, with a threshold of 60%:",
+        f"  - 2026-03-30 12:00 UTC, run run-1 decided {BY}, with a threshold of 60%:",
         f"    {EVIDENCE['majority']} (alice, 7 of 10 logons on 1 day)",
         f"    User u1 in the inventory, found by user_email: user_email {ALICES}, user_department Sales",
         f"    {ACTION['write']}",
-        f"  2026-03-30 14:00 UTC, run run-2: written. {OUTCOME['written']} no owner → u1, IT → Sales",
+        f"  - 2026-03-30 14:00 UTC, run run-2: written. {OUTCOME['written']} no owner → u1, IT → Sales",
     ]
 
 
@@ -240,8 +240,8 @@ SKIPPED = {**UNDONE, "outcome": "not_written", "message": "skipped: already undo
 @pytest.mark.parametrize(
     ("instead", "by", "said"),
     [
-        ("u2", "kim", f"  {NOW:%Y-%m-%d %H:%M} UTC, answered by kim: no, not u1; named instead: u2"),
-        (None, None, f"  {NOW:%Y-%m-%d %H:%M} UTC, answered: no, not u1"),
+        ("u2", "kim", f"  - {NOW:%Y-%m-%d %H:%M} UTC, answered by kim: no, not u1; named instead: u2"),
+        (None, None, f"  - {NOW:%Y-%m-%d %H:%M} UTC, answered: no, not u1"),
     ],
 )
 def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_name_another(

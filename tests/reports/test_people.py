@@ -13,6 +13,7 @@ from reports.sentences import (
     SHOWN_ELSEWHERE,
     each_person,
     near_names,
+    people_called,
     person_explanation,
     person_in_words,
 )
@@ -93,6 +94,21 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
     assert near_names("pc-11", known) == ["pc-1"]
     assert near_names("Jones, Anna", known) == ["anna.jones@corp.example"]
     assert near_names("zzz", known) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("KIM", ["u3", "u4"]),
+        ("dee", ["u6"]),
+        ("Olu, Dee", ["u6"]),
+        ("odd", ["u5"]),
+        ("dee kim", []),
+        ("ol", []),
+    ],
+)
+def test_people_are_found_by_any_of_their_names(asked, found):
+    assert [*people_called(asked, PEOPLE)] == found
 
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():

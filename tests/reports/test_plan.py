@@ -114,7 +114,7 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
         "- dropped  ann@corp.example       now: several user assets",
         "- taken    ann@corp.example       now: has another owner",
-        "1 to add, 2 to drop, 1 changed",
+        "1 to add, 2 no longer planned, 1 changed",
         "1 owner that is there would no longer be found",
     ]
-    assert [*differences_in_words([], 0)] == ["0 to add, 0 to drop, 0 changed"]
+    assert [*differences_in_words([], 0)] == ["0 to add, 0 no longer planned, 0 changed"]

@@ -6,7 +6,14 @@ import pytest
 from ownership.declaration import polars_schema
 from ownership.rules import Rules
 from ownership.tables import Suggestions, ThresholdBacktest
-from reports.tuning import Aim, best_line, nearest_line, settings_in_words, suggestions_in_words
+from reports.tuning import (
+    Aim,
+    best_line,
+    claim_in_words,
+    nearest_line,
+    settings_in_words,
+    suggestions_in_words,
+)
 from tests.ownership.builders import table
 
 LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
@@ -66,7 +73,9 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     better = STRICTER | {"people_low": 0.7, "people_precision": 0.8, "wrong": 25.0}
     lines = as_lines(LINE, better)
     assert best_line(lines, LINE, Aim()) is None
-    words = settings_in_words(LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2)
+    words = settings_in_words(
+        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE)
+    )
     assert words[-1] == "  share_threshold_percent: 80"
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
@@ -75,13 +84,31 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
 @pytest.mark.parametrize("wrong", [None, 0.0])
 def test_of_no_owners_none_is_wrong(wrong):
     nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
-    assert settings_in_words(nothing, None, None, Aim(), tried=1)[1].endswith(", no owner would be written.")
+    sentence, *_ = claim = claim_in_words(nothing, ask="asset-owners tune")
+    assert sentence.endswith(", no owner would be written.")
+    assert "asset-owners" not in " ".join(claim), "there is nothing to check"
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [(None, "would be written"), (100, "were to be written"), (168, "168 owners were written")],
+)
+def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(written, said):
+    unknown = {"wrong": None, "wrong_low": 5.0, "wrong_measure": "future", "no_claim": "too few answers"}
+    claim = claim_in_words(LINE | unknown, ask="tune --audit 50", why="tune -v", written=written)
+    assert said in claim[0]
+    assert claim[1:] == [
+        "How many more are wrong is not known yet.",
+        "Let a colleague check 50 of them: tune --audit 50",
+        "Why it is not known: tune -v",
+    ]
+    assert "too few answers" in claim_in_words(LINE | unknown)[1]
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = settings_in_words(LINE | audited | {"wrong_measure": measure}, None, None, Aim(), tried=1)
+    words = claim_in_words(LINE | audited | {"wrong_measure": measure})
     assert ("their own hosts only" in " ".join(words)) == said
 
 
