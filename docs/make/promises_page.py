@@ -19,7 +19,7 @@ def promises_page() -> str:
     promises = yaml.safe_load(PROMISES.read_text(encoding="utf-8"))
     missing = promises.pop("not promised")
     lines = [line for number, promise in promises.items() for line in _lines(number, promise)]
-    head = ["# Promises\n", "What you may rely on, and a test that shows it; `tests/promises.yaml` names all."]
+    head = ["# Promises\n", "What you may rely on, and a test that shows it; `tests/promises.yaml` has all."]
     return "\n".join([*head, *lines, "\n## What is not promised\n", *(f"- {one}" for one in missing), ""])
 
 
