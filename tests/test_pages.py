@@ -1,12 +1,15 @@
-"""The pages of docs/ say what the tree has: no number of a rule and no name of a test may lead nowhere."""
+"""The pages of docs/ say what the tree has: no rule, test or command may lead nowhere."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import typer
 import yaml
 
 from docs.make.promises_page import PROMISES, promises_page
+from pipelines.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}
@@ -68,3 +71,15 @@ def test_every_promise_has_tests_that_exist_and_is_on_the_page():
         file, *_, name = test.split("::")
         assert re.search(rf"\bdef {name}\(", (ROOT / file).read_text(encoding="utf-8")), test
     assert page("promises.md") == promises_page(), "run `make docs`"
+
+
+def test_every_command_on_the_pages_exists_with_its_options():
+    commands: Any = typer.main.get_command(app)
+    context = commands.make_context("asset-owners", ["docs"], resilient_parsing=True)
+    called = re.compile(r"(?:^ {4,}|`)(?:\S*/)?asset-owners ([a-z]+)([^`#|]*?)(?:[`#|]|$)", re.MULTILINE)
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name, words in called.findall(path.read_text(encoding="utf-8")):
+            assert name in commands.list_commands(context), f"{path.name}: {name}"
+            command = commands.resolve_command(context, [name])[1]
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", words)) <= options, f"{path.name}: {name}{words}"
