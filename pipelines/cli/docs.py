@@ -49,7 +49,7 @@ def _tables(wanted: str | None) -> Iterator[str]:
     tables = described_tables()
     if wanted is None:
         yield from _listed({name: comment.partition(". ")[0] for name, (comment, _) in tables.items()})
-        yield "\nOne of them: asset-owners docs tables owner_decisions. Queries: asset-owners docs cookbook"
+        yield "\nOne of them: asset-owners docs tables owner_decisions"
         return
     if wanted not in tables:
         raise ConfigurationError(f"There is no table {wanted!r}; there are {', '.join(tables)}")
