@@ -110,13 +110,10 @@ ui: setup
 # Writes the pages that are generated from the code; a test tells when they are stale.
 docs: setup
 	@echo 'Writing the pages that are generated from the code'
-	@$(BIN)/python -c 'from docs.make.dictionary import data_dictionary as page; print(page(), end="")' \
-	  > docs/data_dictionary.md
 	@$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
 	  > resources/settings/instance.schema.json
-	@$(BIN)/python -c 'from docs.make.settings_page import refresh; refresh()'
-	@$(BIN)/python -c 'from docs.make.examples import refresh; refresh()'
-	@$(BIN)/python -c 'from docs.make.cookbook import refresh; refresh()'
+	@for page in settings_page examples promises_page cookbook; do \
+	  $(BIN)/python -c "from docs.make.$$page import refresh; refresh()" || exit; done
 
 # Builds the pages of docs/ as a site, in var/site; a link that leads nowhere is an error.
 site: setup

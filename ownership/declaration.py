@@ -1,6 +1,6 @@
 """How a table is declared: columns, grain, layout of its files, the tables it is made of, and rules for rows.
 
-Schema, reader, catalogue, data dictionary and Dagster's metadata are made from the declarations in `tables`.
+Schema, reader, catalogue, `docs tables` and Dagster's metadata are made from the declarations in `tables`.
 Pandera is imported when a table is stored: that takes longer than all other imports of a command that reads.
 """
 

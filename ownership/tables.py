@@ -29,7 +29,7 @@ OwnerValues = Annotated[pl.Struct, _VALUES, PersonalData.JOINED_USER_IDS]
 NewValues = Annotated[pl.Struct, _VALUES, PersonalData.USER_ID]
 """Of the fields of both, `owner` has ids."""
 
-# Descriptions of columns that several tables have, which the data dictionary shows once.
+# Descriptions of columns that several tables have.
 _LOG = "Name of the log in the setting logs: its preset or index."
 _HOST_ID = "Id of the host asset; null: no asset has the name."
 _HOSTNAME = "First name of the host, as compared (rules 1.4)."

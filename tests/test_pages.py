@@ -1,12 +1,15 @@
-"""The pages of docs/ say what the tree has: no number of a rule and no name of a test may lead nowhere."""
+"""The pages of docs/ say what the tree has: no rule, test or command may lead nowhere."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import typer
 import yaml
 
-from docs.make.dictionary import data_dictionary
+from docs.make.promises_page import PROMISES, promises_page
+from pipelines.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}
@@ -60,15 +63,23 @@ def test_every_citation_leads_to_a_rule():
     assert not [one for one in cited if one[0] not in known], "cited, but not in docs/rules.md"
 
 
-def test_every_promise_has_tests_that_exist():
-    promises = re.findall(r"^- \*\*(\d+\w?)\*\* ", page("promises.md"), re.MULTILINE)
-    held = yaml.safe_load((ROOT / "tests" / "promises.yaml").read_text(encoding="utf-8"))
-    assert sorted(promises) == sorted(held)
-    assert {int(number.rstrip("abcde")) for number in promises} == set(range(17))
-    for test in (test for tests in held.values() for test in tests):
+def test_every_promise_has_tests_that_exist_and_is_on_the_page():
+    promises = yaml.safe_load(PROMISES.read_text(encoding="utf-8"))
+    numbered = {number: promise for number, promise in promises.items() if number != "not promised"}
+    assert {int(number.rstrip("abcde")) for number in numbered} == set(range(17))
+    for test in (test for promise in numbered.values() for test in promise["tests"]):
         file, *_, name = test.split("::")
         assert re.search(rf"\bdef {name}\(", (ROOT / file).read_text(encoding="utf-8")), test
+    assert page("promises.md") == promises_page(), "run `make docs`"
 
 
-def test_the_data_dictionary_is_what_the_schemas_say():
-    assert page("data_dictionary.md") == data_dictionary(), "run `make docs`"
+def test_every_command_on_the_pages_exists_with_its_options():
+    commands: Any = typer.main.get_command(app)
+    context = commands.make_context("asset-owners", ["docs"], resilient_parsing=True)
+    called = re.compile(r"(?:^ {4,}|`)(?:\S*/)?asset-owners ([a-z]+)([^`#|]*?)(?:[`#|]|$)", re.MULTILINE)
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for name, words in called.findall(path.read_text(encoding="utf-8")):
+            assert name in commands.list_commands(context), f"{path.name}: {name}"
+            command = commands.resolve_command(context, [name])[1]
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", words)) <= options, f"{path.name}: {name}{words}"

@@ -33,7 +33,7 @@ _COMMANDS = {
     "remove": ("leave", "Delete all that is stored for an instance."),
     "prepare": ("serve", "Make ASSET_OWNERS_HOME ready for Dagster's own programs."),
     "serve": ("serve", "Run the Dagster UI and the daemon that starts scheduled runs."),
-    "docs": ("docs", "Print a guide: how owners are decided, settings, daily work."),
+    "docs": ("docs", "Print a guide, or what the tables hold."),
 }
 """The module of each command, which has a function of the command's name, and what the command does."""
 _ONLY_OF = {"wrong": "undo"}

@@ -374,6 +374,25 @@ def _comments(view: str) -> Sequence[str]:
     )
 
 
+@cache
+def described_tables() -> Mapping[str, tuple[str, Sequence[tuple[str, str, str]]]]:
+    """Return the comment of each table and view, and the name, type and comment of its columns, in order."""
+    empty = {
+        table: "SELECT "
+        + ", ".join(f"NULL::{duckdb_type(kind)} AS {identifier(name)}" for name, kind in schema.items())
+        for table, schema in ((table, polars_schema(model)) for table, model in TABLES.items())
+    }
+    views = "SELECT view_name, comment FROM duckdb_views() WHERE NOT internal ORDER BY view_oid"
+    columns = "SELECT column_name, data_type, comment FROM duckdb_columns() WHERE table_name = ?"
+    with duckdb.connect() as connection:
+        for statement in _schema("memory", "described", empty):
+            connection.execute(statement)
+        return {
+            name: (comment, connection.execute(columns, [name]).fetchall())
+            for name, comment in connection.execute(views).fetchall()
+        }
+
+
 def duckdb_type(kind: Any) -> str:
     """Return the name that DuckDB has for a column's type."""
     if isinstance(kind, pl.List):

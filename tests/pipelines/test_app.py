@@ -41,7 +41,7 @@ def test_help_of_a_command_waits_for_no_import_of_dagster():
 def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need(catalogued):
     of_it = ["--instance", str(catalogued)]
     read = (["explain", "pc-2"], ["runs"], ["sql", "FROM conflicts"], ["conflicts"])
-    commands = [*([words[0], *of_it, *words[1:]] for words in read), ["metrics"], ["docs"]]
+    commands = [*([words[0], *of_it, *words[1:]] for words in read), ["metrics"], ["docs", "tables"]]
     assert imported(commands, "dagster", "pandera", "numpy") == f"{[0] * 6} []"
 
 

@@ -245,7 +245,7 @@ def test_a_home_of_dagster_without_our_settings_is_warned_of(tmp_path, monkeypat
 
 
 def graph(definitions: dg.Definitions) -> dict[str, Any]:
-    """What of the definitions a reviewer should see change; columns are in the data dictionary."""
+    """What of the definitions a reviewer should see change; `docs tables` has the columns."""
     repository = definitions.get_repository_def()
     assets = {
         spec.key.to_user_string(): {
