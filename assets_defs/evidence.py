@@ -45,9 +45,9 @@ from resources.search.properties import check_fields, check_names
 from resources.search.source import (
     DayOfLogons,
     EvidenceSource,
+    call_each,
     counted_as,
     extraction_fingerprints,
-    of_each,
 )
 from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
@@ -152,7 +152,7 @@ def _fetch(
             made_progress()
         if not may_store:
             totals = {name: pl.DataFrame({"day": wanted[-1:], **of_log}) for name, of_log in seen.items()}
-            of_each(seen, lambda name: _require_fields(run, name, totals[name], wanted[0], wanted[-1]))
+            call_each(seen, lambda name: _require_fields(run, name, totals[name], wanted[0], wanted[-1]))
             may_store = True
     finally:  # also days that came before a failure
         if may_store:
@@ -441,7 +441,7 @@ def require_evidence(run: ScanRun) -> None:
                 "logon_type_field and rules.logon_type_weights"
             )
 
-    of_each(fingerprints, require)
+    call_each(fingerprints, require)
 
 
 def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:

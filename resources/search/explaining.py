@@ -1,6 +1,6 @@
-"""Why the search service counts too little, too much or the wrong names: questions that explain a result.
+"""Explains why the search service counts too little, too much or the wrong names.
 
-All are searches with the log's own rights (rules 3.1), and none changes what is counted.
+Sends searches with the log's own rights (rules 3.1); none changes what is counted.
 """
 
 import re
@@ -19,7 +19,7 @@ from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
 from resources.search.asking import Asker
-from resources.search.responses import Bucket, Name, RefusedSearchError, texts
+from resources.search.responses import Bucket, RefusedSearchError, texts
 from resources.search.source import Senders
 from resources.settings import Instance
 from resources.settings.presets import Preset, presets
@@ -39,27 +39,26 @@ _COMPUTER_FIELD = re.compile(
     r"(?i)(^|[._-])(host|computer|machine)(_?name|_?identifier)?(\.keyword)?$"
     r"|(^|[._-])(agent|host|beat|computer)\.(host)?name(\.keyword)?$"
 )
-"""Fields that name the computer of an event, whatever the way of shipping calls them."""
+"""Fields that name the computer of an event, in any way of shipping."""
 _OF_ANOTHER_COMPUTER = re.compile(
     r"(?i)(^|[._-])(source|src|dest|destination|dst|client|server|remote|target|related|observer|event_?data)[._-]"
 )
-"""Fields that name another computer than the event's own, such as the one that a logon came from."""
+"""Fields that name another computer, such as the one that a logon came from."""
 
 _COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # date mathematics may hold some
 _TYPE = re.compile(r"which is of type \[(\w+)\]")
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 _UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
-"""What makes milliseconds of a number of each unit."""
+"""Milliseconds in each unit."""
 _SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
-"""Days between which all logons lie."""
+"""The first and last day that a logon can plausibly have."""
 
 
 def why_refused(log: Asker, error: RefusedSearchError) -> str:
-    """Return what a search was refused for, beginning with the setting to fix.
+    """Return why a search was refused, starting with the setting to fix.
 
-    A field of the wrong type is found by asking for the types; what the refusal says of it differs between
-    services, versions and pages.
+    Asks for the types of the fields, because services and versions word the refusal of a type differently.
     """
     instance = log.instance
     refused = f"is refused by {error.where}{error.in_index}"
@@ -100,10 +99,9 @@ def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
 
 
 def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return the types of a field, each with the indexes that have it so; `text` stands for all such types.
+    """Return the indexes of each type of a field that their filtered documents have; `text` is any text type.
 
-    One search tells: a query that only text allows is refused by every other type, which the refusal names.
-    Only indexes with documents that have the field and fit the `filters` are looked at.
+    One search is enough: its query is refused by every type but text, and the refusal names the type.
     """
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
@@ -132,7 +130,7 @@ def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
 def require_whole_names(log: Asker, first: date, last: date) -> None:
     """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`.
 
-    A keyword with several values of one document is right (rules 1.1), also where they were copied to it.
+    A keyword field may hold several values (rules 1.1), copied ones included.
     """
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
@@ -175,7 +173,7 @@ def _lacking_keyword(log: Asker, field: str) -> str:
 
 
 def _by_index(log: Asker, field: str, filters: list[dict[str, Any]]) -> list[Bucket]:
-    """Count the documents of each index that lack a field, and of these those that have its sibling."""
+    """Count the documents of each index that lack a field, and how many of them have its sibling."""
     missing = {"missing": {"field": field}}
     has_sibling = {"filter": {"exists": {"field": _sibling_of(field)}}}
     by_index = {
@@ -195,24 +193,19 @@ def _lacking(index: Bucket) -> int:
 
 def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
-    some = [index for index in indexes if _lacking(index)]
     named = []
-    for index in some:
+    for index in filter(_lacking, indexes):
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
         which = f", which have {sibling}" if has_sibling else ""
         named.append(f"{index.key} ({_lacking(index):,} of {index.doc_count:,} documents{which})")
     return some_of(named)
 
 
-def _names_of(bucket: Bucket) -> list[Name | None]:
-    return [name.key for name in bucket.names.buckets] if bucket.names else []
-
-
 def why_nothing(log: Asker, first: date, last: date) -> Finding:
     """Return why nothing matches: the times of the documents, no index, or the query and the days.
 
-    The first two are wrong, though a run fails only where no day finds any document: an index may be deleted
-    when its events are stored (rules 3.4, 4.4).
+    The first two are `wrong`, but a run fails only if no day has any document: an index may be deleted once
+    its events are stored (rules 3.4, 4.4).
     """
     instance = log.instance
     if (times := find_times(log)).state == "wrong":
@@ -225,7 +218,7 @@ def why_nothing(log: Asker, first: date, last: date) -> Finding:
 
 
 def find_times(log: Asker) -> Finding:
-    """Find out in each index whether days find the documents that match the query, by their `time_field`."""
+    """Check in each index whether the documents that match the query have a usable `time_field`."""
     field = log.instance.time_field
     of_time = {
         "earliest": {"min": {"field": field}},
@@ -246,7 +239,7 @@ def find_times(log: Asker) -> Finding:
 
 
 def _fault_of_times(index: Bucket) -> str:
-    """Return why a range of days finds none of some documents of an index."""
+    """Return why some documents of an index belong to no day."""
     start, end = (datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000 for day in _SOME_TIME)
     times = [time.value for time in (index.earliest, index.latest) if time and time.value is not None]
     if not times:
@@ -318,7 +311,8 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
         },
     }
     buckets = log.search([between], {"buckets": by_name}).buckets
-    rows = [(bucket.key, bucket.doc_count, texts(_names_of(bucket))) for bucket in buckets]
+    names = ([name.key for name in bucket.names.buckets] if bucket.names else [] for bucket in buckets)
+    rows = [(bucket.key, bucket.doc_count, texts(some)) for bucket, some in zip(buckets, names, strict=True)]
     return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
 
 
@@ -346,7 +340,7 @@ _LOGON = re.compile(r"(?i)[\w.@]+:((user[-_]?)?log(ged)?[-_]?[io]n|4624)")
 _LIKELY = {
     "query_string": {"query": "*:* user:* username:* user_name:* login:* action:log*n", "lenient": True}
 }
-"""Finds any document, and first one that may be a logon."""
+"""Matches any document; those that may be logons score best."""
 MAX_FORM = 20
 _DATA_STREAM = re.compile(r"^\.ds-(.+?)(?:-\d{4}\.\d\d\.\d\d)?-\d{6}$")
 _OF_YEAR = r"(?:[kc]?w(?:eek)?\d\d?|q[1-4]|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
@@ -359,7 +353,7 @@ _DATE_OR_NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Proposal:
-    """What fits the newest logon: a preset or `own` settings, and the index pattern that holds it."""
+    """The preset or `own` settings that fit the newest logon, and its index pattern."""
 
     preset: str
     index: str
@@ -368,21 +362,20 @@ class Proposal:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What an instance file needs."""
+        """The settings for the instance file."""
         return self.own or {**presets()[self.preset].settings, "index": self.index}
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
+        """The way of shipping, in words."""
         return presets()[self.preset].title if self.preset else f"no known way of shipping; {self.fields}"
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
 
-    One search: each preset's query is tried on the document by the service, and the fields that the document
-    has, `.keyword` below a text among them, by `_fits`. `own_fields`: where no preset fits, propose fields of
-    a document that may be a logon, if it has some for user and host.
+    The service tries each preset's query in one search, and `_fits` compares the fields of the document it
+    finds. `own_fields`: propose the fields of a document that no preset fits, if it has user and host.
     """
     known = presets()
     tried: list[dict[str, Any]] = [
@@ -426,7 +419,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
 
 
 def _own_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
-    """Propose fields of a document, and say which others may do, each with the form of its value."""
+    """Propose fields of a document, and list the other candidates with the shape of their values."""
     # A text with a keyword below it falls into words; no service names a field in 100 letters.
     first = {
         name: str(values[0])
@@ -449,13 +442,13 @@ def _own_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
 
 
 def _form(value: str) -> str:
-    """Return what a value looks like, without the value: `a` for each letter, `9` for each digit."""
+    """Return the shape of a value: `a` for each letter, `9` for each digit."""
     signs = ("9" if sign.isdecimal() else "a" if sign.isalpha() else sign for sign in value[:MAX_FORM])
     return printable("".join(signs)) + "…" * (len(value) > MAX_FORM)
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:
-    """Whether a document has all fields of a preset, none as a text with a keyword below it."""
+    """Return whether a document has all fields of a preset, none as a text with a keyword below it."""
     named = [field for setting, field in preset.settings.items() if setting.endswith("_field")]
     return all(field in fields and f"{field}.keyword" not in fields for field in named)
 

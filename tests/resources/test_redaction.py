@@ -11,7 +11,7 @@ from resources.errors import ConfigurationError, ServiceError
 from resources.inventory.session import LOGIN, MFA
 from resources.redaction import redacted, redacted_start
 from resources.search import logons as search_client
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world
 from tests.resources.http_stub import Reply, Stub, envelope

@@ -8,8 +8,8 @@ import pytest
 
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import logons as search
-from resources.search.client import SearchClient
 from resources.search.explaining import find_times, types_by_index
+from resources.search.logons import SearchClient
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, found
 

@@ -12,8 +12,8 @@ from resources.errors import (
     ProtocolError,
 )
 from resources.search import logons as search
-from resources.search.client import SearchClient
 from resources.search.explaining import find_times
+from resources.search.logons import SearchClient
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
