@@ -1,7 +1,6 @@
-"""Notices to people by chat, mail or webhook, whose addresses are written as Apprise reads them.
+"""Sends notices by chat, mail or webhook, to addresses as Apprise reads them.
 
-An address holds secrets, so neither it nor what Apprise logs of it is shown; its warnings are, without any
-part of the address. Nothing that goes wrong here fails a run.
+An address contains secrets, so messages mask each part of it. A notice that fails does not fail a run.
 """
 
 import json
@@ -25,18 +24,15 @@ from resources.settings.models import Instance
 
 Kind = Literal["info", "failure"]
 SECONDS = 30
-"""How long a run waits for all notices together; Apprise gives up earlier on most services."""
+"""Time for all notices of a run; Apprise gives up earlier on most services."""
 MAX_REASON = 300
-"""Characters that are shown of why a notice was not delivered."""
+"""Characters of the reason why a notice was not delivered."""
 
 
 def send_notices(
     instance: Instance, text: str, *, kind: Kind = "info", seconds: float = SECONDS
 ) -> dict[str, str]:
-    """Send a text to each address of `notify`, at the same time; return why some failed, by setting.
-
-    Chats and webhooks show or carry its `kind`.
-    """
+    """Send a text to each address of `notify`, in parallel; return why some failed, by setting."""
     notice = {"title": instance.name, "body": text, "notify_type": kind}
 
     def deliver(setting: str, secret: Secret) -> str:
@@ -53,7 +49,7 @@ def send_notices(
 
 
 def notify_findings(instance: Instance, *, send: bool) -> Iterator[Finding]:
-    """Say for each address whether it can be used; `send` tries it with a notice."""
+    """Check that each address can be used; `send` tries it with a notice."""
     why = send_notices(instance, "This is a test: `asset-owners check --notify` sent it.") if send else {}
     for setting, secret in _addresses(instance).items():
         service = yield from attempt(setting, partial(_service, setting, secret))
@@ -71,7 +67,7 @@ def _addresses(instance: Instance) -> Mapping[str, Secret]:
 
 
 def _service(setting: str, secret: Secret) -> Any:
-    """Return what sends to an address; ConfigurationError: the address is not set, or not a known one."""
+    """Return Apprise's service for an address; ConfigurationError: it is not set, or not known."""
     logging.getLogger("apprise").disabled = True  # it logs addresses
     if service := send_notice.service_of(secret.resolve(setting)):
         return service
@@ -82,7 +78,7 @@ def _service(setting: str, secret: Secret) -> Any:
 
 
 def _send(address: str, notice: Mapping[str, str], seconds: float) -> str:
-    """Send a notice to one address; return why it was not delivered, or nothing."""
+    """Send a notice to one address; return why it was not delivered, or ""."""
     command = [sys.executable, "-P", "-m", send_notice.__name__]
     given = json.dumps([address, notice]).encode()
     try:
@@ -90,6 +86,6 @@ def _send(address: str, notice: Mapping[str, str], seconds: float) -> str:
     except subprocess.TimeoutExpired:
         return f"no answer within {seconds:g} seconds"
     except subprocess.CalledProcessError as error:
-        return f"what sends it ended with status {error.returncode}"
+        return f"the sending process exited with status {error.returncode}"
     parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]
     return printable(redacted_start(json.loads(sender.stdout), [address, *parts], MAX_REASON))

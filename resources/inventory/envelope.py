@@ -1,8 +1,7 @@
-"""The inventory service's response envelope (rules 5.1): what an answer says.
+"""Reads the inventory service's response envelope (rules 5.1).
 
-The envelope's `status` decides whether a call went well, whatever the HTTP status. What a refusal means is
-said by the HTTP status where that says something, else by field-level detail; the words of its message are
-for people and decide nothing.
+The envelope's `status` decides whether a call succeeded, whatever the HTTP status. The kind of a refusal
+follows from the HTTP status, or else from field-level detail; never from the message, which is for people.
 """
 
 import json
@@ -40,13 +39,13 @@ _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundErr
 
 @dataclass(frozen=True)
 class Envelope:
-    """An answer that follows the convention: `members` as they came, and the refusal if it is one."""
+    """The members of an answer that follows the convention, and the refusal if it is one."""
 
     members: Mapping[str, Any]
     refusal: ServiceError | None
 
     def payload(self) -> Any:
-        """What lies under `data`, or else beside status and message; raises the refusal."""
+        """Return the member `data`, or else all but status and message; raise the refusal."""
         if self.refusal:
             raise self.refusal
         if "data" in self.members:
@@ -65,9 +64,9 @@ def open_envelope(
 ) -> Envelope:
     """Read an answer of the inventory service.
 
-    `sent` says what settings sent: how a call is rejected for its tenant or page size is not specified (rules
-    5.7), so every refusal shows them. `setting` is where the path comes from, if from one.
-    A `raw` body comes without an envelope, and only its failures with one; it becomes the payload.
+    `sent` has the settings of the call for every refusal, because the refusal of a tenant or a page size is
+    not specified (rules 5.7). `setting` is the one that the path comes from. A `raw` body, of which only
+    failures have an envelope, becomes the payload.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
@@ -102,9 +101,9 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def asks_for_log_in(answer: Answer) -> bool:
-    """Whether an answer says that there is no session: HTTP status 401, or a log-in page with another status.
+    """Return whether an answer asks for a log-in: HTTP status 401, or a log-in page with another status.
 
-    Such a page is HTML with a field for a password or a title, or JSON with a code or words, for a log-in.
+    Such a page is HTML with a password field or a title about a log-in, or JSON with such a code or text.
     """
     if answer.status == 401:
         return True
@@ -123,12 +122,12 @@ def asks_for_log_in(answer: Answer) -> bool:
 
 
 def leads_to_log_in(location: str, path: str) -> bool:
-    """Whether a redirect of a path leads to a log-in, and not to the same path elsewhere."""
+    """Return whether a redirect leads to a log-in, and not to the same path elsewhere."""
     return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
 
 
 def inside(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to in nested objects; None where it leads nowhere."""
+    """Return the value at a dotted path in nested objects; None if there is none."""
     for part in filter(None, path.split(".")):
         value = value.get(part) if isinstance(value, dict) else None
     return value
@@ -151,7 +150,7 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
 
 
 def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return field-level detail of a failure: field name to texts, from any member (rules 5.1)."""
+    """Return the texts of a failure by field name, from any member (rules 5.1)."""
     parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
     details = (
         (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
@@ -161,7 +160,7 @@ def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts anywhere inside a value."""
+    """Yield all texts inside a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

@@ -1,7 +1,4 @@
-"""Findings about the inventory service: log-in, both lists with their fields, one host.
-
-Tries what a run relies on, through the client that a run uses. Only reads are sent.
-"""
+"""Checks the inventory service with the client that a run uses: log-in, both lists, one host. Reads only."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -24,7 +21,7 @@ READ = "platform.contract.read"
 
 
 def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
-    """Try connection, log-in, both lists with their fields, and the reading of one host."""
+    """Check connection, log-in, both lists with their fields, and reading one host."""
     found = [*_reads(inventory)]
     yield from found
     if any(finding.state == "wrong" for finding in found):
@@ -40,7 +37,7 @@ def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
 
 
 def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
-    """Log in, and return whether that went well."""
+    """Log in, and return whether that succeeded."""
     # The payload is not specified and may be null; inside a tuple that is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
         return False
@@ -66,7 +63,7 @@ def _reads(inventory: AssetInventory) -> Iterator[Finding]:
 
 
 def first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
-    """Read the first page of a list; nothing when that fails."""
+    """Return the assets on the first page of a list; empty if reading fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
     if not pages:
@@ -91,7 +88,7 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
 
 
 def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
-    """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
+    """Read one host and compare it with the list, because such a read guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
     yield from _excluding_fields("hosts", inventory.instance.rules.exclude_assets, table, hosts)
     if table.is_empty():
@@ -99,7 +96,7 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     if not inventory.reads_single_hosts:
         yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
         return
-    # A host with an owner shows more: a reading that hides owners would let them be overwritten.
+    # Preferably one with an owner: a read that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
     if (read := (yield from attempt(READ, lambda: inventory.host(host_id)))) is None:
@@ -123,7 +120,7 @@ def _excluding_fields(
 
 
 def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
-    """Count the assets with a value in each of some fields, of which the setting names the first one."""
+    """Count the assets with a value in each field; the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
     sound = [asset for asset in assets.values() if isinstance(asset, dict)]
     carrying = {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}
@@ -145,7 +142,7 @@ def _names_of_fields(assets: Assets) -> str:
 def _readable(
     what: Kind, inventory: AssetInventory, assets: Assets
 ) -> Generator[Finding, None, pl.DataFrame]:
-    """Return the rows of the assets that can be read, and report the others: a few of them stop no run."""
+    """Return the rows of the assets that can be read, and report the others."""
     table = inventory.rows[what].table(list(assets), list(assets.values()))
     finding = check_readable(what, table, first="first ")
     if finding.state != "ok":
@@ -154,10 +151,10 @@ def _readable(
 
 
 def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Finding:
-    """Each asset of a list can be read whole; wrong, where so many cannot that a run fails (rules 2.7).
+    """Check that each asset of a list can be read; `wrong` if so many cannot that a run fails (rules 2.7).
 
-    `assets` are rows of its table, all or the `first` ones. A host that cannot be read is skipped; a user
-    that cannot becomes no owner, and its names are ambiguous.
+    `assets` are rows of its table, all or the `first` ones. An unreadable host is skipped; an unreadable user
+    does not become an owner, and its names are ambiguous.
     """
     if assets.is_empty():
         what = f"platform.contract.{kind}"
@@ -178,7 +175,7 @@ def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Find
 def check_excluding_fields(
     kind: Kind, assets: pl.DataFrame, names: Iterable[str], *, first: str = ""
 ) -> Finding:
-    """Each field to exclude assets by has a value on some asset; one without excludes nothing."""
+    """Check that each field to exclude assets by has a value on some asset."""
     setting = "rules.exclude_assets" if kind == "hosts" else "rules.exclude_user_assets"
     fields = fields_without_values(assets, names)
     if fields.is_empty():

@@ -1,6 +1,6 @@
-"""The instance file and the environment: what operators set.
+"""Settings in instance files and in the environment.
 
-`models` says which keys there are, `fields` what their values may be, `files` reads them.
+`models` has the keys of an instance file, `fields` the types of their values, `files` reads them.
 """
 
 from resources.settings.environment import (
