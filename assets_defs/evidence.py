@@ -39,13 +39,12 @@ from ownership.windows import (
     torn_days,
     whole_days,
 )
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, call_each
 from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
 from resources.search.source import (
     DayOfLogons,
     EvidenceSource,
-    call_each,
     counted_as,
     extraction_fingerprints,
 )

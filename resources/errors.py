@@ -1,5 +1,10 @@
 """The errors outside the rules; every message says what happened, where, and what to fix, without secrets."""
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class AssetOwnersError(Exception):
     """An error that an operator can fix."""
@@ -73,6 +78,19 @@ class RedirectError(ProtocolError):
     def __init__(self, message: str, location: str) -> None:
         super().__init__(message)
         self.location = location
+
+
+def call_each(names: Iterable[str], call: Callable[[str], T], *, joint: str = "; ") -> dict[str, T]:
+    """Call for each name; one ConfigurationError has the messages of all."""
+    results, wrong = dict[str, T](), []
+    for name in names:
+        try:
+            results[name] = call(name)
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigurationError(joint.join(wrong))
+    return results
 
 
 def why_unreadable(error: Exception) -> str:

@@ -34,17 +34,10 @@ def send_notices(
 ) -> dict[str, str]:
     """Send a text to each address of `notify`, in parallel; return why some failed, by setting."""
     notice = {"title": instance.name, "body": text, "notify_type": kind}
-
-    def deliver(setting: str, secret: Secret) -> str:
-        try:
-            _service(setting, secret)
-            return _send(secret.resolve(setting), notice, seconds)
-        except ConfigurationError as error:
-            return str(error).removeprefix(f"{setting}: ")
-
     addresses = _addresses(instance)
     with ThreadPoolExecutor(len(addresses) or 1) as senders:
-        reasons = senders.map(deliver, addresses.keys(), addresses.values())
+        send = partial(_send, notice=notice, seconds=seconds)
+        reasons = senders.map(send, addresses.keys(), addresses.values())
         return {setting: why for setting, why in zip(addresses, reasons, strict=True) if why}
 
 
@@ -77,8 +70,13 @@ def _service(setting: str, secret: Secret) -> Any:
     )
 
 
-def _send(address: str, notice: Mapping[str, str], seconds: float) -> str:
+def _send(setting: str, secret: Secret, notice: Mapping[str, str], seconds: float) -> str:
     """Send a notice to one address; return why it was not delivered, or ""."""
+    try:
+        _service(setting, secret)
+        address = secret.resolve(setting)
+    except ConfigurationError as error:
+        return str(error).removeprefix(f"{setting}: ")
     command = [sys.executable, "-P", "-m", send_notice.__name__]
     given = json.dumps([address, notice]).encode()
     try:

@@ -145,9 +145,9 @@ def why_lacking(log: Asker, first: date, last: date, *, user: bool) -> str:
     """Return which indexes hold the documents that lack the user, or the host, as part of a sentence."""
     field = log.fields["username" if user else "hostname"]
     indexes = _by_index(log, field, [log.between(first, last), log.query])
-    if not any(_lacking(index) for index in indexes):
+    if not any(index.lacking for index in indexes):
         return ""
-    if all(_lacking(index) == index.doc_count for index in indexes):
+    if all(index.lacking == index.doc_count for index in indexes):
         return (
             f"no document of {log.instance.index} shows it: it is misspelt, or field-level security of "
             "the role hides it"
@@ -167,7 +167,7 @@ def _lacking_keyword(log: Asker, field: str) -> str:
         indexes = _by_index(log, keyword, [log.query])
     if not indexes:
         return ""
-    if not any(_lacking(index) for index in indexes):
+    if not any(index.lacking for index in indexes):
         return f". They all have {keyword!r}"
     return f". {keyword!r} is missing in {_index_names(indexes, None)}"
 
@@ -187,17 +187,13 @@ def _sibling_of(field: str) -> str:
     return field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
 
 
-def _lacking(index: Bucket) -> int:
-    return index.absent.doc_count if index.absent else 0
-
-
 def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
     named = []
-    for index in filter(_lacking, indexes):
+    for index in (one for one in indexes if one.lacking):
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
         which = f", which have {sibling}" if has_sibling else ""
-        named.append(f"{index.key} ({_lacking(index):,} of {index.doc_count:,} documents{which})")
+        named.append(f"{index.key} ({index.lacking:,} of {index.doc_count:,} documents{which})")
     return some_of(named)
 
 
@@ -232,7 +228,7 @@ def find_times(log: Asker) -> Finding:
               for index in indexes if index.lost and (fault := _fault_of_times(index))]  # fmt: skip
     if not faults:
         return Finding("ok", "time_field", f"{field} is in all documents that match the query")
-    none = not any(index.dated and index.dated.doc_count for index in indexes)
+    none = all(index.lost == index.doc_count for index in indexes)
     some = some_of(faults, joint="; ")
     text = f"{field} {some}, so runs do not count these documents; name a field with dates or milliseconds"
     return Finding("wrong" if none else "warning", "time_field", text)
@@ -246,7 +242,7 @@ def _fault_of_times(index: Bucket) -> str:
         return "is in none of the documents"
     strange = [time for time in times if not start <= time < end]
     if not strange:
-        return "is not in all" if index.absent and index.absent.doc_count else "is not indexed"
+        return "is not in all" if index.lacking else "is not indexed"
     units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
     return f"holds {next(units, 'other numbers')} and not milliseconds"
 

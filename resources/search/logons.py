@@ -17,7 +17,7 @@ from resources.errors import ConfigurationError, ProtocolError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
 from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
-from resources.search.properties import check_fields, check_names, check_parts, days_of_totals
+from resources.search.properties import check_fields, check_names, check_parts
 from resources.search.responses import (
     MIN_PAGE,
     Bucket,
@@ -140,7 +140,9 @@ class SearchClient(Asker, EvidenceSource):
         events = f"{totals[0]:,} logon events from {window.first} to {window.last}"
         yield Finding("ok", "query", f"matches {events}")
         yield from attempt_all("time_field", lambda: [explaining.find_times(self)])
-        yield from attempt_all("search", lambda: check_fields(self, days_of_totals(window, totals), window))
+        columns = ("matching", "lacking_user", "lacking_host")
+        total = pl.DataFrame({"day": window.last, **dict(zip(columns, totals, strict=True))})
+        yield from attempt_all("search", lambda: check_fields(self, total, window))
         if kind := instance.logon_type_field:
             carrying = self.count_with_field(kind, *days)
             text = f"{kind} is in {carrying:,} of {events}"

@@ -28,12 +28,6 @@ def check_parts(log: EvidenceSource) -> Finding:
     )
 
 
-def days_of_totals(window: Window, totals: tuple[int, int, int]) -> pl.DataFrame:
-    """Return totals of a window as rows of a single day."""
-    names = ("matching", "lacking_user", "lacking_host")
-    return pl.DataFrame({"day": [window.last], **{name: [n] for name, n in zip(names, totals, strict=True)}})
-
-
 def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Iterator[Finding]:
     """Check that documents have user and host: `wrong` if most lack one, a warning over 10% of a day's.
 

@@ -128,6 +128,11 @@ class Bucket(_Part):
         """The number of documents that belong to no day."""
         return self.doc_count - _count(self.dated)
 
+    @property
+    def lacking(self) -> int:
+        """The number of documents without a value."""
+        return _count(self.absent)
+
 
 class Buckets(_Part):
     """The buckets of one aggregation."""

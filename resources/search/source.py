@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import polars as pl
 
 from ownership.windows import Window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, call_each
 from resources.findings import Finding, check_call
 from resources.settings import Instance
 
@@ -120,19 +120,6 @@ class EvidenceSource(ABC):
 
 OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
 """Opens the source of an instance with one log."""
-
-
-def call_each(names: Iterable[str], call: Callable[[str], T]) -> dict[str, T]:
-    """Call for each log's name; one ConfigurationError names all logs that are configured wrongly."""
-    results, wrong = dict[str, T](), []
-    for name in names:
-        try:
-            results[name] = call(name)
-        except ConfigurationError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise ConfigurationError("; ".join(wrong))
-    return results
 
 
 class Logs:

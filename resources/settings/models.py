@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConst
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
-from resources.errors import ConfigurationError
+from resources.errors import call_each
 from resources.settings.fields import (
     MAX_NAME,
     MAX_TEXT,
@@ -374,18 +374,11 @@ class Instance(OneQuery):
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
-            "platform.mfa_secret": self.platform.mfa_secret,
             **{f"cookies.{name}": value for name, value in self.cookies.items()},
         }
-        missing = list[str]()
-        for setting, secret in secrets.items():
-            try:
-                if secret:
-                    secret.resolve(setting)
-            except ConfigurationError as error:
-                missing.append(str(error))
-        if missing:
-            raise ConfigurationError("\n".join(missing))
+        if self.platform.mfa_secret:
+            secrets["platform.mfa_secret"] = self.platform.mfa_secret
+        call_each(secrets, lambda setting: secrets[setting].resolve(setting), joint="\n")
 
     @property
     def decisive_user_field(self) -> str | None:
