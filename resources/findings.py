@@ -91,17 +91,14 @@ def is_this_machine(url: str) -> bool:
         return host in {"", "localhost"}  # an address without a host is a file's
 
 
-def store_findings(location: UPath) -> Iterator[Finding]:
+def check_store(location: UPath) -> Iterator[Finding]:
     """Store, read and delete an object where the tables are."""
     done = "an object could be stored, read and deleted"
     yield from check_call("ASSET_OWNERS_TABLES", lambda: try_to_store(location), done)
 
 
-def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
-    """Check that files can be stored in a folder and in some below it, or that these can be created.
-
-    Leaves nothing behind. `what` is the setting that names the folder.
-    """
+def check_folder(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
+    """Check that files can be stored in a folder, named by the setting `what`, and in some below it."""
 
     def try_all() -> None:
         for each in (folder, *(folder / name for name in inner)):

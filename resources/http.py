@@ -1,7 +1,4 @@
-"""HTTP for both services: certificates, proxies, one deadline for each exchange, bounded retries.
-
-An answer is bytes with a status; `inventory` and `search` interpret it.
-"""
+"""HTTP for both services: certificates, proxies, one deadline for each exchange, bounded retries."""
 
 import http.client
 import logging
@@ -38,7 +35,7 @@ from resources.errors import (
     RedirectError,
     TransientError,
 )
-from resources.redaction import redacted_start
+from resources.redaction import redact_start
 from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
@@ -71,25 +68,22 @@ class Answer:
     @property
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
-        return self.sanitised(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
+        return self.sanitise(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
 
-    def sanitised(self, text: str, length: int = 200) -> str:
+    def sanitise(self, text: str, length: int = 200) -> str:
         """Return the start of a service's message on one line, with secrets and personal data masked."""
-        shown = redacted_start(text, self.secrets, length, self.personal)
+        shown = redact_start(text, self.secrets, length, self.personal)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
 class Session(requests.Session):
-    """A session with one service; returns all cookies that it sets, whatever domain and path they name.
-
-    `changing`: an answer changed one.
-    """
+    """A session with one service; returns all cookies that it sets, whatever domain and path they name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # their rules are for many services
         self.kept: dict[tuple[str, str, str], str] = {}
-        self.changing = False
+        self.changing = False  # whether an answer has changed one
 
     def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
         """Keep the cookies that an answer sets, and drop those that it deletes; its request had `sent`."""
@@ -218,7 +212,7 @@ class Transport:
                 secrets += tuple(value for value in values if len(value) >= MIN_SESSION)
                 secrets += (request.headers.get("Authorization", "").rpartition(" ")[2],)
                 if 300 <= response.status_code < 400:
-                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
+                    elsewhere = redact_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address",
@@ -234,8 +228,8 @@ class Transport:
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
                 raise self._failure(error, f"{method} {path}", deadline) from None
             raise ConfigurationError(
-                f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
-                f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
+                f"{self.section}url: no request was sent to {self.url} for {path}: the address, a proxy of "
+                f"the environment ({_PROXIES}) or a header such as a cookie is not valid; write a proxy as "
                 "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
@@ -264,7 +258,7 @@ class Transport:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
                 f"{self.where} could not prove who it is: {cause.verify_message}. "
-                f"{self._cure(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
+                f"{self._advise(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
             )
         if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
             return TransientError(
@@ -287,7 +281,7 @@ class Transport:
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
-    def _cure(self, verify_code: int) -> str:
+    def _advise(self, verify_code: int) -> str:
         """Return what to do about a certificate that OpenSSL refuses with this code."""
         if verify_code in _OTHER_NAME:
             return (

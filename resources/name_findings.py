@@ -23,7 +23,7 @@ MATCHED_LIMIT_PERCENT = 50
 """Below this share of events with one user asset, settings are probably wrong."""
 
 
-def name_findings(
+def compare_names(
     instance: Instance, logs: Logs, inventory: AssetInventory, window: Window
 ) -> Iterator[Finding]:
     """Compare the hosts and users of the last days' logons with the first assets of both lists."""
@@ -31,8 +31,8 @@ def name_findings(
     sampled = yield from attempt(
         "search", lambda: logs.ask_each(lambda log: log.first_pairs(first, window.last))
     )
-    hosts = yield from _first_assets(inventory, "hosts")
-    users = yield from _first_assets(inventory, "users")
+    hosts = yield from _read_first_assets(inventory, "hosts")
+    users = yield from _read_first_assets(inventory, "users")
     pairs = pl.concat(
         [empty(LogonCounts), *(one for one in (sampled or {}).values() if one is not None)], how="diagonal"
     )
@@ -86,7 +86,7 @@ def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
     return Finding("warning", DOMAINS, text, rows=found)
 
 
-def _first_assets(
+def _read_first_assets(
     inventory: AssetInventory, kind: Kind
 ) -> Generator[Finding, None, tuple[pl.DataFrame, str] | None]:
     """Return the rows of the first page of a list, and how many there are of how many if not all."""
@@ -136,7 +136,7 @@ def check_users(shares: pl.DataFrame, unmatched: pl.DataFrame, *, among: str = "
         "ok" if passed else "warning",
         "user_field",
         f"{percent:.0f}% of {events:,} logon events belong to users with exactly one user asset, "
-        f"{unmatched.height:,} user names have none, or several{among}{advice}",
+        f"{unmatched.height:,} user names have no user asset, or several{among}{advice}",
         rows=unmatched.select("username", "hosts", "events", "user_assets"),
         numbers={"matched_percent": round(percent, 1)},
     )

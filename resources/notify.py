@@ -18,7 +18,7 @@ from ownership.names import printable
 from resources import send_notice
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt
-from resources.redaction import redacted_start
+from resources.redaction import redact_start
 from resources.settings.fields import Secret
 from resources.settings.models import Instance
 
@@ -41,7 +41,7 @@ def send_notices(
         return {setting: why for setting, why in zip(addresses, reasons, strict=True) if why}
 
 
-def notify_findings(instance: Instance, *, send: bool) -> Iterator[Finding]:
+def check_addresses(instance: Instance, *, send: bool) -> Iterator[Finding]:
     """Check that each address can be used; `send` tries it with a notice."""
     why = send_notices(instance, "This is a test: `asset-owners check --notify` sent it.") if send else {}
     for setting, secret in _addresses(instance).items():
@@ -65,8 +65,8 @@ def _service(setting: str, secret: Secret) -> Any:
     if service := send_notice.service_of(secret.resolve(setting)):
         return service
     raise ConfigurationError(
-        f"{setting}: is not an address of a service; write it as https://appriseit.com/services/ says, such "
-        "as mailto:// or slack://"
+        f"{setting}: is not the address of a known service, such as mailto:// or slack://; see "
+        "https://appriseit.com/services/"
     )
 
 
@@ -86,4 +86,4 @@ def _send(setting: str, secret: Secret, notice: Mapping[str, str], seconds: floa
     except subprocess.CalledProcessError as error:
         return f"the sending process exited with status {error.returncode}"
     parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]
-    return printable(redacted_start(json.loads(sender.stdout), [address, *parts], MAX_REASON))
+    return printable(redact_start(json.loads(sender.stdout), [address, *parts], MAX_REASON))

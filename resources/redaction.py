@@ -12,7 +12,7 @@ MAX_LETTER = 12
 """Characters of the longest escape of one letter: four octets in an address."""
 
 
-def redacted(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
+def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
     """Replace each secret and value by ***, plain or escaped.
 
     Escaped as in addresses and forms, in HTML, in JSON, or after a backslash; upper and lower case alike.
@@ -27,14 +27,14 @@ def redacted(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> s
     return text
 
 
-def redacted_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
+def redact_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
     """Return the start of a text with secrets and values masked, without reading all of it.
 
     More than is returned is searched, and a possible start of a secret at its end is dropped.
     """
     longest = MAX_LETTER * max(map(len, (*secrets, *values)), default=0)
     searched = length + 2 * longest
-    shown = redacted(text[:searched], secrets, values)
+    shown = redact(text[:searched], secrets, values)
     if len(text) > searched:
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]

@@ -107,10 +107,7 @@ class InstanceRepository(dg.RepositoryData):
 
 
 class OneInstancePerRun(dg.RepositoryDefinition):
-    """The repository as Dagster serves it; refuses runs with assets of several instances.
-
-    Dagster would tag, delete and execute such a run again as if it belonged to one instance.
-    """
+    """The repository as Dagster serves it; refuses runs of several instances, which would count as one's."""
 
     def __init__(self, instances: InstanceRepository) -> None:
         super().__init__(REPOSITORY, repository_data=instances)

@@ -22,7 +22,7 @@ from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
-from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.inventory.envelope import Envelope, open_envelope, read_path
 from resources.inventory.records import (
     Fields,
     host_form,
@@ -125,12 +125,12 @@ class AssetInventory(Inventory):
         """Read one host, as `Inventory.host`."""
         call = self._platform.contract.read
         if call is None:
-            raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
+            raise ConfigurationError("platform.contract.read: is null, so single assets cannot be read")
         form, setting = {call.id_param: host_id}, "platform.contract.read.path"
         item = self._call("POST", call.path, form, repeatable=True, setting=setting).payload()
         if not isinstance(item, dict) or self._ids_of([item], call.path) != [host_id]:
             raise ProtocolError(
-                f"{self.where} answered {call.path} with another asset than {host_id}; "
+                f"{self.where} answered {call.path} with an asset that is not {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
         host = self.rows["hosts"].record(host_id, self._fields_of("hosts", [item], [host_id], call.path)[0])
@@ -266,7 +266,7 @@ class AssetInventory(Inventory):
                     f"{self.where} announces {size} {kind} and lists {len(seen)} and more; check "
                     f"platform.contract.{kind}"
                 )
-        if complete and self._misses_none(kind, numbers, seen, last_size):
+        if complete and self._has_all(kind, numbers, seen, last_size):
             frames.append(rows.table(ids, fields))
             frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
             self._require_readable(kind, frame)
@@ -279,7 +279,7 @@ class AssetInventory(Inventory):
             f"(platform.contract.{kind}); result not used"
         )
 
-    def _misses_none(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
+    def _has_all(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
         """Read some pages again, and return whether they have no ids but those that were read.
 
         If an asset of a page that was read is deleted, the one that moves to that page from the next one is
@@ -360,7 +360,7 @@ class AssetInventory(Inventory):
             ):
                 ids = self._ids_of(items, call.path)
                 return Page(number, size, ids, self._fields_of(kind, items, ids, call.path), items)
-        text = "with no list of items and their number; check the paths in platform.contract"
+        text = "without a list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
     # Parts of items
@@ -384,7 +384,7 @@ class AssetInventory(Inventory):
     ) -> Sequence[Fields]:
         """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
-        values = [inside(item, fields_in) for item in items]
+        values = [read_path(item, fields_in) for item in items]
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

@@ -126,7 +126,7 @@ def leads_to_log_in(location: str, path: str) -> bool:
     return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
 
 
-def inside(value: Any, path: str) -> Any:
+def read_path(value: Any, path: str) -> Any:
     """Return the value at a dotted path in nested objects; None if there is none."""
     for part in filter(None, path.split(".")):
         value = value.get(part) if isinstance(value, dict) else None
@@ -138,7 +138,7 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
     if not isinstance(reason, str) or not reason:
         reason = answer.excerpt if not members else f"HTTP status {answer.status}, no reason given"
     fields = _field_detail(answer, members)
-    text = f"{refused}: {answer.sanitised(reason)}"
+    text = f"{refused}: {answer.sanitise(reason)}"
     if fields:
         detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
         text += f" ({detail[:200]})"
@@ -156,7 +156,7 @@ def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[
         (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
     )
     found = islice(((name, texts) for name, texts in details if texts), MAX_FIELDS)
-    return {answer.sanitised(name): [answer.sanitised(text) for text in texts] for name, texts in found}
+    return {answer.sanitise(name): [answer.sanitise(text) for text in texts] for name, texts in found}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""Turns the JSON of an asset into a row of inventory_hosts or inventory_users.
-
-The row of an asset that cannot be read says why.
-"""
+"""Turns assets into rows of inventory_hosts and inventory_users; the row of an unreadable one says why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +90,7 @@ class AssetRows:
         """Return the row of one asset as plain values; unreadable ones are null and named in `problem`."""
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
-            return row | {"problem": "it has no fields where platform.contract.fields_in says they are"}
+            return row | {"problem": "it has no fields at platform.contract.fields_in"}
         problems = {}
         for column, single, field in self._fields:
             raw = asset.get(field.name) if field.name else None
@@ -103,9 +100,7 @@ class AssetRows:
                 values = None
             if values is None or (single and len(values) > 1):
                 should = f"{field.setting} must name a field of text" if field.setting else "it must be text"
-                problem = (
-                    f"its field {field.name} holds a {type(raw).__name__}, which is not usable; {should}"
-                )
+                problem = f"its field {field.name} is a {type(raw).__name__}, which cannot be used; {should}"
                 problems[problem] = None
             else:
                 row[column] = (values[0] if values else None) if single else values

@@ -1,7 +1,4 @@
-"""The session of one account at the inventory service: log-in, verification codes, expiry (rules 5.2, 5.3).
-
-Threads share it.
-"""
+"""The session of one account at the inventory service, which threads share (rules 5.2, 5.3)."""
 
 import base64
 import hashlib
@@ -21,7 +18,7 @@ from resources.errors import (
     SessionExpiredError,
 )
 from resources.http import Answer, Session, Transport
-from resources.inventory.envelope import Envelope, asks_for_log_in, inside, leads_to_log_in, open_envelope
+from resources.inventory.envelope import Envelope, asks_for_log_in, leads_to_log_in, open_envelope, read_path
 from resources.locks import locked
 from resources.settings import Platform, home
 
@@ -125,7 +122,7 @@ class InventorySession:
             TransientError, ProtocolError: as from `Transport.send`.
         """
         for _ in range(2):
-            session = self._signed_in(path)
+            session = self._require_session(path)
             answer = self._send(session, method, path, **arguments)
             if answer is not None:
                 self._changes_cookie |= session.changing
@@ -138,10 +135,10 @@ class InventorySession:
             if not resend:
                 # The next call logs in: a failure of the log-in would hide what this one was answered.
                 raise SessionExpiredError(
-                    f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                    f"{path} (status 401, or a log-in page), so that nothing was done; {self._advice()}"
+                    f"{self._transport.where}: the session of {self._email} had expired before {path} "
+                    f"(status 401, or a log-in page); nothing was done; {self._advice()}"
                 )
-        raise self._refused_twice(path)
+        raise self._give_up_twice(path)
 
     def _send(self, session: Session, method: str, path: str, **arguments: Any) -> Answer | None:
         """Send one request; None if the answer is a 401, a log-in page or a redirect to one."""
@@ -153,21 +150,21 @@ class InventorySession:
             raise
         return None if asks_for_log_in(answer) else answer
 
-    def _signed_in(self, path: str) -> Session:
+    def _require_session(self, path: str) -> Session:
         """Return the session; log in if there is none, unless the last two log-ins were useless."""
         with self._lock:
             if self._given_up:
                 raise AuthenticationError(self._given_up)
             if self._session is None:
                 if self._useless_log_ins > 1:
-                    raise self._refused_twice(path)
+                    raise self._give_up_twice(path)
                 self._session = self._log_in()
                 self._session.changing = False  # by the log-in itself
                 self._has_cookie = bool(self._session.kept)
                 self._useless_log_ins += 1
             return self._session
 
-    def _refused_twice(self, path: str) -> AuthenticationError:
+    def _give_up_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
             f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in in between; "
             + self._advice()
@@ -213,7 +210,7 @@ class InventorySession:
         # Messages are stored, and the account may be a person's.
         hidden = {"secrets": (self._password,), "personal": (self._email,)}
         login = self._call(session, "POST", LOGIN, **hidden, data=form)
-        if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
+        if read_path(login.members, self._mfa_required.member) == self._mfa_required.equals:
             return True
         if login.refusal:
             raise self._give_up(

@@ -20,9 +20,9 @@ Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 READ = "platform.contract.read"
 
 
-def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
+def check_inventory(inventory: AssetInventory) -> Iterator[Finding]:
     """Check connection, log-in, both lists with their fields, and reading one host."""
-    found = [*_reads(inventory)]
+    found = [*_check_reads(inventory)]
     yield from found
     if any(finding.state == "wrong" for finding in found):
         return
@@ -36,7 +36,7 @@ def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     )
 
 
-def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
+def check_log_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
     """Log in, and return whether that succeeded."""
     # The payload is not specified and may be null; inside a tuple that is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
@@ -45,24 +45,24 @@ def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
     return True
 
 
-def _reads(inventory: AssetInventory) -> Iterator[Finding]:
+def _check_reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from check_connection(inventory.transport, "GET", PROFILE)):
         return
-    if not (yield from logged_in(inventory)):
+    if not (yield from check_log_in(inventory)):
         return
-    if hosts := (yield from first_page("hosts", inventory)):
-        yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
-        yield from _written_carried(instance, hosts)
-        yield from _one_host(inventory, hosts)
-    if users := (yield from first_page("users", inventory)):
+    if hosts := (yield from check_first_page("hosts", inventory)):
+        yield _check_values("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
+        yield from _check_written_fields(instance, hosts)
+        yield from _check_single_read(inventory, hosts)
+    if users := (yield from check_first_page("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
-        yield _any_carried("platform_user_value_field", "users", fields, users)
+        yield _check_values("platform_user_value_field", "users", fields, users)
         table = yield from _readable("users", inventory, users)
-        yield from _excluding_fields("users", instance.rules.exclude_user_assets, table, users)
+        yield from _check_excluding("users", instance.rules.exclude_user_assets, table, users)
 
 
-def first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
+def check_first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Return the assets on the first page of a list; empty if reading fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
@@ -70,14 +70,14 @@ def first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None
         return {}
     page, listed = pages[0], f"{getattr(platform.contract, kind).path} lists {pages[0].size:,}"
     if page.size:
-        held = f"its first page is number {page.number} and holds {len(page.ids):,}"
+        held = f"its first page is number {page.number} and has {len(page.ids):,}"
         yield Finding("ok", what, f"{listed} of tenant {platform.tenant_id}; {held}")
     else:
         yield check_readable(kind, pl.DataFrame({"problem": []}))
     return dict(zip(page.ids, page.fields, strict=True))
 
 
-def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
+def _check_written_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
     first = f"the first {len(hosts):,} hosts"
     for setting, written in _written_fields(instance).items():
         if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
@@ -87,14 +87,14 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
+def _check_single_read(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Read one host and compare it with the list, because such a read guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
-    yield from _excluding_fields("hosts", inventory.instance.rules.exclude_assets, table, hosts)
+    yield from _check_excluding("hosts", inventory.instance.rules.exclude_assets, table, hosts)
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
-        yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
+        yield Finding("ok", READ, "is null, so hosts are listed again right before writing")
         return
     # Preferably one with an owner: a read that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
@@ -105,13 +105,13 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     else:
         text = (
-            f"host {host_id} has other {', '.join(differing)} by itself than in the list; check {READ} and "
+            f"{', '.join(differing)} of host {host_id} differ from the list; check {READ} and "
             "platform.contract.fields_in"
         )
         yield Finding("wrong", READ, text)
 
 
-def _excluding_fields(
+def _check_excluding(
     kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
 ) -> Iterator[Finding]:
     finding = check_excluding_fields(kind, table, named, first="first ")
@@ -119,7 +119,7 @@ def _excluding_fields(
         yield replace(finding, text=f"{finding.text}; they have {_names_of_fields(assets)}")
 
 
-def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
+def _check_values(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
     """Count the assets with a value in each field; the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
     sound = [asset for asset in assets.values() if isinstance(asset, dict)]
@@ -128,8 +128,8 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
     text = (
-        f"none of {first} carries {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
-        "field that holds the name, and check platform.contract.fields_in"
+        f"none of {first} has {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
+        "field with the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
 
@@ -159,7 +159,7 @@ def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Find
     if assets.is_empty():
         what = f"platform.contract.{kind}"
         return Finding(
-            "warning", what, f"lists none, so no host gets an owner; check {what} and platform.tenant_id"
+            "warning", what, f"lists no {kind}, so no host gets an owner; check {what} and platform.tenant_id"
         )
     odd = unreadable_assets(assets)
     if odd.is_empty():

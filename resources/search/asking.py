@@ -24,7 +24,7 @@ from resources.search.responses import (
     Bucket,
     Document,
     Found,
-    faults,
+    find_faults,
     not_a_search_service,
     raise_refusal,
 )
@@ -53,10 +53,7 @@ def search_transport(instance: Instance, *, sleep: Callable[[float], None] = tim
 
 
 class Asker:
-    """Asks the search service with the query, index and fields of one log.
-
-    Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
-    """
+    """Asks the search service about one log; ConfigurationError: a secret or `ca_file` cannot be used."""
 
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.instance = instance
@@ -83,10 +80,7 @@ class Asker:
         self.transport.probe("POST", self.path, **self._arguments(nothing))
 
     def between(self, first: date, last: date) -> dict[str, Any]:
-        """Return the query for documents from one day to another, both included.
-
-        All counts of a day use this query, so that they count the same documents.
-        """
+        """Return the query by which all counts select documents from one day to another, both included."""
         instants = (day_start(day, self.instance.scan.timezone) for day in (first, last + timedelta(days=1)))
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
         return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
@@ -107,7 +101,7 @@ class Asker:
         """Aggregate the documents that match any query, in the index pattern or a part of it."""
         body = {"size": 0, "track_total_hits": False, "query": query, "aggs": aggregations or {}}
         found = self._decoded(DECODER, self._answer(body, _path(index) if index else self.path))
-        if reasons := faults(found, aggregations or {}):
+        if reasons := find_faults(found, aggregations or {}):
             raise ProtocolError(
                 f"{self.transport.where} answered incompletely ({', '.join(reasons)}); result not used. "
                 "Repair the cluster, or a proxy in front of it, and run again"

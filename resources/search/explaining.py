@@ -70,7 +70,7 @@ def why_refused(log: Asker, error: RefusedSearchError) -> str:
                     f"{setting}: {field!r} is a text field in the index {some_of(types[TEXT])}, which cannot "
                     f"be aggregated; name a keyword field that all indexes of {instance.index} have, often "
                     f"{field + '.keyword'!r}, or exclude from index those that lack it ({error.reason})"
-                    f"{_lacking_keyword(log, field)}"
+                    f"{_describe_missing_keyword(log, field)}"
                 )
             if len(types) > 1:
                 where = " and ".join(f"{kind} in {some_of(indexes)}" for kind, indexes in types.items())
@@ -136,7 +136,7 @@ def require_whole_names(log: Asker, first: date, last: date) -> None:
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
             raise ConfigurationError(
                 f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
-                "counted once for each word of a name, so parts of names stand for users and hosts; name a "
+                "counted once for each word of a name, so parts of names count as users and hosts; name a "
                 "keyword field that all indexes have"
             )
 
@@ -149,17 +149,17 @@ def why_lacking(log: Asker, first: date, last: date, *, user: bool) -> str:
         return ""
     if all(index.lacking == index.doc_count for index in indexes):
         return (
-            f"no document of {log.instance.index} shows it: it is misspelt, or field-level security of "
-            "the role hides it"
+            f"no document in {log.instance.index} has it: it is misspelt, or field-level security of the "
+            "role hides it"
         )
     return (
-        f"it is missing, or has another type, in {_index_names(indexes, _sibling_of(field))}. All indexes of "
-        f"{log.instance.index} need the field: name one that they have, or narrow index to those that "
+        f"it is missing, or has another type, in {_name_indexes(indexes, _sibling_of(field))}. All indexes "
+        f"of {log.instance.index} need the field: name one that they have, or narrow index to those that "
         "have it"
     )
 
 
-def _lacking_keyword(log: Asker, field: str) -> str:
+def _describe_missing_keyword(log: Asker, field: str) -> str:
     """Return which indexes lack the keyword field of a text field, as the end of a sentence."""
     keyword = f"{field}.keyword"
     indexes: list[Bucket] = []
@@ -169,7 +169,7 @@ def _lacking_keyword(log: Asker, field: str) -> str:
         return ""
     if not any(index.lacking for index in indexes):
         return f". They all have {keyword!r}"
-    return f". {keyword!r} is missing in {_index_names(indexes, None)}"
+    return f". {keyword!r} is missing in {_name_indexes(indexes, None)}"
 
 
 def _by_index(log: Asker, field: str, filters: list[dict[str, Any]]) -> list[Bucket]:
@@ -187,7 +187,7 @@ def _sibling_of(field: str) -> str:
     return field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
 
 
-def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
+def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
     named = []
     for index in (one for one in indexes if one.lacking):
@@ -209,7 +209,7 @@ def why_nothing(log: Asker, first: date, last: date) -> Finding:
     if not log.search([]).shards.total:
         text = f"{instance.index!r} matches no index that {instance.username} may read; correct the name"
         return Finding("wrong", "index", f"{text}, or wait for the first events")
-    counted = _clauses_alone(log, first, last)
+    counted = _count_clauses(log, first, last)
     return Finding("warning", "query", f"matches nothing, so no owner is found. {counted}")
 
 
@@ -225,7 +225,7 @@ def find_times(log: Asker) -> Finding:
     by_index = {"terms": {"field": "_index", "size": MAX_INDEXES}, "aggs": of_time}
     indexes = log.search([], {"buckets": by_index}).buckets
     faults = [f"{fault} in {index.key} ({index.lost:,} of {index.doc_count:,} documents)"
-              for index in indexes if index.lost and (fault := _fault_of_times(index))]  # fmt: skip
+              for index in indexes if index.lost and (fault := _describe_time_fault(index))]  # fmt: skip
     if not faults:
         return Finding("ok", "time_field", f"{field} is in all documents that match the query")
     none = all(index.lost == index.doc_count for index in indexes)
@@ -234,20 +234,20 @@ def find_times(log: Asker) -> Finding:
     return Finding("wrong" if none else "warning", "time_field", text)
 
 
-def _fault_of_times(index: Bucket) -> str:
+def _describe_time_fault(index: Bucket) -> str:
     """Return why some documents of an index belong to no day."""
     start, end = (datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000 for day in _SOME_TIME)
     times = [time.value for time in (index.earliest, index.latest) if time and time.value is not None]
     if not times:
-        return "is in none of the documents"
+        return "is in no document"
     strange = [time for time in times if not start <= time < end]
     if not strange:
         return "is not in all" if index.lacking else "is not indexed"
     units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
-    return f"holds {next(units, 'other numbers')} and not milliseconds"
+    return f"has {next(units, 'other numbers')} instead of milliseconds"
 
 
-def _clauses_alone(log: Asker, first: date, last: date) -> str:
+def _count_clauses(log: Asker, first: date, last: date) -> str:
     """Return how many documents each clause of the query matches by itself, as a sentence."""
     named = clauses(log.instance.query)
     filters = [{"match_all": {}}, *named.values()]
@@ -255,7 +255,7 @@ def _clauses_alone(log: Asker, first: date, last: date) -> str:
     counted = log.ask(between, {"buckets": {"filters": {"filters": filters}}}).buckets
     total, *each = (bucket.doc_count for bucket in counted) if counted else (0,)
     if not total:
-        return f"{log.instance.index} holds no documents from {first} to {last}"
+        return f"{log.instance.index} has no documents from {first} to {last}"
     whole = f"Of {total:,} documents of {log.instance.index} from {first} to {last} the query matches none"
     matches = "; ".join(
         f"{clause} by itself matches {count:,}" for clause, count in zip(named, each, strict=True)
@@ -282,7 +282,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
     documents have no other field that names a computer.
     """
     between, own = log.between(first, last), log.fields["hostname"]
-    carried = _fields_of_computers(log, between)
+    carried = _find_computer_fields(log, between)
     if not carried:
         return None
     finest, most = None, 0.0
@@ -312,7 +312,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
     return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
 
 
-def _fields_of_computers(log: Asker, between: dict[str, Any]) -> list[str]:
+def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
     """Return the fields beside `hostname_field` that name computers, as some documents have them."""
     own = log.fields["hostname"]
     some = {"top_hits": {"size": DOCUMENTS_PER_HOST, "_source": False, "fields": ["*"]}}
@@ -401,7 +401,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     fitting = [name for name in fitting if (name == "windows-forwarding") <= (sender != machine)]
     fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
     if not fitting:
-        own = _own_fields(index, fields)
+        own = _propose_fields(index, fields)
         if own_fields and {"user_field", "hostname_field"} <= own.own.keys():
             return own
         raise ConfigurationError(
@@ -414,7 +414,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     return Proposal(fitting[0], pattern)
 
 
-def _own_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
+def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
     """Propose fields of a document, and list the other candidates with the shape of their values."""
     # A text with a keyword below it falls into words; no service names a field in 100 letters.
     first = {

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.http import Answer, Transport
-from resources.redaction import redacted
+from resources.redaction import redact
 from resources.settings import Instance
 
 
@@ -190,7 +190,7 @@ DECODER = msgspec.json.Decoder(Found)
 DOCUMENTS = msgspec.json.Decoder(Documents)
 
 
-def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
+def find_faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
     """Return why an answer is incomplete (rules 3.3)."""
     counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
     counts["shards failed"] = found.shards.failed
@@ -246,10 +246,10 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
     where = f"the search service at {instance.url}"
     causes = _causes(answer.body)
     kinds = causes["type"]
-    reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
-    indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
+    reason = answer.sanitise("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
+    indexes = answer.sanitise(", ".join(sorted(set(causes["index"]))))
     # Messages are stored, and the user, whom such an answer names, may be a person.
-    reason = redacted(reason, (), (instance.username,) if answer.status in {401, 403} else ())
+    reason = redact(reason, (), (instance.username,) if answer.status in {401, 403} else ())
     if answer.status == 401:
         raise AuthenticationError(
             f"The log-in is refused by {where}; check username and password "
@@ -284,7 +284,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
         transport.raise_if_transient(replace(answer, status=status, body=body), path)
     if not kinds:
         raise not_a_search_service(answer, instance)
-    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitised(instance.query)
+    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitise(instance.query)
     raise RefusedSearchError(answer.status, kinds, reason, in_index, where, query)
 
 

@@ -81,10 +81,7 @@ class EvidenceSource(ABC):
 
     @abstractmethod
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, also of a day that has none.
-
-        Days are calendar days in `scan.timezone`.
-        """
+        """Count the logon events of each day in `scan.timezone`, in the order given, empty ones included."""
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
         """Count the matching documents of each day in one request, to notice events that arrive late.
@@ -152,13 +149,13 @@ class Logs:
             next(logons, None)  # a source may fail at the end
 
     def _logons(self, name: str, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        with self._naming(name):
+        with self._name_errors(name):
             yield from self.by_name[name].logons(days)
 
     def find(self, look: Callable[[str, EvidenceSource], Iterable[Finding]]) -> Iterator[Finding]:
         """Yield the findings of each log, with its name."""
         for name, log in self.by_name.items():
-            with self._naming(name):
+            with self._name_errors(name):
                 for finding in look(name, log):
                     yield replace(finding, what=f"{self.prefix(name)}{finding.what}")
 
@@ -168,7 +165,7 @@ class Logs:
 
     def ask(self, name: str, ask: Callable[[EvidenceSource], T]) -> T:
         """Return the answer of one log; an error names it."""
-        with self._naming(name):
+        with self._name_errors(name):
             return ask(self.by_name[name])
 
     def prefix(self, name: str) -> str:
@@ -176,7 +173,7 @@ class Logs:
         return f"logs.{[*self.by_name].index(name)} ({name}): " if len(self.by_name) > 1 else ""
 
     @contextmanager
-    def _naming(self, name: str) -> Generator[None]:
+    def _name_errors(self, name: str) -> Generator[None]:
         try:
             yield
         except AssetOwnersError as error:

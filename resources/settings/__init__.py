@@ -1,7 +1,4 @@
-"""Settings in instance files and in the environment.
-
-`models` has the keys of an instance file, `fields` the types of their values, `files` reads them.
-"""
+"""Settings in instance files (`models` has their keys, `files` reads them) and in the environment."""
 
 from resources.settings.environment import (
     analysts_group,

@@ -28,7 +28,7 @@ def home() -> Path:
 def plain_folder(setting: str, folder: Path) -> Path:
     """Return the absolute path of a folder for databases."""
     if found := _MISREAD.search(str(folder.absolute())):
-        wrong = f"{setting}: {folder.absolute()} holds {found[0]!r}, which databases misread"
+        wrong = f"{setting}: {folder.absolute()} contains {found[0]!r}, which databases misread"
         raise ConfigurationError(f"{wrong}; name another folder")
     return folder.absolute()
 
@@ -52,10 +52,7 @@ def tables_location() -> UPath:
 
 @cache
 def _end_store_thread() -> None:
-    """End the object store's thread when the process ends.
-
-    Otherwise it keeps DuckDB's objects alive, and DuckDB 2.0 prints forty lines about them on standard error.
-    """
+    """End the object store's thread at exit: it would keep objects alive that DuckDB 2.0 warns about."""
     from fsspec import asyn  # noqa: PLC0415  (it loads asyncio)
 
     def end() -> None:

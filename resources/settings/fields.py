@@ -26,7 +26,7 @@ from pydantic_core import PydanticCustomError
 from slugify import slugify
 
 from resources.errors import ConfigurationError, why_unreadable
-from resources.settings.query import corrected, faults, other_language
+from resources.settings.query import correct_query, describe_faults, detect_language
 
 MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
@@ -123,13 +123,13 @@ def _query_text(value: object) -> object:
             json.loads(value)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
-    elif isinstance(value, str) and (language := other_language(value)):
+    elif isinstance(value, str) and (language := detect_language(value)):
         raise ValueError(
             f"is in {language}; write Lucene syntax (event.code:4624) or query DSL, texts in quotes"
         )
-    elif isinstance(value, str) and (lucene := corrected(value)):
+    elif isinstance(value, str) and (lucene := correct_query(value)):
         raise ValueError(
-            f"{faults(value)}, and means something else in Lucene syntax; write: {lucene} "
+            f"{describe_faults(value)}, and means something else in Lucene syntax; write: {lucene} "
             "(texts to search for in quotes)"
         )
     return value

@@ -67,7 +67,7 @@ def load_instance(path: Path, changes: Sequence[str] = ()) -> Instance:
     content = _content(path)
     for change in changes:
         _change(content, change)
-    return checked_instance(content, path, changes)
+    return validate_instance(content, path, changes)
 
 
 def _change(content: dict[Any, Any], change: str) -> None:
@@ -89,7 +89,7 @@ def _change(content: dict[Any, Any], change: str) -> None:
         raise ConfigurationError(f"--set: {setting}: its value is invalid YAML") from error
 
 
-def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
+def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
     """Return the instance of a file at `path` with this content, to which `changes` have been applied."""
     context = {"file": path.absolute(), "changes": changes}
     try:
@@ -241,12 +241,12 @@ def _complaint(detail: Any) -> str:
 def _suggest_key(key: str, section: list[str]) -> str:
     """Return the key that was probably meant: of a section whose line is a comment, or a similar one."""
     if key in Instance.model_fields:
-        return "the known one of this name is not indented"
+        return "the known key of this name is not indented"
     if others := [name for name in Instance.model_fields if key in _keys_of([name])]:
         meant = " or ".join(f"{name}.{key}" for name in others)
-        return f"meant is {meant}, below a line `{others[0]}:` without a #"
+        return f"did you mean {meant}? It belongs below a line `{others[0]}:` without a #"
     near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
-    return f"the nearest known one is {near[0]!r}"
+    return f"did you mean {near[0]!r}?"
 
 
 def _keys_of(location: list[str]) -> list[str]:

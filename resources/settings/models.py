@@ -189,13 +189,10 @@ class RuleSettings(Section):
     exclude_user_assets: dict[Text, tuple[Text, ...]] = Field({})
     """user assets that match no user, by a field as the inventory lists it; * and ? are wildcards; such as
     `{account_enabled: ['false']}`"""
-
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
     """the primary user must have logged on within this many days at the end of the window; null = off"""
-
     min_stable_days: int | None = Field(Rules.min_stable_days, ge=1, le=365)
     """days in a row, up to the last of the window, on which the same owner must be found; null = off"""
-
     min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
     """least confidence of an owner, in percent; needs an answered audit (`tune --audit`); null = off"""
 

@@ -154,21 +154,21 @@ def _continues(before: _Clause, clause: _Clause, *, is_glued: bool) -> bool:
     return are_words and (is_glued or bool(before.field and not clause.sign))
 
 
-def other_language(query: str) -> str | None:
+def detect_language(query: str) -> str | None:
     """Return the name of the language of a query that is neither Lucene syntax nor KQL."""
     bare = re.sub(rf"{_PHRASE}|{_REGEX}|:\s*(?:\([^()]*\)|[^\s()\"]+)", '""', query)
     flags = re.DOTALL | re.IGNORECASE
     return next((language for language, start in _LANGUAGES.items() if re.match(start, bare, flags)), None)
 
 
-def corrected(query: str) -> str | None:
+def correct_query(query: str) -> str | None:
     """Return a query as a person means it, in Lucene syntax; None if Lucene reads it the same way."""
     level = (reader := _Reader(query)).read()
     lucene = _text(level) if reader.faults and level else query
     return None if lucene == query else lucene
 
 
-def faults(query: str) -> str:
+def describe_faults(query: str) -> str:
     """Return why Lucene does not read a query as a person does."""
     (reader := _Reader(query)).read()
     return " and ".join(reader.faults)
