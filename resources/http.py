@@ -40,15 +40,15 @@ from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
-MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
+MIN_SESSION = 8  # characters; masking a shorter cookie (a language) would garble messages
 MAX_TRIES = 5
 PATIENCE_SECONDS = 120  # without an answer of a service, after which no call to it is repeated
 PROBE_SECONDS = 6
 MAX_RETRY_AFTER_SECONDS = 600.0  # all waits of a call together
 _CHUNK_BYTES = 2**16
-_EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
-_LONGEST_SECONDS = 10.0**9  # that a date can be ahead
-_WRONG_CLOCK_SECONDS = 86_400  # by which a service's clocks differ; it deletes a cookie by a date in 1970
+_EXCERPT_BYTES = 2**20  # far longer than a secret that fits into a header
+_LONGEST_SECONDS = 10.0**9  # limit for a date in the future
+_WRONG_CLOCK_SECONDS = 86_400  # tolerance for a service's clocks; it deletes a cookie with a date in 1970
 _OTHER_TIME, _OTHER_NAME = {9, 10}, {62, 64}  # X509_V_ERR of OpenSSL: not yet valid, expired; host, address
 _PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
@@ -221,10 +221,10 @@ class Transport:
                 body = self._body(response, path)
                 if time.monotonic() >= deadline:  # a cut may look like the end of an answer
                     raise urllib3.exceptions.TimeoutError
-                if response.status_code < 500:  # else it may be a proxy's, in place of the service's
+                if response.status_code < 500:  # otherwise it may be a proxy's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets, personal)
-        except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
+        except ValueError as error:  # `from None`: it may quote a header or a proxy's password
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
                 raise self._failure(error, f"{method} {path}", deadline) from None
             raise ConfigurationError(
@@ -270,7 +270,7 @@ class Transport:
         if time.monotonic() >= deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"
             return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
-        if isinstance(cause, urllib3.exceptions.NewConnectionError):  # whose own words name our classes
+        if isinstance(cause, urllib3.exceptions.NewConnectionError):  # its message names our classes
             cause = cause.__cause__ or cause
         if isinstance(cause, ConnectionRefusedError) and not proxy:
             return TransientError(f"Nothing listens at {self.url} (connection refused); check {check}")
@@ -301,7 +301,7 @@ class Transport:
             message = f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}"
             asked = _retry_after_seconds(answer.headers)
             if asked is not None:
-                self.silent_since = None  # who says when to come back is not silent until then
+                self.silent_since = None  # the service has answered
                 until = datetime.now(UTC) + timedelta(seconds=asked)
                 message += f"; it asks to wait for {asked:,.0f} s, until {until:%F %T} UTC"
             raise TransientError(message, retry_after=asked, not_done=answer.status == 429)
@@ -394,7 +394,7 @@ class _Exchange:
     def cut(self) -> None:
         """Shut the socket down to end sending and reading."""
         if self.sock is not None:
-            # Inside the TLS of a proxy there is one below; an SSLSocket's own method is not for threads.
+            # TLS through a proxy has a socket inside; SSLSocket.shutdown is not safe between threads.
             with suppress(OSError):
                 socket.socket.shutdown(getattr(self.sock, "socket", self.sock), socket.SHUT_RDWR)
 
@@ -413,7 +413,7 @@ class _Connection(connection.HTTPConnection):
             right_before()
         super().endheaders(*args, **kwargs)
 
-    def send(self, data: Any) -> None:  # to a proxy as well, before TLS takes the place of its socket
+    def send(self, data: Any) -> None:  # also to a proxy, before TLS replaces its socket
         exchange = _EXCHANGE.get()
         exchange.sock = self.sock
         if time.monotonic() >= exchange.deadline:  # while it was connecting

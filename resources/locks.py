@@ -30,7 +30,7 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
             raise AssetOwnersError(f"{what}: deleted meanwhile, such as by `remove`; nothing was done")
         run = f", run {run_id}" if run_id else ""
         holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
-        with suppress(OSError):  # a full disk: the lock holds, and a backup may still be made
+        with suppress(OSError):  # on a full disk the lock still works
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
         yield

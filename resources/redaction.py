@@ -59,7 +59,7 @@ def _spellings(secret: str) -> frozenset[str]:
 def _any_writing(letter: str) -> str:
     """Return a regular expression for all ways of writing a letter."""
     code = ord(letter)
-    octets = letter.encode("utf-8", "surrogateescape")  # keeps what is not UTF-8 in the environment
+    octets = letter.encode("utf-8", "surrogateescape")  # the environment may have other bytes than UTF-8
     ways = {
         letter,
         "".join(f"%{octet:02x}" for octet in octets),

@@ -14,7 +14,7 @@ def service_of(address: str) -> Any:
     """Return Apprise's service for an address; None if it knows none."""
     from apprise import Apprise, AppriseAsset  # noqa: PLC0415  (a tenth of a second that most runs do not need)
 
-    # Redirected, a request would take the secrets of its headers to another host.
+    # A redirect would send the secrets in its headers to another host.
     asset = AppriseAsset(app_id="asset-owners", app_desc="asset-owners", app_url="", http_redirects=False)
     return Apprise.instantiate(address, asset=asset, suppress_exceptions=True)
 

@@ -29,7 +29,7 @@ def made_progress(*, entered: int = 0) -> None:
     global _watched  # noqa: PLW0603  (a process has one such timer)
     with _lock:
         watched = _watched + entered
-        if watched:  # by a thread outside Python, which waits for no lock of the interpreter
+        if watched:  # in a thread outside Python, which works while the interpreter is locked
             faulthandler.dump_traceback_later(stuck_seconds(), exit=True, file=2)
         elif entered:
             faulthandler.cancel_dump_traceback_later()

@@ -57,7 +57,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
         """
         run, workspace = context.dagster_run, cast("Any", context.workspace)
         origin = cast("Any", run.remote_job_origin)
-        workspace.get_code_location(origin.location_name).client.ping("")  # a start may arrive from here on
+        workspace.get_code_location(origin.location_name).client.ping("")  # fails before anything has started
         try:
             super().launch_run(context)
         except DagsterUserCodeUnreachableError as error:

@@ -35,11 +35,11 @@ from resources.inventory.session import PROFILE, InventorySession
 from resources.search.responses import leaves
 from resources.settings import Instance, ListCall
 
-MAX_LIST_READS = 3  # of a list that changes while it is read
+MAX_LIST_READS = 3  # attempts for a list that changes while it is read
 ASSETS_TOGETHER = 2_000
 """Assets that become rows together; page by page would take much longer."""
 MAX_PAGES_READ_AGAIN = 8
-MAX_TIMES_ANNOUNCED = 100  # a list that is that much longer than its service says has no end
+MAX_TIMES_ANNOUNCED = 100  # a list that is so much longer than announced never ends
 
 Kind = Literal["hosts", "users"]
 
@@ -248,7 +248,7 @@ class AssetInventory(Inventory):
                 complete = len(seen) >= size
                 reason = f", and then {page.refusal}" if page.refusal else ""
                 break
-            if page.size < size:  # where an asset of a page went that was read, one of the next was missed
+            if page.size < size:  # an asset was deleted, so one of the next page may be missed
                 reason = f", and then announced {page.size}"
                 break
             last_size = max(page.size, last_size)
@@ -310,7 +310,7 @@ class AssetInventory(Inventory):
 
     def first_pages(self, kind: Kind) -> list[Page]:
         """Return the first page of a list, 0 or 1, with the second if both had to be read."""
-        # A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
+        # A service that starts with page 1 refuses page 0, or returns it empty, or page 1 instead.
         zero = self._page(kind, 0)
         if isinstance(zero.refusal, TransientError):
             raise zero.refusal

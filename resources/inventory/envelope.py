@@ -22,8 +22,8 @@ from resources.errors import (
 )
 from resources.http import Answer, Transport
 
-MAX_FIELDS = 20  # that a refusal has detail for, and texts of each
-_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # no page of a list is parsed twice for this
+MAX_FIELDS = 20  # with detail in a refusal, and texts of each
+_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # smaller than a page of a list, which is not parsed twice
 _LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
     r"^401$|^\W*(please |you (must|need to|have to) )?(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
     r"|\bunauthenticated\b|\bnot authenticated\b|\bauthentication required\b|^unauthori[sz]ed\W*$"
@@ -90,10 +90,10 @@ def open_envelope(
 def envelope_members(body: bytes) -> dict[str, Any] | None:
     """Return the members of an envelope; None unless the body is a JSON object with a boolean `status`."""
     try:
-        text = body.decode(json.detect_encoding(body))  # `loads` lets halves of surrogate pairs pass in bytes
+        text = body.decode(json.detect_encoding(body))  # `loads` accepts halves of surrogate pairs in bytes
         members = json.loads(text)
         if re.search(r"\\u[dD][89a-fA-F]", text):
-            # Half of a surrogate pair is not a text: nothing could store it or send it back.
+            # Half of a surrogate pair cannot be stored or sent back.
             members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
@@ -143,7 +143,7 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
         detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
         text += f" ({detail[:200]})"
     if not members and answer.status == 404:
-        return ProtocolError(text)  # a proxy may say so, after the service has done what it was asked
+        return ProtocolError(text)  # it may be a proxy's, after the service has acted
     if answer.status in _KINDS:
         return _KINDS[answer.status](text)
     return ValidationError(text) if fields or answer.status in {400, 422} else ServiceError(text)

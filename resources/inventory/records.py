@@ -72,7 +72,7 @@ class AssetRows:
         try:
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
             values = pl.DataFrame(found, schema=dict.fromkeys(fields, pl.String))
-        except (AttributeError, TypeError):  # a field with several values, or an odd asset: one by one
+        except (AttributeError, TypeError):  # several values, or an odd asset: one by one
             records = [self.record(*one) for one in zip(ids, assets, strict=True)]
             # Through JSON: Polars takes several times as long for lists of Python's strings.
             return pl.read_json(msgspec.json.encode(records), schema=self._schema)

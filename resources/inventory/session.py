@@ -101,7 +101,7 @@ class InventorySession:
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: Session | None = None
-        self._useless_log_ins = 0  # since an answer to a session that worked
+        self._useless_log_ins = 0  # since the last session that worked
         self._has_cookie = self._changes_cookie = False
         self._given_up: str | None = None
 
@@ -129,11 +129,11 @@ class InventorySession:
                 self._useless_log_ins = 0
                 return answer
             with self._lock:
-                if session is self._session:  # and not one that another thread has logged in since
+                if session is self._session:  # another thread may have logged in since
                     session.kept.clear()
                     self._session = None
             if not resend:
-                # The next call logs in: a failure of the log-in would hide what this one was answered.
+                # The next call logs in, because a failure of the log-in would hide this answer.
                 raise SessionExpiredError(
                     f"{self._transport.where}: the session of {self._email} had expired before {path} "
                     f"(status 401, or a log-in page); nothing was done; {self._advice()}"

@@ -38,7 +38,7 @@ def check_inventory(inventory: AssetInventory) -> Iterator[Finding]:
 
 def check_log_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
     """Log in, and return whether that succeeded."""
-    # The payload is not specified and may be null; inside a tuple that is not a failure.
+    # The payload is not specified; in a tuple null is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
         return False
     yield Finding("ok", "log-in", f"{inventory.instance.platform.email} is signed in")

@@ -45,7 +45,7 @@ _OF_ANOTHER_COMPUTER = re.compile(
 )
 """Fields that name another computer, such as the one that a logon came from."""
 
-_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # date mathematics may hold some
+_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # except inside date mathematics
 _TYPE = re.compile(r"which is of type \[(\w+)\]")
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
@@ -397,7 +397,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
         str(next(iter(fields.get(field, ())), "")).lower().partition(".")[0]
         for field in ("agent.name", "winlog.computer_name")
     )
-    # What a collector sends is shaped as what each machine sends, and differs in nothing but these names.
+    # Documents of a collector differ from those of each machine in these names only.
     fitting = [name for name in fitting if (name == "windows-forwarding") <= (sender != machine)]
     fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
     if not fitting:
@@ -416,7 +416,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
 
 def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
     """Propose fields of a document, and list the other candidates with the shape of their values."""
-    # A text with a keyword below it falls into words; no service names a field in 100 letters.
+    # A text with a keyword below it is split into words; longer names are not a service's.
     first = {
         name: str(values[0])
         for name, values in fields.items()

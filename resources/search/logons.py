@@ -32,8 +32,8 @@ from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
-MAX_SAMPLE = 5_000  # pairs; below the bucket limit of every cluster that nobody lowered it on
-MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
+MAX_SAMPLE = 5_000  # pairs; below the default bucket limit of every cluster
+MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more means that pages repeat
 
 NO_NAME = ("", "-")
 """Texts that stand for a missing name (rules 1.3)."""
@@ -57,7 +57,7 @@ class SearchClient(Asker, EvidenceSource):
         ]
         user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
         without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
-        # With the latest time: a field without times is refused there, and by no query.
+        # With the latest time, because only an aggregation refuses a field without times.
         latest = {"max": {"field": instance.time_field}}
         self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
 
@@ -203,7 +203,7 @@ class SearchClient(Asker, EvidenceSource):
         counts = pl.concat(rows)
         without_user, without_host, without_both = absent
         missing = matching - without_user - without_host + without_both - counts["events"].sum()
-        if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
+        if missing > 0 and after is None:  # documents may be deleted between two pages
             raise ProtocolError(
                 f"{self.transport.where} counted {matching} events of {day}, and {missing} of them are on no "
                 "page; result not used. Check for a proxy between this machine and the service that shortens "
@@ -214,7 +214,7 @@ class SearchClient(Asker, EvidenceSource):
                 f"{self.transport.where} returned pairs of host and user twice for {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        if missing < 0:  # documents with several values, or such as arrived since the first page
+        if missing < 0:  # documents with several values, or new ones since the first page
             explaining.require_whole_names(self, day, day)
         is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
         lacking = []
@@ -223,7 +223,7 @@ class SearchClient(Asker, EvidenceSource):
             ("hostname", without_host, without_user - without_both),
         ):
             blank = int(counts.filter(is_blank[name])["events"].sum())
-            # Pairs do not show a name without the other one, and a document with several more than once.
+            # Pairs lack documents with one name only, and have documents with several names repeatedly.
             if only_other or (blank and missing < 0):
                 blank = self._count_blank(name, day, day)
             lacking.append(min(without + blank, matching))
@@ -235,7 +235,7 @@ class SearchClient(Asker, EvidenceSource):
         values = {"values": {"value_count": {"field": field}}}
         terms = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
         buckets: list[Bucket] = []
-        with suppress(ConfigurationError):  # a field of numbers refuses to be asked for texts, and has none
+        with suppress(ConfigurationError):  # a field of numbers refuses texts, and has none
             buckets = self.search([self.between(first, last)], {"buckets": terms}).buckets
         documents = 0
         for bucket in buckets:

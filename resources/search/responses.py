@@ -44,7 +44,7 @@ def leaves(value: Any) -> Iterator[tuple[str, str]]:
             yield path, str(value)
 
 
-MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+MAX_DOCUMENTS = 2**40  # in one count; sums still fit into 64 bits
 
 READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.hits,aggregations,error,status"
 """The members of an answer that the service sends."""
@@ -185,7 +185,7 @@ def _count(bucket: Bucket | None) -> int:
     return bucket.doc_count if bucket else 0
 
 
-# Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.
+# At module level: msgspec (0.22) crashes when two threads register the same type.
 DECODER = msgspec.json.Decoder(Found)
 DOCUMENTS = msgspec.json.Decoder(Documents)
 
@@ -248,7 +248,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
     kinds = causes["type"]
     reason = answer.sanitise("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
     indexes = answer.sanitise(", ".join(sorted(set(causes["index"]))))
-    # Messages are stored, and the user, whom such an answer names, may be a person.
+    # Messages are stored, and the user that such an answer names may be a person.
     reason = redact(reason, (), (instance.username,) if answer.status in {401, 403} else ())
     if answer.status == 401:
         raise AuthenticationError(

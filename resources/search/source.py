@@ -124,7 +124,7 @@ class Logs:
 
     def __init__(self, instance: Instance, open_source: OpenSource) -> None:
         self._open = ExitStack()
-        with self._open:  # those that are open already are closed if a further one cannot be
+        with self._open:  # closes the open ones if another one cannot be opened
             self.by_name = {
                 name: self._open.enter_context(open_source(one)) for name, one in instance.sources.items()
             }
@@ -194,7 +194,7 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         instance.hostname_field,
         instance.time_field,
         instance.scan.timezone,
-        # Days that were fetched before there was this setting stay good where it is off.
+        # Unset ones are omitted, so that days fetched by earlier versions stay valid.
         *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
         *(["domain", instance.user_domain_field] if instance.user_domain_field else []),
     )

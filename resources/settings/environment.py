@@ -41,11 +41,11 @@ def tables_location() -> UPath:
         if isinstance(location, Path) or location.protocol in {"file", "local"}:
             return UPath(location.path).absolute()
         # s3fs reads a large object in several requests, which may return two versions.
-        at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
-        location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
+        serially: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
+        location = UPath(named, use_listings_cache=False, **serially)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
         _end_store_thread()
-    except (ImportError, ValueError, OSError) as error:  # some drivers connect at once
+    except (ImportError, ValueError, OSError) as error:  # some drivers connect immediately
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
 

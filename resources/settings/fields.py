@@ -30,7 +30,7 @@ from resources.settings.query import correct_query, describe_faults, detect_lang
 
 MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
-# DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be two things at once.
+# DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be ambiguous.
 _OF_DUCKDB = {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
 # Names that Dagster refuses for a job; it would load no instance at all.
 _OF_DAGSTER = {

@@ -180,7 +180,7 @@ def _free_slug(path: Path, taken: set[str]) -> str:
     return slug
 
 
-# YAML, and what is wrong with it or with what it says
+# Reading YAML, and complaints about it
 
 
 def _content(path: Path) -> dict[Any, Any]:
@@ -201,7 +201,7 @@ def _content(path: Path) -> dict[Any, Any]:
     return content
 
 
-class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which a deep file ends with the process
+class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which crashes on a deep file
     """Refuses duplicate keys, of which YAML would keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002

@@ -275,7 +275,7 @@ class Logs(OneQuery):
         given = {"preset": value} if isinstance(value, str) else value
         if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
             return given
-        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
+        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses unknown ones
         return {key: text for key, text in settings.items() if key != "index"} | given
 
 
