@@ -29,7 +29,7 @@ MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
 MAX_INDEXES = 100
 DOCUMENTS_PER_HOST = 2
-HOSTS_LOOKED_AT = 50
+SAMPLED_HOSTS = 50
 TEXT = "text"
 
 FIELDS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
@@ -316,7 +316,7 @@ def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
     """Return the fields beside `hostname_field` that name computers, as some documents have them."""
     own = log.fields["hostname"]
     some = {"top_hits": {"size": DOCUMENTS_PER_HOST, "_source": False, "fields": ["*"]}}
-    by_host = {"terms": {"field": own, "size": HOSTS_LOOKED_AT}, "aggs": {"documents": some}}
+    by_host = {"terms": {"field": own, "size": SAMPLED_HOSTS}, "aggs": {"documents": some}}
     buckets = log.search([between], {"buckets": by_host}).buckets
     documents = (one for bucket in buckets if bucket.documents for one in bucket.documents.hits.hits)
     fields = {field for document in documents for field in document.fields}

@@ -86,7 +86,7 @@ class EvidenceSource(ABC):
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
         """Count the matching documents of each day in one request, to notice events that arrive late.
 
-        Days that are left out have not grown; by default all, for the source cannot tell.
+        Omitted days have not grown; the default omits all, because the source cannot tell.
         """
         return {}
 

@@ -114,7 +114,7 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
     ):
         raise ConfigurationError(
             f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
-            "holds the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
+            "has the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
         )
     _require_separate_fields(path, instance)
     return instance
