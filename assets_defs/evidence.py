@@ -39,7 +39,7 @@ from ownership.windows import (
     torn_days,
     whole_days,
 )
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, call_each
 from resources.findings import Finding
 from resources.search.properties import check_fields, check_names
 from resources.search.source import (
@@ -47,7 +47,6 @@ from resources.search.source import (
     EvidenceSource,
     counted_as,
     extraction_fingerprints,
-    of_each,
 )
 from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
@@ -152,7 +151,7 @@ def _fetch(
             made_progress()
         if not may_store:
             totals = {name: pl.DataFrame({"day": wanted[-1:], **of_log}) for name, of_log in seen.items()}
-            of_each(seen, lambda name: _require_fields(run, name, totals[name], wanted[0], wanted[-1]))
+            call_each(seen, lambda name: _require_fields(run, name, totals[name], wanted[0], wanted[-1]))
             may_store = True
     finally:  # also days that came before a failure
         if may_store:
@@ -441,7 +440,7 @@ def require_evidence(run: ScanRun) -> None:
                 "logon_type_field and rules.logon_type_weights"
             )
 
-    of_each(fingerprints, require)
+    call_each(fingerprints, require)
 
 
 def missing_days(instance: Instance, tables: Tables, window: Window, *, run_id: str) -> list[date]:

@@ -17,7 +17,7 @@ from bench.logons import FIRST_DAY, days_from, load
 from bench.results import Experiment, ratio
 from bench.timing import Contender, alternate, function, instance_content, run_once
 from resources.http import Answer, Session, Transport
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables

@@ -1,19 +1,21 @@
-"""What can go wrong outside the rules, as one small tree.
+"""The errors outside the rules; every message says what happened, where, and what to fix, without secrets."""
 
-Every message says what happened, where, and what to fix, and holds no secret.
-"""
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class AssetOwnersError(Exception):
-    """The root of all errors that an operator can fix."""
+    """An error that an operator can fix."""
 
 
 class ConfigurationError(AssetOwnersError):
-    """A setting, a secret or an argument is wrong; nothing helps but correcting it."""
+    """A setting, a secret or an argument is wrong and must be corrected."""
 
 
 class RunEndedError(AssetOwnersError):
-    """Dagster no longer counts this run as running; `canceled` where somebody terminated it."""
+    """Dagster no longer counts this run as running; `canceled`: it was terminated."""
 
     def __init__(self, message: str, *, canceled: bool = False) -> None:
         super().__init__(message)
@@ -21,38 +23,38 @@ class RunEndedError(AssetOwnersError):
 
 
 class PlanRefusedError(AssetOwnersError):
-    """Something speaks against writing a plan now; nothing was written."""
+    """A plan must not be written now; nothing was written."""
 
 
 class ServiceError(AssetOwnersError):
-    """A service refused, failed, or answered something unusable."""
+    """A service refused, failed, or gave an invalid answer."""
 
 
 class AuthenticationError(ServiceError):
-    """One side could not prove who it is: password, code, session or certificate."""
+    """A password, code, session or certificate is not accepted."""
 
 
 class PermissionDeniedError(ServiceError):
-    """The session is valid and the account may not do this."""
+    """The account may not do this."""
 
 
 class ValidationError(ServiceError):
-    """The service refused the values sent; its message shows field-level detail, up to a length."""
+    """The service refused the values sent; the message has field-level detail."""
 
 
 class NotFoundError(ServiceError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class SessionExpiredError(ServiceError):
-    """The session had ended when a call came that is sent once; read the host before sending it again."""
+    """The session had expired for a call that is sent once; read the host before sending it again."""
 
 
 class TransientError(ServiceError):
-    """May succeed when retried.
+    """A call may succeed when retried.
 
-    `retry_after` is the wait the server asked for, in seconds. `not_done` is true where the service said that
-    it has not acted (429); otherwise it may have, as behind a proxy that says 503 with Retry-After.
+    `retry_after` is the wait that the service asked for, in seconds. `not_done`: the service has not acted
+    (429); otherwise it may have, such as behind a proxy that answers 503.
     """
 
     def __init__(self, message: str, retry_after: float | None = None, *, not_done: bool = False) -> None:
@@ -67,17 +69,30 @@ class TransientError(ServiceError):
 
 
 class ProtocolError(ServiceError):
-    """The answer is not what the convention promises (HTML, a redirect, a list that never completes)."""
+    """The answer does not follow the convention (HTML, a redirect, a list that never completes)."""
 
 
 class RedirectError(ProtocolError):
-    """The service redirects to an address, of which `location` is the beginning, without secrets."""
+    """The service redirects; `location` is the start of the address, with secrets masked."""
 
     def __init__(self, message: str, location: str) -> None:
         super().__init__(message)
         self.location = location
 
 
+def call_each(names: Iterable[str], call: Callable[[str], T], *, joint: str = "; ") -> dict[str, T]:
+    """Call for each name; one ConfigurationError has the messages of all."""
+    results, wrong = dict[str, T](), []
+    for name in names:
+        try:
+            results[name] = call(name)
+        except ConfigurationError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ConfigurationError(joint.join(wrong))
+    return results
+
+
 def why_unreadable(error: Exception) -> str:
-    """Return why a file could not be read, without the number and the path that the system's error adds."""
+    """Return why a file could not be read, without error number and path."""
     return getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,4 @@
-"""What disks, databases and damaged files do to a run, as messages: which file, and what to do."""
+"""Messages about full disks, databases and damaged files: which file, and what to do."""
 
 import errno
 import os
@@ -16,15 +16,15 @@ from resources.settings import home, tables_location
 from resources.store.files import parquet_files
 
 MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-"""What SQLite says of a program that uses it wrongly."""
+"""Errors of a program that uses SQLite wrongly."""
 _FULL_OR_FORBIDDEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 def operator_message(error: BaseException | None) -> str | None:
-    """Say what happened and what to do; None for an error that only the program's makers can fix."""
+    """Return what happened and what to do; None for an error in the program."""
     if error is None:
         return None
-    # Its cause, and not what it was raised beside: that may be another matter.
+    # Its cause, not its context, which may be unrelated.
     return _message_of(error) or operator_message(error.__cause__)
 
 
@@ -54,14 +54,14 @@ def _message_of(error: BaseException) -> str | None:
 
 
 def _is_of_object_store(error: BaseException) -> bool:
-    """Every driver works below fsspec, and the library of each has errors of its own."""
+    """Return whether an error comes from an object store; each driver, below fsspec, has its own errors."""
     frames = (frame for frame, _ in walk_tb(error.__traceback__))
     below = any(str(frame.f_globals.get("__name__")).startswith("fsspec.") for frame in frames)
     return below and not isinstance(tables_location(), Path)
 
 
 def damaged_tables() -> str | None:
-    """Name the Parquet files that cannot be read, for Polars does not; None when all can."""
+    """Return a message that names the damaged Parquet files, which Polars does not; None without any."""
     try:
         damaged = [str(path) for path in parquet_files(tables_location()) if _is_damaged(path)]
     except Exception:  # noqa: BLE001  (an object store has errors of its own; the first one is reported)
@@ -75,7 +75,7 @@ def damaged_tables() -> str | None:
 
 
 def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
-    """Say what happened to an SQLite file: `what` it is, and `where` it lies as far as is known."""
+    """Return the message about an SQLite file: `what` it is, and `where` it is."""
     return (
         f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}. Wait if it is locked, free space on "
         "its disk, let this user write it and its folder; if it is damaged, restore it from a backup, or "
@@ -84,7 +84,7 @@ def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
 
 
 def _file_failure(error: OSError) -> str:
-    if error.strerror is None:  # one that was raised with a text of its own
+    if error.strerror is None:  # raised with its own text
         said = str(error) or type(error).__name__
     else:
         said = f"{error.filename or f'A file below {home()}, or the output'}: {error.strerror}"

@@ -1,4 +1,4 @@
-"""Findings of `asset-owners check` and of asset checks, and the tries that all services share."""
+"""Findings of `asset-owners check` and of asset checks, and the checks that all services share."""
 
 import os
 import tempfile
@@ -22,22 +22,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Finding:
-    """What was tried (by the name of its setting, if it has one), how it went, and what to do about it."""
+    """The result of a check: `what` was checked (a setting, if it has one), and what to do about it."""
 
     state: State
     what: str
     text: str
     rows: pl.DataFrame | None = field(default=None, compare=False)
-    """What breaks the property."""
+    """Rows that violate the property."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """What was counted, for metadata."""
+    """Counts for metadata."""
 
     def __str__(self) -> str:
         return f"{self.what}: {self.text}"
 
 
 def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | None]:
-    """Call and return the result; a failure that an operator can fix becomes a finding, and returns None."""
+    """Call and return the result; yield a failure that an operator can fix, and return None."""
     try:
         return call()
     except Exception as error:
@@ -49,17 +49,17 @@ def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | No
 
 
 def attempt_all(what: str, find: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Yield what is found; a failure that an operator can fix is a finding, too."""
+    """Yield the findings; a failure that an operator can fix is one, too."""
     yield from (yield from attempt(what, lambda: [*find()])) or ()
 
 
 def check_call(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:
-    """Call, and say `text` where that goes well."""
+    """Call, and yield the result; `text` describes success."""
     yield from [*attempt(what, call)] or [Finding("ok", what, text)]
 
 
 def check_connection(transport: Transport, method: str, path: str) -> Generator[Finding, None, bool]:
-    """Send one request without credentials: whatever HTTP answer comes, the service is reached."""
+    """Send one request without credentials; any HTTP answer means that the service is reachable."""
     certificate = check_certificate(transport.section, transport.url, ignore_ssl=transport.ignore_ssl)
     if certificate.state != "ok":
         yield certificate
@@ -73,17 +73,17 @@ def check_connection(transport: Transport, method: str, path: str) -> Generator[
 
 
 def check_certificate(section: str, url: str, *, ignore_ssl: bool) -> Finding:
-    """The password of a service goes only to one whose certificate is checked, or stays on this machine."""
+    """Check that the password is sent only to a verified service, or stays on this machine."""
     if ignore_ssl and url.startswith("https:"):
         text = f"is on: anyone in between can read the password; set {section}ca_file"
         return Finding("warning", f"{section}ignore_ssl", text)
     if not url.startswith("https:") and not is_this_machine(url):
         return Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
-    return Finding("ok", f"{section}url", "the password goes to nobody else")
+    return Finding("ok", f"{section}url", "the password is sent to this service only")
 
 
 def is_this_machine(url: str) -> bool:
-    """Whether what is sent to an address stays on this machine."""
+    """Return whether requests to an address stay on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -91,17 +91,14 @@ def is_this_machine(url: str) -> bool:
         return host in {"", "localhost"}  # an address without a host is a file's
 
 
-def store_findings(location: UPath) -> Iterator[Finding]:
-    """Store an object where the tables lie, read it and delete it, as a run does with theirs."""
+def check_store(location: UPath) -> Iterator[Finding]:
+    """Store, read and delete an object where the tables are."""
     done = "an object could be stored, read and deleted"
     yield from check_call("ASSET_OWNERS_TABLES", lambda: try_to_store(location), done)
 
 
-def folder_findings(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
-    """Try whether files can be stored in a folder and some in it, or whether these can be made.
-
-    Nothing is left behind. `what` is the setting that names the folder.
-    """
+def check_folder(what: str, folder: Path, *inner: str) -> Iterator[Finding]:
+    """Check that files can be stored in a folder, named by the setting `what`, and in some below it."""
 
     def try_all() -> None:
         for each in (folder, *(folder / name for name in inner)):

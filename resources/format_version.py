@@ -1,11 +1,11 @@
-"""The format of what is stored: a program refuses what one with another format has written."""
+"""The format of tables and ledger; a program refuses to use another one."""
 
 from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
 FORMAT = 4
-"""The format of tables and ledger; raised with each change that older or newer ones cannot read."""
+"""Raised with each change that other versions cannot read."""
 
 
 def program_version() -> str:
@@ -19,7 +19,7 @@ def own_format() -> tuple[int, str]:
 
 
 def require_known_format(found: int, made_by: str, place: str) -> None:
-    """Fail where a version of the program with another format, `made_by`, has written to a place."""
+    """Fail if version `made_by` of the program has written another format to a place."""
     if found == FORMAT:
         return
     advice = f"install {made_by} or newer"

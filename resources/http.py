@@ -1,7 +1,4 @@
-"""HTTP as both services need it: certificates, proxies, one deadline for each exchange, bounded retries.
-
-An answer here is bytes with a status; `inventory` and `search` know what it means.
-"""
+"""HTTP for both services: certificates, proxies, one deadline for each exchange, bounded retries."""
 
 import http.client
 import logging
@@ -38,21 +35,20 @@ from resources.errors import (
     RedirectError,
     TransientError,
 )
-from resources.redaction import redacted_start
+from resources.redaction import redact_start
 from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
-MIN_SESSION = 8  # characters; a cookie with fewer (a language) would take letters out of any message
+MIN_SESSION = 8  # characters; masking a shorter cookie (a language) would garble messages
 MAX_TRIES = 5
-PATIENCE_SECONDS = 120
-"""After so long without an answer of a service no call to it is repeated."""
+PATIENCE_SECONDS = 120  # without an answer of a service, after which no call to it is repeated
 PROBE_SECONDS = 6
 MAX_RETRY_AFTER_SECONDS = 600.0  # all waits of a call together
 _CHUNK_BYTES = 2**16
-_EXCERPT_BYTES = 2**20  # no secret that fits into a header is as long as a part of it
-_LONGEST_SECONDS = 10.0**9  # that a date can be ahead
-_WRONG_CLOCK_SECONDS = 86_400  # by which a service's clocks differ; it deletes a cookie by a date in 1970
+_EXCERPT_BYTES = 2**20  # far longer than a secret that fits into a header
+_LONGEST_SECONDS = 10.0**9  # limit for a date in the future
+_WRONG_CLOCK_SECONDS = 86_400  # tolerance for a service's clocks; it deletes a cookie with a date in 1970
 _OTHER_TIME, _OTHER_NAME = {9, 10}, {62, 64}  # X509_V_ERR of OpenSSL: not yet valid, expired; host, address
 _PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
 
@@ -61,11 +57,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Answer:
-    """One HTTP answer, read to its end.
-
-    `secrets` (credentials) and `personal` (what was sent of people) are what its request held and no message
-    may show.
-    """
+    """One complete HTTP answer; messages mask the `secrets` and `personal` data of its request."""
 
     status: int
     headers: CaseInsensitiveDict[str]
@@ -76,28 +68,25 @@ class Answer:
     @property
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
-        return self.sanitised(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
+        return self.sanitise(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
 
-    def sanitised(self, text: str, length: int = 200) -> str:
-        """The beginning of a service's words, in one line, without secrets and what was sent of people."""
-        shown = redacted_start(text, self.secrets, length, self.personal)
+    def sanitise(self, text: str, length: int = 200) -> str:
+        """Return the start of a service's message on one line, with secrets and personal data masked."""
+        shown = redact_start(text, self.secrets, length, self.personal)
         return " ".join("".join(letter if letter.isprintable() else " " for letter in shown).split())
 
 
 class Session(requests.Session):
-    """A session with one service, which gets back the cookies it sets, whatever domain and path they name.
-
-    `changing` says whether an answer changed one.
-    """
+    """A session with one service; returns all cookies that it sets, whatever domain and path they name."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # its rules are for many services
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # their rules are for many services
         self.kept: dict[tuple[str, str, str], str] = {}
-        self.changing = False
+        self.changing = False  # whether an answer has changed one
 
     def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
-        """Keep the cookies that an answer sets, and drop those that it deletes; `sent` had its request."""
+        """Keep the cookies that an answer sets, and drop those that it deletes; its request had `sent`."""
         for header in response.raw.headers.getlist("Set-Cookie"):
             (name, value), *others = (map(str.strip, part.partition("=")[::2]) for part in header.split(";"))
             said = {attribute.lower(): text.strip('"') for attribute, text in others}
@@ -113,10 +102,10 @@ class Transport:
     """How one service is reached, and how patiently.
 
     `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
-    holds the only authorities to trust; None = those of the operating system. The read time-out is for each
-    silence, the total one for a request with its whole answer. Once the service has been silent for
-    `patience_seconds`, through all calls, no call is repeated, and a further one gets no longer than a probe;
-    `silent_since` is on the monotonic clock, None while the service answers.
+    has the only authorities to trust; None: those of the operating system. The read time-out limits each
+    silence, the total one a request with its whole answer. After `patience_seconds` of silence in all calls
+    no call is repeated, and a further one gets as long as a probe; `silent_since` is on the monotonic clock,
+    None while the service answers.
     """
 
     service: str
@@ -133,14 +122,14 @@ class Transport:
 
     @property
     def where(self) -> str:
-        """The service and its address, to begin a message with."""
+        """The service and its address, as the start of a message."""
         return f"The {self.service} at {self.url}"
 
     def new_session(self) -> Session:
-        """Open a session with cookies of its own; ConfigurationError when `ca_file` is not usable.
+        """Open a session with its own cookies; ConfigurationError: `ca_file` cannot be read.
 
-        Environment variables choose proxies and nothing else: requests would let REQUESTS_CA_BUNDLE
-        override the instance's certificate settings (rules 3.5).
+        The environment only chooses proxies: with requests REQUESTS_CA_BUNDLE would override the instance's
+        certificate settings (rules 3.5).
         """
         session = Session()
         session.trust_env = False
@@ -186,9 +175,8 @@ class Transport:
     ) -> Answer:
         """Send one request, once, and read its answer; `arguments` are those of `requests.Request`.
 
-        `secrets` and `personal` are what its body holds that no message may show (see `Answer`).
-        `right_before` is called when the connection stands and nothing of the request has gone out; what it
-        raises keeps it from being sent.
+        Messages mask `secrets` and `personal`, values of its body. Calls `right_before` once the connection
+        stands and before anything is sent; an error there keeps the request from being sent.
 
         Raises:
             AuthenticationError: the certificate is not trusted.
@@ -200,7 +188,7 @@ class Transport:
         deadline = begun + self.total_timeout_seconds
         exchange = _Exchange(deadline, right_before)
         _EXCHANGE.set(exchange)
-        # A time-out of requests is for each silence, and no answer of few bytes at a time would end.
+        # requests limits each silence only, so an answer in single bytes could take forever.
         watchdog = threading.Timer(self.total_timeout_seconds, exchange.cut)
         watchdog.daemon = True
         watchdog.start()
@@ -213,19 +201,18 @@ class Transport:
             )
             if sent:
                 request.headers["Cookie"] = "; ".join(map("=".join, sent.items()))
-            # Who has been silent for too long holds up a run with what waits beside a failed call, too.
+            # A service that has been silent for too long gets no further patience.
             given_up = begun - silent_since >= self.patience_seconds
             seconds = min(self.read_timeout_seconds, PROBE_SECONDS if given_up else self.read_timeout_seconds)
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
                 session.keep_cookies(response, sent)
-                # It may repeat them beside.
                 values = (value.strip('"') for value in (*sent.values(), *session.kept.values()))
                 secrets += tuple(value for value in values if len(value) >= MIN_SESSION)
                 secrets += (request.headers.get("Authorization", "").rpartition(" ")[2],)
                 if 300 <= response.status_code < 400:
-                    elsewhere = redacted_start(response.headers.get("Location", ""), secrets, 200, personal)
+                    elsewhere = redact_start(response.headers.get("Location", ""), secrets, 200, personal)
                     raise RedirectError(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
                         f"set {self.section}url to the final address",
@@ -234,15 +221,15 @@ class Transport:
                 body = self._body(response, path)
                 if time.monotonic() >= deadline:  # a cut may look like the end of an answer
                     raise urllib3.exceptions.TimeoutError
-                if response.status_code < 500:  # else it may be a proxy's, in place of the service's
+                if response.status_code < 500:  # otherwise it may be a proxy's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets, personal)
-        except ValueError as error:  # it quotes a header or a proxy's password, and a run's log keeps causes
+        except ValueError as error:  # `from None`: it may quote a header or a proxy's password
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
                 raise self._failure(error, f"{method} {path}", deadline) from None
             raise ConfigurationError(
-                f"{self.section}url: {self.url} was not asked for {path}: the address, a proxy of the "
-                f"environment ({_PROXIES}) or a header such as a cookie's cannot be used; write a proxy as "
+                f"{self.section}url: no request was sent to {self.url} for {path}: the address, a proxy of "
+                f"the environment ({_PROXIES}) or a header such as a cookie is not valid; write a proxy as "
                 "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
@@ -266,12 +253,12 @@ class Transport:
         return bytes(body)
 
     def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
-        """Return the error for a call that got no whole answer."""
+        """Return the error for a call without a complete answer."""
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return AuthenticationError(
                 f"{self.where} could not prove who it is: {cause.verify_message}. "
-                f"{self._cure(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
+                f"{self._advise(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
             )
         if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
             return TransientError(
@@ -283,7 +270,7 @@ class Transport:
         if time.monotonic() >= deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"
             return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
-        if isinstance(cause, urllib3.exceptions.NewConnectionError):  # whose own words name our classes
+        if isinstance(cause, urllib3.exceptions.NewConnectionError):  # its message names our classes
             cause = cause.__cause__ or cause
         if isinstance(cause, ConnectionRefusedError) and not proxy:
             return TransientError(f"Nothing listens at {self.url} (connection refused); check {check}")
@@ -294,7 +281,7 @@ class Transport:
         said = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
         return TransientError(f"{self.where} did not answer {call}: {said}; check {check}")
 
-    def _cure(self, verify_code: int) -> str:
+    def _advise(self, verify_code: int) -> str:
         """Return what to do about a certificate that OpenSSL refuses with this code."""
         if verify_code in _OTHER_NAME:
             return (
@@ -314,13 +301,13 @@ class Transport:
             message = f"{self.where} answered {path} with HTTP status {answer.status}: {answer.excerpt}"
             asked = _retry_after_seconds(answer.headers)
             if asked is not None:
-                self.silent_since = None  # who says when to come back is not silent until then
+                self.silent_since = None  # the service has answered
                 until = datetime.now(UTC) + timedelta(seconds=asked)
                 message += f"; it asks to wait for {asked:,.0f} s, until {until:%F %T} UTC"
             raise TransientError(message, retry_after=asked, not_done=answer.status == 429)
 
     def retrying(self) -> tenacity.Retrying:
-        """Return the tries of calls that may be repeated, with jitter; no other layer repeats any."""
+        """Return the retries of calls that may be repeated, with jitter; no other layer retries."""
 
         def over(state: tenacity.RetryCallState) -> bool:
             now = time.monotonic()
@@ -345,7 +332,7 @@ class Transport:
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Send one request that fails within seconds if the service hangs or is away; raises as `send`.
+        """Send one request that fails within seconds if the service is away or hangs; raises as `send`.
 
         Any answer is a sign of life, an error included; a service that hangs is asked once.
         """
@@ -366,14 +353,14 @@ def _wait_seconds(state: tenacity.RetryCallState) -> float:
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Read Retry-After, which holds seconds or an HTTP date; None when it holds neither."""
+    """Return Retry-After, seconds or an HTTP date, in seconds; None for anything else."""
     text = headers.get("Retry-After", "").strip()
     seconds = float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _seconds_ahead(text, headers)
     return None if seconds is None else min(max(seconds, 0.0), _LONGEST_SECONDS)
 
 
 def _seconds_ahead(date: str, headers: Mapping[str, str]) -> float | None:
-    """Return how far a date lies ahead of that of an answer, or of now if it has none; None for no date."""
+    """Return the seconds from the Date of an answer, or from now, to a date; None if it is not a date."""
     with suppress(ValueError, OverflowError):
         moment, answered = parsedate_tz(date), parsedate_tz(headers.get("Date", ""))
         if moment:
@@ -390,7 +377,7 @@ def _is_deleted(cookie: Mapping[str, str], headers: Mapping[str, str]) -> bool:
 
 
 def _root_cause(error: BaseException) -> BaseException:
-    """Return the innermost error: requests and urllib3 wrap the operating system's message in theirs."""
+    """Return the innermost error, because requests and urllib3 wrap the operating system's."""
     parts = [getattr(error, "reason", None), *reversed(error.args)]
     inner = next((part for part in parts if isinstance(part, BaseException)), None)
     return _root_cause(inner) if inner else error
@@ -398,26 +385,26 @@ def _root_cause(error: BaseException) -> BaseException:
 
 @dataclass
 class _Exchange:
-    """One request with its answer: when both must end (monotonic), what is called before, and its socket."""
+    """One request with its answer: its deadline (monotonic), what is called before it, and its socket."""
 
     deadline: float
     right_before: Callable[[], None] | None
     sock: Any = None
 
     def cut(self) -> None:
-        """Shut the socket down, so that whatever is being sent or read ends."""
+        """Shut the socket down to end sending and reading."""
         if self.sock is not None:
-            # Inside the TLS of a proxy there is one below; an SSLSocket's own method is not for threads.
+            # TLS through a proxy has a socket inside; SSLSocket.shutdown is not safe between threads.
             with suppress(OSError):
                 socket.socket.shutdown(getattr(self.sock, "socket", self.sock), socket.SHUT_RDWR)
 
 
 _EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
-"""This thread's: requests and urllib3 tell a connection nothing of it."""
+"""This thread's exchange, which requests and urllib3 do not pass to a connection."""
 
 
 class _Connection(connection.HTTPConnection):
-    """A connection that shows its socket to the exchange, and asks it before a request goes out."""
+    """A connection that gives its socket to the exchange, and calls `right_before`."""
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is None:
@@ -426,7 +413,7 @@ class _Connection(connection.HTTPConnection):
             right_before()
         super().endheaders(*args, **kwargs)
 
-    def send(self, data: Any) -> None:  # to a proxy as well, before TLS takes the place of its socket
+    def send(self, data: Any) -> None:  # also to a proxy, before TLS replaces its socket
         exchange = _EXCHANGE.get()
         exchange.sock = self.sock
         if time.monotonic() >= exchange.deadline:  # while it was connecting
@@ -439,7 +426,7 @@ class _TlsConnection(_Connection, connection.HTTPSConnection):
 
 
 class _Adapter(HTTPAdapter):
-    """Opens connections of ours, and checks certificates with the given context only."""
+    """Opens our connections, and checks certificates with the given context only."""
 
     def __init__(self, context: ssl.SSLContext | None, *, pool_maxsize: int) -> None:
         self._context = context

@@ -22,15 +22,15 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
-    """Hold the lock of a file, which says who holds it; a process that dies frees it."""
+    """Hold the lock of a file, whose text names the holder; a process that dies frees it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _try_lock(descriptor), lambda: path.read_text("utf-8", "replace"), what)
         if not os.fstat(descriptor).st_nlink:
-            raise AssetOwnersError(f"{what}: deleted meanwhile, as `remove` does; nothing was done")
+            raise AssetOwnersError(f"{what}: deleted meanwhile, such as by `remove`; nothing was done")
         run = f", run {run_id}" if run_id else ""
         holder = f"process {os.getpid()} of user {os.geteuid()} on {socket.gethostname()}{run}"
-        with suppress(OSError):  # a full disk: the lock holds, and a backup may still be made
+        with suppress(OSError):  # on a full disk the lock still works
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{holder}, since {datetime.now(UTC):%F %T} UTC".encode(), 0)
         yield
@@ -39,7 +39,7 @@ def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[Non
 
 
 def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what: str) -> None:
-    """Call `taken` until it returns True; warn once of who holds the lock, and fail after the time-out."""
+    """Call `taken` until it returns True; warn once who holds the lock, and fail after the time-out."""
     began, warned = time.monotonic(), False
     while not taken():
         waited = time.monotonic() - began
@@ -50,8 +50,7 @@ def wait_until(taken: Callable[[], bool], holder: Callable[[], str | None], what
             )
         if waited >= WARN_SECONDS and not warned:
             warned = True
-            held_by = holder() or "another process"
-            text = f"{what}: waiting for {held_by}, for {TIMEOUT_SECONDS:g} s at most"
+            text = f"{what}: waiting for {holder() or 'another process'}, for {TIMEOUT_SECONDS:g} s at most"
             log.warning(text, extra={"waits": True})
         time.sleep(SECONDS_BETWEEN_TRIES)
     made_progress()

@@ -1,8 +1,4 @@
-"""Findings about the names of both services: whether hosts and users of the logons stand for assets.
-
-One search and the first page of each list: a sample, but where nothing fits, or only by another way of
-comparing, a run would find out no more.
-"""
+"""Checks that hosts and users of the logons match assets, with one search and the first page of each list."""
 
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,10 +20,10 @@ from resources.settings import Instance
 COMPARED_DAYS = 7
 MATCH, DOMAINS = "rules.hostname_match", "rules.domains"
 MATCHED_LIMIT_PERCENT = 50
-"""Share of the events that must lead to one user asset; below it the settings are more likely wrong."""
+"""Below this share of events with one user asset, settings are probably wrong."""
 
 
-def name_findings(
+def compare_names(
     instance: Instance, logs: Logs, inventory: AssetInventory, window: Window
 ) -> Iterator[Finding]:
     """Compare the hosts and users of the last days' logons with the first assets of both lists."""
@@ -35,13 +31,13 @@ def name_findings(
     sampled = yield from attempt(
         "search", lambda: logs.ask_each(lambda log: log.first_pairs(first, window.last))
     )
-    hosts = yield from _first_assets(inventory, "hosts")
-    users = yield from _first_assets(inventory, "users")
+    hosts = yield from _read_first_assets(inventory, "hosts")
+    users = yield from _read_first_assets(inventory, "users")
     pairs = pl.concat(
         [empty(LogonCounts), *(one for one in (sampled or {}).values() if one is not None)], how="diagonal"
     )
     if pairs.is_empty() or hosts is None or users is None:
-        return  # said already by the findings about that service
+        return  # the findings about that service say why
     resolution = Resolution(
         counts=pairs.with_columns(day=window.last).lazy(),
         read_inventory={"inventory_hosts": hosts[0].lazy(), "inventory_users": users[0].lazy()}.__getitem__,
@@ -64,17 +60,17 @@ def name_findings(
 
 
 def check_domains(spellings: pl.Series, rules: Rules) -> Finding:
-    """Some account of the logons is of a domain that rules.domains names, unless it names none."""
+    """Check that rules.domains, unless empty, names the domain of some account of the logons."""
     found = domains_instead(spellings, rules.domains)
     if found.is_empty():
-        return Finding("ok", DOMAINS, "some accounts are of a domain that it names, or it names none")
+        return Finding("ok", DOMAINS, "some accounts belong to its domains, or it is empty")
     named = [printable(domain or "no domain") for domain in found["domain"]]
-    text = f"no account is of a domain that it names, so nobody is found; the logons have {some_of(named)}"
+    text = f"no account belongs to its domains, so no owner is found; the logons have {some_of(named)}"
     return Finding("warning", DOMAINS, text, rows=found)
 
 
 def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
-    """No domain is on one host only: its accounts may be local ones, and stand for namesakes (rules 1.3)."""
+    """Check that no domain is on one host only, where its accounts may be local ones (rules 1.3)."""
     found = domains_of_one_host(pairs)
     if rules.domains or found.is_empty():
         return Finding("ok", DOMAINS, "no domain is on one host only")
@@ -85,15 +81,15 @@ def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
     several = f"{found.height} domains are" if found.height > 1 else "1 domain is"
     text = (
         f"{several} on one host only ({some_of(shown)}). If these are local accounts, name the directory's "
-        "domains in rules.domains: then all others are users of their own, who are nobody's user asset"
+        "domains in rules.domains: then accounts of other domains match no user asset"
     )
     return Finding("warning", DOMAINS, text, rows=found)
 
 
-def _first_assets(
+def _read_first_assets(
     inventory: AssetInventory, kind: Kind
 ) -> Generator[Finding, None, tuple[pl.DataFrame, str] | None]:
-    """Return the rows of the first page of a list, and words for the list where that is not all."""
+    """Return the rows of the first page of a list, and how many there are of how many if not all."""
     pages = yield from attempt(f"platform.contract.{kind}", lambda: inventory.first_pages(kind))
     if not pages:
         return None
@@ -104,9 +100,9 @@ def _first_assets(
 
 
 def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, among: str = "") -> Finding:
-    """Host names of the logons are those of host assets, and none differs in the domain part alone.
+    """Check that hosts of the logons are in the inventory, none of them only without its domain part.
 
-    `among` says of which assets these are some.
+    `among` names the list of which `listed` is a part.
     """
     alike = hosts_named_alike(documented, listed)
     of_all = pl.select(normalise_hostname(pl.lit(documented))).to_series().n_unique()
@@ -127,10 +123,10 @@ def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, a
 
 
 def check_users(shares: pl.DataFrame, unmatched: pl.DataFrame, *, among: str = "") -> Finding:
-    """Most logon events belong to users with exactly one user asset; otherwise settings are likely wrong.
+    """Check that most logon events belong to users with exactly one user asset.
 
     `shares` are rows of `host_user_shares`, `unmatched` has username, hosts, events and user_assets of the
-    users without one. `among` says of which user assets these are some: then any match will do.
+    users without one. `among` names the list of which the assets are a part: then any match is enough.
     """
     events = int(shares["events"].sum())
     percent = 100 * (events - int(unmatched["events"].sum())) / events if events else 100
@@ -140,7 +136,7 @@ def check_users(shares: pl.DataFrame, unmatched: pl.DataFrame, *, among: str = "
         "ok" if passed else "warning",
         "user_field",
         f"{percent:.0f}% of {events:,} logon events belong to users with exactly one user asset, "
-        f"{unmatched.height:,} user names have none, or several{among}{advice}",
+        f"{unmatched.height:,} user names have no user asset, or several{among}{advice}",
         rows=unmatched.select("username", "hosts", "events", "user_assets"),
         numbers={"matched_percent": round(percent, 1)},
     )

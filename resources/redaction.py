@@ -1,4 +1,4 @@
-"""Messages without secrets and names: a service may repeat what it was sent, in its own way of writing it."""
+"""Masks secrets and names in messages: a service may repeat them, escaped in its own way."""
 
 import functools
 import html
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 
 _WORD = r"(?<!\w){}(?!\w)"
 MAX_LETTER = 12
-"""Characters that the longest writing of one letter takes: four octets in an address."""
+"""Characters of the longest escape of one letter: four octets in an address."""
 
 
-def redacted(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
-    """Put *** in the place of each secret and value, whether its letters stand there as they are or escaped.
+def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
+    """Replace each secret and value by ***, plain or escaped.
 
     Escaped as in addresses and forms, in HTML, in JSON, or after a backslash; upper and lower case alike.
-    Values may be as short as one letter, and are hidden where they stand as words of their own.
+    Values may be as short as one letter, and are masked where they are whole words.
     """
     hidden = {
         spelling: pattern for pattern, some in (("{}", secrets), (_WORD, values)) for spelling in _all(some)
@@ -27,14 +27,14 @@ def redacted(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> s
     return text
 
 
-def redacted_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
-    """Return the first characters of a text without secrets and values, at the cost of no more than those.
+def redact_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
+    """Return the start of a text with secrets and values masked, without reading all of it.
 
-    More than is shown is searched, and what may be the beginning of a secret at its end is dropped.
+    More than is returned is searched, and a possible start of a secret at its end is dropped.
     """
     longest = MAX_LETTER * max(map(len, (*secrets, *values)), default=0)
     searched = length + 2 * longest
-    shown = redacted(text[:searched], secrets, values)
+    shown = redact(text[:searched], secrets, values)
     if len(text) > searched:
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]
@@ -46,7 +46,7 @@ def _all(some: Iterable[str]) -> set[str]:
 
 @functools.cache
 def _spellings(secret: str) -> frozenset[str]:
-    """A secret, and what becomes of it where letters are taken apart, or read in another character set."""
+    """Return a secret, its normalised forms, and its forms when read in another character set."""
     if secret.isascii():
         return frozenset({secret})
     apart = [unicodedata.normalize(form, secret) for form in ("NFC", "NFD")]
@@ -57,9 +57,9 @@ def _spellings(secret: str) -> frozenset[str]:
 
 @functools.cache
 def _any_writing(letter: str) -> str:
-    """A regular expression for all ways of writing a letter."""
+    """Return a regular expression for all ways of writing a letter."""
     code = ord(letter)
-    octets = letter.encode("utf-8", "surrogateescape")  # keeps what is not UTF-8 in the environment
+    octets = letter.encode("utf-8", "surrogateescape")  # the environment may have other bytes than UTF-8
     ways = {
         letter,
         "".join(f"%{octet:02x}" for octet in octets),

@@ -1,7 +1,4 @@
-"""Sends one notice by Apprise, in a process of its own, which is ended in time and has little memory.
-
-An answer may never end, and neither Apprise nor what it sends with bounds that.
-"""
+"""Sends one notice by Apprise in its own process, because Apprise does not limit the answers of services."""
 
 import io
 import json
@@ -14,15 +11,15 @@ MAX_BYTES = 2**30
 
 
 def service_of(address: str) -> Any:
-    """Return the service of Apprise that sends to an address; None: it is not the address of a known one."""
+    """Return Apprise's service for an address; None if it knows none."""
     from apprise import Apprise, AppriseAsset  # noqa: PLC0415  (a tenth of a second that most runs do not need)
 
-    # Redirected, a request would take the secrets of its headers to another host.
+    # A redirect would send the secrets in its headers to another host.
     asset = AppriseAsset(app_id="asset-owners", app_desc="asset-owners", app_url="", http_redirects=False)
     return Apprise.instantiate(address, asset=asset, suppress_exceptions=True)
 
 
-if __name__ == "__main__":  # prints why the notice was not delivered, with parts of the address in it
+if __name__ == "__main__":  # prints why the notice was not delivered, unmasked
     resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
     logging.basicConfig(stream=(logged := io.StringIO()), level=logging.WARNING, format="%(message)s")
     address, notice = json.load(sys.stdin)

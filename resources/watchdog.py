@@ -1,6 +1,6 @@
 """Ends a process that makes no progress, such as one that hangs in a library while it holds a lock.
 
-Its locks go with it, Dagster notices that the run has died, and the next run settles its pending writes.
+This frees its locks, Dagster notices that the run has died, and the next run settles its pending writes.
 """
 
 import faulthandler
@@ -16,7 +16,7 @@ _watched = 0
 
 @contextmanager
 def watched() -> Generator[None]:
-    """End this process, with all stacks in its log, if the work makes no progress for `stuck_seconds`."""
+    """End this process, and log all stacks, if the work makes no progress for `stuck_seconds`."""
     made_progress(entered=1)
     try:
         yield
@@ -25,11 +25,11 @@ def watched() -> Generator[None]:
 
 
 def made_progress(*, entered: int = 0) -> None:
-    """Start the time of watched work anew, if there is any; `entered` is of `watched` alone."""
+    """Restart the timer of watched work, if there is any; only `watched` sets `entered`."""
     global _watched  # noqa: PLW0603  (a process has one such timer)
     with _lock:
         watched = _watched + entered
-        if watched:  # by a thread outside Python, which waits for no lock of the interpreter
+        if watched:  # in a thread outside Python, which works while the interpreter is locked
             faulthandler.dump_traceback_later(stuck_seconds(), exit=True, file=2)
         elif entered:
             faulthandler.cancel_dump_traceback_later()

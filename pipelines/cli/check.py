@@ -13,14 +13,14 @@ from ownership.names import printable
 from ownership.windows import Window
 from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_finding
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, check_call, folder_findings, store_findings
+from resources.findings import Finding, check_call, check_folder, check_store
 from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
-from resources.inventory.try_inventory import inventory_findings
+from resources.inventory.try_inventory import check_inventory
 from resources.ledger.ledger import ledger_findings
-from resources.name_findings import name_findings
-from resources.notify import notify_findings
+from resources.name_findings import compare_names
+from resources.notify import check_addresses
 from resources.search import open_source
 from resources.search.properties import check_logs
 from resources.search.source import Logs
@@ -68,11 +68,11 @@ def check(
             f"Inventory service {instance.platform.url}": _inventory_findings(inventory),
         }
         if instance.notify:
-            sections["Notices"] = notify_findings(instance, send=notify)
+            sections["Notices"] = check_addresses(instance, send=notify)
         if url := journal_url():
             sections[f"Ledger {without_password(url)}"] = ledger_findings(url)
         if not isinstance(location, Path):
-            sections[f"Tables {location}"] = store_findings(location)
+            sections[f"Tables {location}"] = check_store(location)
         found: list[dict[str, Any]] = []
         if isinstance(inventory, AssetInventory):
             sections["Names of both services"] = _name_findings(instance, logs, inventory, window, found)
@@ -100,7 +100,7 @@ def check(
 
 def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
     if isinstance(inventory, AssetInventory):
-        return inventory_findings(inventory)
+        return check_inventory(inventory)
     return check_call("connection", inventory.probe, "answers")
 
 
@@ -111,17 +111,17 @@ def _name_findings(
     if any(one["state"] == "wrong" for one in found):
         yield Finding("not tried", "names", "are compared once nothing above is wrong")
     else:
-        yield from name_findings(instance, logs, inventory, window)
+        yield from compare_names(instance, logs, inventory, window)
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:
     """Try whether files can be stored, and whether the instance's name is its own."""
     dagster, location = dagster_folder(home()), tables_location()
-    yield from folder_findings("ASSET_OWNERS_HOME", home(), "tables", f"tables/{instance.slug}", "dagster")
+    yield from check_folder("ASSET_OWNERS_HOME", home(), "tables", f"tables/{instance.slug}", "dagster")
     if dagster != home() / "dagster":
-        yield from folder_findings("DAGSTER_HOME", dagster)
+        yield from check_folder("DAGSTER_HOME", dagster)
     if isinstance(location, Path) and str(location) != str(home() / "tables"):
-        yield from folder_findings("ASSET_OWNERS_TABLES", Path(location), instance.slug)
+        yield from check_folder("ASSET_OWNERS_TABLES", Path(location), instance.slug)
     for other in load_instances(instances_folder()):
         # With a file of the same name beside it, Dagster serves neither; of two names, the second is refused.
         if isinstance(other, BrokenInstance) and instance.file and other.path.samefile(instance.file):

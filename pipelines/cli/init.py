@@ -20,15 +20,15 @@ from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
-from resources.inventory.try_inventory import first_page, logged_in
-from resources.name_findings import MATCH, name_findings
+from resources.inventory.try_inventory import check_first_page, check_log_in
+from resources.name_findings import MATCH, compare_names
 from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.explaining import Proposal, propose
 from resources.search.source import Logs
 from resources.settings import Instance, command_line, instances_folder
 from resources.settings.fields import Secret, slug_of
-from resources.settings.files import checked_instance
+from resources.settings.files import validate_instance
 from resources.settings.presets import presets
 
 Trial = Callable[[Instance], Iterator[Finding]]
@@ -75,19 +75,19 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
 
     def inventory_log_in(instance: Instance) -> Iterator[Finding]:
         with AssetInventory(instance) as inventory:
-            if (yield from logged_in(inventory)):
+            if (yield from check_log_in(inventory)):
                 signed_in.append(True)
 
     def tenant(instance: Instance) -> Iterator[Finding]:
         if signed_in:
             with AssetInventory(instance) as inventory, Logs(instance, open_source) as opened:
-                yield from first_page("hosts", inventory)
+                yield from check_first_page("hosts", inventory)
                 if found:
                     window = window_of(instance, today_of(instance))
-                    names[:] = name_findings(instance, opened, inventory, window)
+                    names[:] = compare_names(instance, opened, inventory, window)
 
     def read() -> Instance:
-        return checked_instance(content, path)
+        return validate_instance(content, path)
 
     _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
@@ -287,7 +287,7 @@ def init(
             logs, index = logs or [*filter(None, [proposed.preset])], index or proposed.index
     elif url and not logs:
         content = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
-        with Asker(checked_instance(content, path)) as client:
+        with Asker(validate_instance(content, path)) as client:
             proposed = propose(client)
         logs, index = [proposed.preset], index or proposed.index
         shipped = f"{presets()[proposed.preset].title} ({proposed.preset})"
@@ -300,7 +300,7 @@ def init(
     text = text.replace("instance.schema.json", schema, 1).replace(
         "asset-owners check --instance FILE", check, 1
     )
-    checked_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
+    validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return

@@ -1,1 +1,1 @@
-"""What Dagster (1.13) lacks and we add. Each module says why, and which release would make it unnecessary."""
+"""Features that Dagster (1.13) lacks. Each module says why, and when it will not be needed any more."""

@@ -1,7 +1,6 @@
-"""What a run prints: our own lines, without Dagster's bookkeeping, which its event log keeps.
+"""Prints our own log lines of a run, without Dagster's events.
 
-For the person at the terminal and the log of a service. Not needed once Dagster's loggers can omit its
-events, and print a failure in one line.
+Not needed once Dagster's loggers can omit events, and print a failure in one line.
 """
 
 import logging
@@ -21,14 +20,14 @@ from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
-"""What Dagster logs, without an event, of each step that follows a failed one."""
+"""Dagster's message, without an event, for each step after a failed one."""
 _kept: list[str] = []
-"""What a command's run warned of; the command prints it below its result."""
+"""Warnings of a command's run, which the command prints below its result."""
 
 
 @dg.logger(config_schema={}, description="One line for each stage, on standard error.")
 def console(_: dg.InitLoggerContext) -> logging.Logger:
-    """Return a logger that prints time, level (unless INFO) and message, all three in each line.
+    """Return a logger that starts each line with time and level (unless INFO).
 
     With ASSET_OWNERS_LOG=json each line is an object, which also names run, instance, job and step.
     """
@@ -41,23 +40,20 @@ def console(_: dg.InitLoggerContext) -> logging.Logger:
 
 
 def log_to_console_by_default() -> None:
-    """Let runs without `loggers` in their configuration, such as those of an asset's page, log so as well.
-
-    Also what fails before a run has begun; Dagster has a logger of its own for both.
-    """
+    """Use this logger also for runs without configured `loggers`, and for failures before a run."""
     module: Any = context_creation_job
     module.default_system_loggers = lambda _: [(console, {})]
 
 
 def take_warnings() -> list[str]:
-    """Return what the runs of this command have warned of since this was asked last, each once."""
+    """Return the distinct warnings of this command's runs since the last call."""
     taken = [*dict.fromkeys(_kept)]
     _kept.clear()
     return taken
 
 
 def _is_printed_now(record: logging.LogRecord) -> bool:
-    """Return whether a line is printed at once; a command keeps warnings, except why it waits."""
+    """Return whether a line is printed now; a command keeps its warnings for later, but not why it waits."""
     meta = vars(record)["dagster_meta"]
     if (text := _text_of(meta)) is None:
         return False
@@ -68,7 +64,7 @@ def _is_printed_now(record: logging.LogRecord) -> bool:
 
 
 def _text_of(meta: Mapping[str, Any]) -> str | None:
-    """Return our own message, or why a run failed unless this is a command, which says so itself."""
+    """Return our own message, or why a run failed, which a command prints itself."""
     event = meta["dagster_event"]
     if event is None:
         return None if _SKIPPED_STEP.fullmatch(meta["orig_message"]) else meta["orig_message"]

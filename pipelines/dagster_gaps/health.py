@@ -1,4 +1,4 @@
-"""Whether Dagster's services work: `/healthz` of the web server, which knows them all.
+"""Adds `/healthz` to the web server: whether Dagster's services work.
 
 Not needed once Dagster's own web server has it.
 """
@@ -12,13 +12,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 MAX_SILENCE_SECONDS = 300
-"""How long a healthy daemon may not say that it works; it does each half minute."""
+"""Time without a heartbeat of a healthy daemon, which sends one each half minute."""
 ANSWERS, INVALID, UNREACHABLE = "answers", "invalid", "unreachable"
-"""What becomes of a code location: its code cannot be loaded, or its server is away."""
+"""States of a code location; `invalid`: its code cannot be loaded."""
 
 
 def routes(process_context: Any) -> list[Route]:
-    """Return `/healthz`, whose status is 503 if a service is away, as the `process_context` sees them."""
+    """Return `/healthz`, whose status is 503 if the `process_context` misses a service."""
 
     def healthz(_: Request) -> JSONResponse:
         entries = process_context.create_request_context().get_code_location_entries()
@@ -40,8 +40,8 @@ def routes(process_context: Any) -> list[Route]:
 
 
 def _state_of(entry: Any) -> str:
-    """Return what becomes of a code location that is an entry of Dagster's workspace."""
-    if entry.code_location is None:  # once Dagster has noticed it itself
+    """Return the state of a code location, an entry of Dagster's workspace."""
+    if entry.code_location is None:  # Dagster has noticed it itself
         is_away = entry.load_error and entry.load_error.cls_name == DagsterUserCodeUnreachableError.__name__
         return UNREACHABLE if is_away else INVALID
     try:

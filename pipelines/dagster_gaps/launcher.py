@@ -1,4 +1,4 @@
-"""How Dagster starts runs, each once, and how it learns that one has died with its machine or its service.
+"""Starts each run once, and notices runs that have died with their machine or service.
 
 Not needed once Dagster's own launcher says whether a start may be repeated, and has a health check, as those
 for Kubernetes and ECS do.
@@ -26,19 +26,18 @@ from assets_defs.run_request import INSTANCE_TAG
 from resources.locks import locked
 
 LOCK_TAG = ".dagster/asset_owners_lock"
-"""The machine of a run of the command line, and the lock of its process, as JSON. The UI hides the tag."""
+"""The machine of a command's run, and the lock of its process, as JSON. The UI hides the tag."""
 
 _LOOK = "_check_for_orphaned_runs"
 MAX_SILENCE = 600
-"""Seconds without an answer after which runs of another machine are dead: code servers may restart."""
+"""Seconds without an answer after which runs of another machine are dead; code servers may restart."""
 
 
 class WatchfulRunLauncher(DefaultRunLauncher):
     """Dagster's launcher, which starts a run once, and notices runs that died with their code server.
 
-    A code server notices itself that the process of a run has died, but not if it died too. So
-    `run_monitoring` asks here whether it still listens. Of a run of the command line it asks whether its
-    process still holds its lock.
+    A code server notices that the process of a run has died, but not if it has died itself. So
+    `run_monitoring` asks here whether it still listens, or whether the process of a command holds its lock.
     """
 
     supports_check_run_worker_health = True
@@ -50,15 +49,15 @@ class WatchfulRunLauncher(DefaultRunLauncher):
     def launch_run(self, context: LaunchRunContext) -> None:
         """Start a run, or leave it to `run_monitoring` where the code server does not confirm the start.
 
-        Dagster takes such a start for a failed one and repeats it. Of two processes the one that comes second
-        ends at once, and the code server then reports the run as failed while the first one writes.
+        Dagster would repeat such a start. The second process would end immediately, and the code server would
+        report the run as failed while the first one writes.
 
         Raises:
             DagsterUserCodeUnreachableError: the code server is away; Dagster tries again later.
         """
         run, workspace = context.dagster_run, cast("Any", context.workspace)
         origin = cast("Any", run.remote_job_origin)
-        workspace.get_code_location(origin.location_name).client.ping("")  # a start may arrive from here on
+        workspace.get_code_location(origin.location_name).client.ping("")  # fails before anything has started
         try:
             super().launch_run(context)
         except DagsterUserCodeUnreachableError as error:
@@ -71,7 +70,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
             )
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Return whether the process of a run may still be there; Dagster fails the run otherwise."""
+        """Return whether the process of a run may still be alive; otherwise Dagster fails the run."""
         worker, lives = "process", True
         if is_by_command(run.run_id, run.tags):
             lives = not _is_free(*json.loads(run.tags[LOCK_TAG]))
@@ -82,7 +81,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
         return CheckRunHealthResult(WorkerStatus.FAILED, f"the {worker} that ran it has ended")
 
     def _is_served(self, run_id: str, code_server: Mapping[str, Any]) -> bool:
-        """Return whether a code server listens, or is on another machine and was not silent for long."""
+        """Return whether a code server listens, or is on another machine and has not been silent for long."""
         if _listens(code_server):
             self._silent_since.pop(run_id, None)
             return True
@@ -93,7 +92,7 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 
 
 def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
-    """Record as failed the runs of an instance that died: without a daemon nobody else does."""
+    """Record the dead runs of an instance as failed, which otherwise only a daemon does."""
     launcher, started = WatchfulRunLauncher(), [DagsterRunStatus.STARTED]
     for run in dagster.get_runs(RunsFilter(tags={INSTANCE_TAG: name}, statuses=started)):
         code_server = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
@@ -104,13 +103,13 @@ def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
 
 
 def keep_noticing_dead_runs() -> None:
-    """Let this process, if it is a code server, go on looking for runs that died when it cannot record one.
+    """Let a code server continue to look for dead runs after an error, such as on a full disk.
 
-    On a full disk, or while a database is restarted, the first error would end Dagster's thread for good, and
-    an instance would wait for a dead run until `max_runtime_seconds`.
+    The first error would end Dagster's thread for good, and an instance would wait for a dead run until
+    `max_runtime_seconds`.
     """
     look: Any = getattr(DagsterApiServer, _LOOK, None)
-    if look is None or hasattr(look, "__wrapped__"):  # a Dagster that looks otherwise, or it is done already
+    if look is None or hasattr(look, "__wrapped__"):  # another Dagster, or already done
         return
 
     @wraps(look)
@@ -138,7 +137,7 @@ def _listens(code_server: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def locked_run(folder: Path, run_id: str) -> Generator[dict[str, str]]:
-    """Hold a lock by which the death of this process is noticed; give the tag of the run that names it."""
+    """Hold a lock that shows whether this process is alive; yield the tag that names it."""
     file = folder / f".{run_id}.lock"
     with locked(file, f"run {run_id}"):
         yield {LOCK_TAG: json.dumps([socket.gethostname(), str(file)])}
@@ -146,12 +145,12 @@ def locked_run(folder: Path, run_id: str) -> Generator[dict[str, str]]:
 
 
 def is_by_command(run_id: str, tags: Mapping[str, str]) -> bool:
-    """Return whether a process of the command line executes a run; a re-execution has its tags, too."""
+    """Return whether a command executes the run itself; re-executions have the same tags."""
     return run_id in tags.get(LOCK_TAG, "")
 
 
 def _is_free(machine: str, file: str) -> bool:
-    """Return whether a process has certainly freed its lock; of another machine's nothing is known."""
+    """Return whether a process of this machine has freed its lock; False for another machine."""
     try:
         with Path(file).open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

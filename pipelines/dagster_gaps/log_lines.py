@@ -1,13 +1,13 @@
-"""Log lines as JSON objects, for what collects the logs of services and containers.
+"""Formats log lines as JSON objects, for log collectors.
 
-Dagster's own programs have `--log-format json`. Not needed once the loggers of its runs have it, too.
+Not needed once the loggers of Dagster's runs can do it, as its programs can (`--log-format json`).
 """
 
 import json
 from datetime import UTC, datetime
 
 LOGGER = "asset-owners"
-"""The logger whose level says how much a command prints beside its result; by default lines of level INFO."""
+"""The logger with the level of what a command prints beside its result; INFO by default."""
 
 
 def json_line(message: str, *, level: str, at: float | None = None, **facts: str | None) -> str:

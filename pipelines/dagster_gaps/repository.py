@@ -1,7 +1,7 @@
-"""The repository of all instances: each is defined when Dagster asks for it, and a run gets one of them.
+"""The repository of all instances: each is defined when Dagster asks for it, and a run is for one of them.
 
-Dagster has a public way to neither. Not needed once `Definitions` are made lazily, by job, and a code
-location may say which assets go into one run.
+Not needed once `Definitions` are made lazily, by job, and a code location may say which assets go into one
+run.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,11 +23,11 @@ ALL_ASSETS = "__ASSET_JOB"
 
 
 class InstanceRepository(dg.RepositoryData):
-    """The definitions of the instances, each made by itself, when Dagster asks for it.
+    """The definitions of the instances, each made when Dagster asks for it.
 
-    A run's process loads the code location again and asks for one job: only that job's instance is defined.
-    The code server asks for everything; the jobs of each instance are then made from its own graph of
-    assets, for Dagster looks through the whole graph that a job of assets is chosen from.
+    A run's process loads the code location again and asks for one job, so only its instance is defined. The
+    code server asks for everything; each instance has its own graph of assets, because Dagster searches the
+    whole graph for each job.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class InstanceRepository(dg.RepositoryData):
         return [self._repository_of(slug) for slug in self.instances]
 
     def get_job(self, job_name: str) -> dg.JobDefinition:
-        """Return the job of that name, defining no other instance."""
+        """Return a job by its name; defines only its instance."""
         if job_name == MAINTENANCE:
             return self._maintenance_job
         slug = slug_of_part(job_name)
@@ -107,20 +107,16 @@ class InstanceRepository(dg.RepositoryData):
 
 
 class OneInstancePerRun(dg.RepositoryDefinition):
-    """The repository as Dagster serves it: it gives no run assets of several instances.
-
-    Dagster makes one run of whatever assets somebody selects. Such a run would be tagged, deleted and
-    executed again as if it were of one instance.
-    """
+    """The repository as Dagster serves it; refuses runs of several instances, which would count as one's."""
 
     def __init__(self, instances: InstanceRepository) -> None:
         super().__init__(REPOSITORY, repository_data=instances)
         self._instances = instances.instances
 
     def get_maybe_subset_job_def(self, job_name: str, *selected: Any, **selection: Any) -> dg.JobDefinition:
-        """Return the part of a job that a run executes; asked at launch and in the run's process.
+        """Return the part of a job that a run executes, at launch and in the run's process.
 
-        That process first asks for the whole job, whatever was selected; a run of it fails in its first step
+        That process first asks for the whole job, which would fail in its first step
         (`assets_defs.run_request.executed_steps`).
 
         Raises:

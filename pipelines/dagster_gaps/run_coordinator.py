@@ -1,6 +1,6 @@
-"""Who starts a run in Dagster's UI, where a proxy with a log-in stands in front of it.
+"""Records who starts a run in Dagster's UI behind a proxy with a log-in, as Dagster's documentation shows.
 
-Dagster's documentation has it as a recipe. Not needed once its web server reads the user itself.
+Not needed once its web server reads the user itself.
 """
 
 import os
@@ -11,7 +11,7 @@ from assets_defs.record import BY_TAG, NAMED_TAG
 
 
 class AttributedRunCoordinator(dg.QueuedRunCoordinator):
-    """Dagster's queue, which tags each run with the user that the header ASSET_OWNERS_USER_HEADER names."""
+    """Dagster's queue, which tags each run with the user in the header ASSET_OWNERS_USER_HEADER."""
 
     def submit_run(self, context: dg.SubmitRunContext) -> dg.DagsterRun:
         """Tag the run and put it into the queue."""

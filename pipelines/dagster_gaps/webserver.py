@@ -1,10 +1,8 @@
-"""`asset-owners-webserver`: Dagster's web server, which pages of other sites cannot use, with pages of ours.
+"""`asset-owners-webserver`: Dagster's web server with `/healthz` and reports, safe from other sites' pages.
 
-They are `/healthz`, and `/reports/SLUG`: the report that the runs of an instance leave.
-
-It has no log-in, and takes GraphQL from anybody, an `<img>` URL included. So any page that somebody opens in
-a browser could start runs with `force`, or undo them, even if only this machine reaches the server. Not
-needed once Dagster's own web server checks `Host` and `Origin`.
+Dagster's has no log-in and accepts GraphQL even from an `<img>` URL, so any page that somebody opens in a
+browser could start runs with `force`, or undo them, even if only this machine reaches the server. Not needed
+once it checks `Host` and `Origin`.
 """
 
 import os
@@ -28,19 +26,17 @@ from resources.settings import home, is_slug, tables_location
 from resources.store.tables import Tables
 
 WRITES = ("/graphql", "/report_asset_")
-"""What the paths that change something contain, after a prefix of the server."""
+"""Parts of the paths that change something; the server may add a prefix."""
 UNFRAMED = [(b"content-security-policy", b"frame-ancestors 'none'"), (b"x-frame-options", b"DENY")]
-"""In a frame of another page a form could be filled in, and a click on that page would send it."""
+"""Headers against frames: in one, a click on another page could send a form of ours."""
 
 
 class SameOriginGuard:
-    """Refuses what may change something if a page of another site asks for it, or if it is not a POST.
+    """Refuses changes that a page of another site asks for, or that are not a POST, and forbids frames.
 
-    No page may show one of this server in a frame.
-
-    Browsers say whose page asks: to this machine and by https in `Sec-Fetch-Site`, else in `Origin`. Programs
-    send neither. A site whose own name leads to this server (DNS rebinding) passes in both, so a request must
-    use one of `names`, or a number, which no site has for a name (and `TrustedHostMiddleware` does not know).
+    Browsers name the site of the page in `Sec-Fetch-Site` (to this machine and by https) or `Origin`;
+    programs send neither. A site whose own name resolves to this server (DNS rebinding) passes both, so a
+    request must use one of `names`, or an IP address, which `TrustedHostMiddleware` cannot allow.
     """
 
     def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
@@ -79,7 +75,7 @@ class SameOriginGuard:
 
 
 def report(request: Request) -> Response:
-    """Answer with the report of an instance; the page brings its own policy, by which it loads nothing."""
+    """Return the report of an instance; its own policy forbids it to load anything."""
     from assets_defs.report import published_report  # noqa: PLC0415  (the server does not wait for it)
 
     slug = request.path_params["slug"]
@@ -87,7 +83,7 @@ def report(request: Request) -> Response:
         if is_slug(slug):
             tables = Tables(home(), slug, location=tables_location())
             return HTMLResponse(published_report(tables).read_bytes())
-    return PlainTextResponse("No run has left a report of such an instance.", 404)
+    return PlainTextResponse("There is no report of this instance.", 404)
 
 
 def main() -> None:
@@ -95,7 +91,7 @@ def main() -> None:
     server: Any = DagsterWebserver
     make_app, build_routes = server.create_asgi_app, server.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
-    # Around the app and not within: what answers for an error of its own stands in front of all its parts.
+    # Around the app, because Starlette puts its handler of errors in front of all middleware.
     server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
     server.build_routes = lambda self: [
         Route("/reports/{slug}", report),

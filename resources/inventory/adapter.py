@@ -1,4 +1,4 @@
-"""What a run needs of an inventory: `Inventory`, which every adapter of one inherits."""
+"""What a run needs from an inventory: `Inventory`, the base class of every adapter."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -7,31 +7,31 @@ from typing import Any, Self
 import polars as pl
 
 Values = Mapping[str, str | None]
-"""What a host holds or is to hold: owner, department, criticality; None = nothing, or not sent."""
+"""Values of a host: owner, department, criticality; None: empty, or not sent."""
 
 
 class Inventory(ABC):
-    """A service that lists hosts and users, and takes owners.
+    """A service that lists hosts and users, and stores owners.
 
-    An author of another one does four things:
+    To write another one:
 
-    1. Implement `hosts`, `users` and `write`, and `host` where the service can read a single asset; where it
-       cannot, set `reads_single_hosts` to False. Threads share an inventory.
-    2. Raise the errors of `resources.errors`, with messages that name the settings to mend: TransientError
-       where nobody can tell whether a write was done, NotFoundError for a host that does not exist,
-       AuthenticationError where no further call would go better.
+    1. Implement `hosts`, `users` and `write`, and `host` if the service can read a single asset; otherwise
+       set `reads_single_hosts` to False. Threads share an inventory.
+    2. Raise the errors of `resources.errors`, with messages that name the settings to fix: TransientError if
+       a write may have been done or not, NotFoundError for a host that does not exist, AuthenticationError
+       if further calls would fail, too.
     3. Set the attributes that messages use, and `takes`.
     4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
 
     `tests/resources/inventory/test_adapters.py` tries any inventory.
 
     Attributes:
-        where: The service and its address, to begin a message with.
-        reads_single_hosts: Whether `host` may be called; otherwise `hosts` is asked in its place.
-        takes: What a write may set, of owner, department and criticality.
-        how_read: The settings that say how a host is read, for messages.
-        how_written: The settings that say how a host is written, for messages.
-        account: The account that writes, by which the service may sign a change.
+        where: The service and its address, as the start of a message.
+        reads_single_hosts: Whether `host` may be called; otherwise hosts are listed instead.
+        takes: The values that a write may set, of owner, department and criticality.
+        how_read: The settings for reading a host, for messages.
+        how_written: The settings for writing a host, for messages.
+        account: The account that writes; the service may record it in the host.
     """
 
     where: str = "The inventory"
@@ -44,36 +44,34 @@ class Inventory(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close what is open; by default nothing."""
-        return
+    def __exit__(self, *_: object) -> None:  # noqa: B027  (optional)
+        """Close connections."""
 
-    def probe(self) -> None:
-        """Raise TransientError when the service does not answer anything within seconds."""
-        return
+    def probe(self) -> None:  # noqa: B027  (optional)
+        """Raise TransientError if the service does not answer within seconds."""
 
     @abstractmethod
     def hosts(self) -> pl.DataFrame:
-        """List the host assets as rows of `inventory_hosts`, whole or not at all."""
+        """List all host assets as rows of `inventory_hosts`, or fail."""
 
     @abstractmethod
     def users(self) -> pl.DataFrame:
-        """List the user assets as rows of `inventory_users`, whole or not at all."""
+        """List all user assets as rows of `inventory_users`, or fail."""
 
     def host(self, host_id: str) -> Mapping[str, Any]:
         """Read one host: a row of `inventory_hosts` as plain values, without listed_at.
 
         `others` may be added: JSON of [field, text] for each value that a write must not change (rules 7.4).
         """
-        raise NotImplementedError(f"{type(self).__name__} reads no single host: {host_id}")
+        raise NotImplementedError(f"{type(self).__name__} cannot read a single host: {host_id}")
 
     def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
-        """List the hosts as `host` gives them, by id."""
+        """List the hosts as `host` returns them, by id."""
         return {row["host_id"]: row for row in self.hosts().iter_rows(named=True)}
 
     @abstractmethod
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None]) -> None:
-        """Set those values of a host that are named, in one request that is sent once; an empty one clears.
+        """Set the given values of a host in one request, sent once; an empty value clears.
 
-        `right_before` is called when the request is about to go out; what it raises keeps it from being sent.
+        Calls `right_before` when the request is about to go out; an error there keeps it from being sent.
         """

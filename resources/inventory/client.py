@@ -1,8 +1,7 @@
 """The asset-inventory service: general calls by its convention, lists, reads and writes of single assets.
 
-Any endpoint is reached with `get` and `post` (rules 5.1). What the specification does
-not show about the others comes from the instance's contract (rules 5.5). Callers outside this package use it
-as an `Inventory`.
+`get` and `post` reach any endpoint (rules 5.1). The instance's contract has what the specification does not
+show about the others (rules 5.5).
 """
 
 import itertools
@@ -23,7 +22,7 @@ from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
-from resources.inventory.envelope import Envelope, inside, open_envelope
+from resources.inventory.envelope import Envelope, open_envelope, read_path
 from resources.inventory.records import (
     Fields,
     host_form,
@@ -36,11 +35,11 @@ from resources.inventory.session import PROFILE, InventorySession
 from resources.search.responses import leaves
 from resources.settings import Instance, ListCall
 
-MAX_LIST_READS = 3  # of a list that changes while it is read
+MAX_LIST_READS = 3  # attempts for a list that changes while it is read
 ASSETS_TOGETHER = 2_000
-"""Assets that become rows together; page by page it takes as long as all else that a run does with them."""
+"""Assets that become rows together; page by page would take much longer."""
 MAX_PAGES_READ_AGAIN = 8
-MAX_TIMES_ANNOUNCED = 100  # a list that is that much longer than its service says has no end
+MAX_TIMES_ANNOUNCED = 100  # a list that is so much longer than announced never ends
 
 Kind = Literal["hosts", "users"]
 
@@ -49,10 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a list, or why there is none: it may only be that the list has fewer pages.
-
-    `size` is the number of assets announced for the whole list.
-    """
+    """One page of a list, or its `refusal`; `size` is the number of assets announced for the whole list."""
 
     number: int
     size: int = 0
@@ -63,11 +59,11 @@ class Page:
 
 
 class _IncompleteError(ProtocolError):
-    """A list that was not read whole; the next attempt may be."""
+    """A list was not read whole; another attempt may succeed."""
 
 
 def inventory_transport(instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> Transport:
-    """Return what reaches the inventory, without secrets; ConfigurationError: no readable `ca_file`."""
+    """Return the transport to the inventory; ConfigurationError: `ca_file` cannot be read."""
     platform = instance.platform
     return Transport(
         service="inventory service",
@@ -83,7 +79,7 @@ def inventory_transport(instance: Instance, *, sleep: Callable[[float], None] = 
 class AssetInventory(Inventory):
     """The inventory service of one instance; opening it resolves the secrets, the first call logs in.
 
-    Every call may raise a ServiceError; what may be repeated was. `clock` gives seconds since the epoch.
+    Every call may raise a ServiceError, after its retries. `clock` returns seconds since the epoch.
     """
 
     def __init__(
@@ -106,20 +102,19 @@ class AssetInventory(Inventory):
         self.how_written = "platform.contract (update, enrich_fields, changed_by_writes), platform_user_field"
         self.account = platform.email
         self.rows = {"hosts": host_rows(instance), "users": user_rows(instance)}
-        """How listed assets become rows of the tables."""
         self._session = InventorySession(platform, self.transport, clock)
 
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    # What a run needs of an inventory
+    # As an `Inventory`
 
     def probe(self) -> None:
-        """Raise TransientError when the service does not answer anything within seconds."""
+        """Raise TransientError if the service does not answer within seconds."""
         self.transport.probe("GET", PROFILE)
 
     def hosts(self) -> pl.DataFrame:
-        """List the host assets as rows of `inventory_hosts`; ProtocolError when too many cannot be read."""
+        """List the host assets as rows of `inventory_hosts`; ProtocolError if too many cannot be read."""
         return self._listed("hosts")
 
     def users(self) -> pl.DataFrame:
@@ -127,15 +122,15 @@ class AssetInventory(Inventory):
         return self._listed("users")
 
     def host(self, host_id: str) -> Mapping[str, Any]:
-        """Read one host, as `Inventory.host` says."""
+        """Read one host, as `Inventory.host`."""
         call = self._platform.contract.read
         if call is None:
-            raise ConfigurationError("platform.contract.read: is null, so no single asset can be read")
+            raise ConfigurationError("platform.contract.read: is null, so single assets cannot be read")
         form, setting = {call.id_param: host_id}, "platform.contract.read.path"
         item = self._call("POST", call.path, form, repeatable=True, setting=setting).payload()
         if not isinstance(item, dict) or self._ids_of([item], call.path) != [host_id]:
             raise ProtocolError(
-                f"{self.where} answered {call.path} with another asset than {host_id}; "
+                f"{self.where} answered {call.path} with an asset that is not {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
         host = self.rows["hosts"].record(host_id, self._fields_of("hosts", [item], [host_id], call.path)[0])
@@ -144,18 +139,18 @@ class AssetInventory(Inventory):
         return {**host, "others": self._others(item)}
 
     def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
-        """List the hosts as `host` gives them."""
+        """List the hosts as `host` returns them."""
         others: dict[str, bytes] = {}
         rows = self._listed("hosts", others).iter_rows(named=True)
         return {row["host_id"]: {**row, "others": others[row["host_id"]]} for row in rows}
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None] | None = None) -> None:
-        """Set values of a host, as `Inventory.write` says.
+        """Set values of a host, as `Inventory.write`.
 
         Raises:
-            SessionExpiredError: the session had ended; the service says that it did nothing.
-            TransientError: the service may have applied it or not (unless `not_done`), also when its answer
-                made no sense.
+            SessionExpiredError: the session had expired, so the service did nothing.
+            TransientError: the service may have done it or not (unless `not_done`), also after an answer
+                that is not valid.
         """
         call = self._platform.contract.update
         fields = host_form(self.instance, values)
@@ -177,10 +172,10 @@ class AssetInventory(Inventory):
     def get(
         self, path: str, params: Mapping[str, str] | None = None, *, tenant: bool = True, raw: bool = False
     ) -> Any:
-        """Read with a query string; give what lies under `data`, or else beside status and message.
+        """Read with a query string; return the member `data`, or else all but status and message.
 
-        `path` is from /api/v1 on; `tenant` says whether to add the tenant parameter. A `raw` body, such as a
-        download, comes without an envelope and is given as bytes; its failures come with one.
+        `path` starts with /api/v1; `tenant` adds the tenant parameter. A `raw` body, such as a download, has
+        no envelope and is returned as bytes.
         """
         return self._call("GET", path, params, tenant=tenant, repeatable=True, raw=raw).payload()
 
@@ -195,7 +190,7 @@ class AssetInventory(Inventory):
     ) -> Any:
         """Send a form, with `files` (file name, content and media type by field) as multipart/form-data.
 
-        Gives what `get` does. What changes something is not `repeatable`: a 401 is SessionExpiredError.
+        Returns as `get`. A call that changes something is not `repeatable`: a 401 is SessionExpiredError.
         """
         return self._call("POST", path, form, tenant=tenant, repeatable=repeatable, files=files).payload()
 
@@ -212,7 +207,7 @@ class AssetInventory(Inventory):
         raw: bool = False,
         **arguments: Any,
     ) -> Envelope:
-        """Send values in the query string or as a form, and open the answer; the only place that retries."""
+        """Send values in the query string or as a form, and open the answer; calls are retried only here."""
         if tenant:
             values = {**(values or {}), self._platform.contract.tenant_param: self._platform.tenant_id}
             sent = f" for tenant {self._platform.tenant_id} (platform.tenant_id){sent}"
@@ -232,12 +227,12 @@ class AssetInventory(Inventory):
         reraise=True,
     )
     def _listed(self, kind: Kind, others: dict[str, bytes] | None = None) -> pl.DataFrame:
-        """Read a list to its end, several pages at a time, and make a row of each asset.
+        """Read a list to its end, several pages at a time, and return a row for each asset.
 
-        It is complete when as many distinct ids were read as the service announced at first, a further page
-        has none that is new, and none was missed. It may grow at its end; a list that changes in another way
-        is read up to `MAX_LIST_READS` times. Of an id that came twice the last row stays. Single assets may
-        be unreadable (rules 2.7). ProtocolError: the list cannot be completed or read. `others` is filled.
+        It is complete once as many distinct ids were read as the service announced at first, a further page
+        adds none, and none was missed. It may grow at its end; a list that changes otherwise is read up to
+        `MAX_LIST_READS` times. The last row of an id is kept. Single assets may be unreadable (rules 2.7).
+        `others` is filled by id. ProtocolError: the list cannot be completed or read.
         """
         listed_at, rows = datetime.now(UTC), self.rows[kind]
         known = self.first_pages(kind)
@@ -253,7 +248,7 @@ class AssetInventory(Inventory):
                 complete = len(seen) >= size
                 reason = f", and then {page.refusal}" if page.refusal else ""
                 break
-            if page.size < size:  # where an asset of a page went that was read, one of the next was missed
+            if page.size < size:  # an asset was deleted, so one of the next page may be missed
                 reason = f", and then announced {page.size}"
                 break
             last_size = max(page.size, last_size)
@@ -271,7 +266,7 @@ class AssetInventory(Inventory):
                     f"{self.where} announces {size} {kind} and lists {len(seen)} and more; check "
                     f"platform.contract.{kind}"
                 )
-        if complete and self._misses_none(kind, numbers, seen, last_size):
+        if complete and self._has_all(kind, numbers, seen, last_size):
             frames.append(rows.table(ids, fields))
             frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
             self._require_readable(kind, frame)
@@ -284,12 +279,12 @@ class AssetInventory(Inventory):
             f"(platform.contract.{kind}); result not used"
         )
 
-    def _misses_none(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
-        """Read some pages again, and return whether they hold no other ids than those that were read.
+    def _has_all(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
+        """Read some pages again, and return whether they have no ids but those that were read.
 
-        When a list loses an asset of a page that was read, the one that then moves to that page from the next
-        one is missed, and where it gains another one, its size does not tell. The last page may have gained
-        some, and any page as many as the list has grown by.
+        If an asset of a page that was read is deleted, the one that moves to that page from the next one is
+        missed, and the size of the list does not show it if it has gained another. The last page may have
+        gained some, and any page as many as the list has grown by.
         """
         if len(seen) > size:
             log.warning(f"{self.where} announces {size} {kind} and lists {len(seen)}; all of them are used")
@@ -302,7 +297,7 @@ class AssetInventory(Inventory):
         return True
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:
-        """Refuse a list with so many odd assets that the contract or the name of a field must be wrong."""
+        """Refuse a list with so many unreadable assets that the contract or a field name must be wrong."""
         odd = unreadable_assets(frame)
         if too_many_unreadable(odd.height, frame.height):
             first = odd.head(3).iter_rows()
@@ -314,8 +309,8 @@ class AssetInventory(Inventory):
             )
 
     def first_pages(self, kind: Kind) -> list[Page]:
-        """Find the first page of a list, 0 or 1; the second comes with it where both had to be read."""
-        # A service that begins with 1 refuses page 0, gives it empty, or gives page 1 instead.
+        """Return the first page of a list, 0 or 1, with the second if both had to be read."""
+        # A service that starts with page 1 refuses page 0, or returns it empty, or page 1 instead.
         zero = self._page(kind, 0)
         if isinstance(zero.refusal, TransientError):
             raise zero.refusal
@@ -334,10 +329,9 @@ class AssetInventory(Inventory):
         return [one]
 
     def _further(self, kind: Kind, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after those that are known, without an end; several are read in parallel.
+        """Yield the pages after the known ones, without end; the announced ones and one more in parallel.
 
-        How many there are follows from the first one, for the service may give fewer items than asked for.
-        One more comes with them.
+        Their number follows from the first page, because the service may return fewer items than asked for.
         """
         begin = known[-1].number + 1
         pages = -(-known[0].size // max(len(known[0].ids), 1))
@@ -349,7 +343,7 @@ class AssetInventory(Inventory):
         yield from map(self._page, kinds, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
-        """Read one page; how a service answers beyond the last one is not specified."""
+        """Read one page; answers beyond the last page are not specified."""
         contract = self._platform.contract
         call: ListCall = getattr(contract, kind)
         form = {**call.params, "page": str(number), "size": str(contract.page_size)}
@@ -366,7 +360,7 @@ class AssetInventory(Inventory):
             ):
                 ids = self._ids_of(items, call.path)
                 return Page(number, size, ids, self._fields_of(kind, items, ids, call.path), items)
-        text = "with no list of items and their number; check the paths in platform.contract"
+        text = "without a list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
     # Parts of items
@@ -382,15 +376,15 @@ class AssetInventory(Inventory):
         return list(map(str, ids))
 
     def _others(self, item: Fields) -> bytes:
-        """Return all that an item holds beside what a write sets or changes, as `Inventory.host` says."""
+        """Return the values of an item that a write must not change, as in `Inventory.host`."""
         return msgspec.json.encode([leaf for leaf in leaves(item) if not f"{leaf[0]}.".startswith(self._own)])
 
     def _fields_of(
         self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str
     ) -> Sequence[Fields]:
-        """Return what each item holds in `fields_in`; for single odd items that is not an object."""
+        """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
-        values = [inside(item, fields_in) for item in items]
+        values = [read_path(item, fields_in) for item in items]
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

@@ -1,8 +1,7 @@
-"""The inventory service's response envelope (rules 5.1): what an answer says.
+"""Reads the inventory service's response envelope (rules 5.1).
 
-The envelope's `status` decides whether a call went well, whatever the HTTP status. What a refusal means is
-said by the HTTP status where that says something, else by field-level detail; the words of its message are
-for people and decide nothing.
+The envelope's `status` decides whether a call succeeded, whatever the HTTP status. The kind of a refusal
+follows from the HTTP status, or else from field-level detail; never from the message, which is for people.
 """
 
 import json
@@ -23,8 +22,8 @@ from resources.errors import (
 )
 from resources.http import Answer, Transport
 
-MAX_FIELDS = 20  # that a refusal has detail for, and texts of each
-_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # no page of a list is parsed twice for this
+MAX_FIELDS = 20  # with detail in a refusal, and texts of each
+_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # smaller than a page of a list, which is not parsed twice
 _LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
     r"^401$|^\W*(please |you (must|need to|have to) )?(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
     r"|\bunauthenticated\b|\bnot authenticated\b|\bauthentication required\b|^unauthori[sz]ed\W*$"
@@ -40,13 +39,13 @@ _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundErr
 
 @dataclass(frozen=True)
 class Envelope:
-    """An answer that follows the convention: `members` as they came, and the refusal if it is one."""
+    """The members of an answer that follows the convention, and the refusal if it is one."""
 
     members: Mapping[str, Any]
     refusal: ServiceError | None
 
     def payload(self) -> Any:
-        """What lies under `data`, or else beside status and message; raises the refusal."""
+        """Return the member `data`, or else all but status and message; raise the refusal."""
         if self.refusal:
             raise self.refusal
         if "data" in self.members:
@@ -65,9 +64,9 @@ def open_envelope(
 ) -> Envelope:
     """Read an answer of the inventory service.
 
-    `sent` says what settings sent: how a call is rejected for its tenant or page size is not specified (rules
-    5.7), so every refusal shows them. `setting` is where the path comes from, if from one.
-    A `raw` body comes without an envelope, and only its failures with one; it becomes the payload.
+    `sent` has the settings of the call for every refusal, because the refusal of a tenant or a page size is
+    not specified (rules 5.7). `setting` is the one that the path comes from. A `raw` body, of which only
+    failures have an envelope, becomes the payload.
 
     Raises:
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
@@ -91,10 +90,10 @@ def open_envelope(
 def envelope_members(body: bytes) -> dict[str, Any] | None:
     """Return the members of an envelope; None unless the body is a JSON object with a boolean `status`."""
     try:
-        text = body.decode(json.detect_encoding(body))  # `loads` lets halves of surrogate pairs pass in bytes
+        text = body.decode(json.detect_encoding(body))  # `loads` accepts halves of surrogate pairs in bytes
         members = json.loads(text)
         if re.search(r"\\u[dD][89a-fA-F]", text):
-            # Half of a surrogate pair is not a text: nothing could store it or send it back.
+            # Half of a surrogate pair cannot be stored or sent back.
             members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return None
@@ -102,9 +101,9 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def asks_for_log_in(answer: Answer) -> bool:
-    """Whether an answer says that there is no session: HTTP status 401, or a log-in page with another status.
+    """Return whether an answer asks for a log-in: HTTP status 401, or a log-in page with another status.
 
-    Such a page is HTML with a field for a password or a title, or JSON with a code or words, for a log-in.
+    Such a page is HTML with a password field or a title about a log-in, or JSON with such a code or text.
     """
     if answer.status == 401:
         return True
@@ -123,12 +122,12 @@ def asks_for_log_in(answer: Answer) -> bool:
 
 
 def leads_to_log_in(location: str, path: str) -> bool:
-    """Whether a redirect of a path leads to a log-in, and not to the same path elsewhere."""
+    """Return whether a redirect leads to a log-in, and not to the same path elsewhere."""
     return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
 
 
-def inside(value: Any, path: str) -> Any:
-    """Return what a dotted path leads to in nested objects; None where it leads nowhere."""
+def read_path(value: Any, path: str) -> Any:
+    """Return the value at a dotted path in nested objects; None if there is none."""
     for part in filter(None, path.split(".")):
         value = value.get(part) if isinstance(value, dict) else None
     return value
@@ -139,29 +138,29 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
     if not isinstance(reason, str) or not reason:
         reason = answer.excerpt if not members else f"HTTP status {answer.status}, no reason given"
     fields = _field_detail(answer, members)
-    text = f"{refused}: {answer.sanitised(reason)}"
+    text = f"{refused}: {answer.sanitise(reason)}"
     if fields:
         detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
         text += f" ({detail[:200]})"
     if not members and answer.status == 404:
-        return ProtocolError(text)  # a proxy may say so, after the service has done what it was asked
+        return ProtocolError(text)  # it may be a proxy's, after the service has acted
     if answer.status in _KINDS:
         return _KINDS[answer.status](text)
     return ValidationError(text) if fields or answer.status in {400, 422} else ServiceError(text)
 
 
 def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return field-level detail of a failure: field name to texts, from any member (rules 5.1)."""
+    """Return the texts of a failure by field name, from any member (rules 5.1)."""
     parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
     details = (
         (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
     )
     found = islice(((name, texts) for name, texts in details if texts), MAX_FIELDS)
-    return {answer.sanitised(name): [answer.sanitised(text) for text in texts] for name, texts in found}
+    return {answer.sanitise(name): [answer.sanitise(text) for text in texts] for name, texts in found}
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts anywhere inside a value."""
+    """Yield all texts inside a value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):

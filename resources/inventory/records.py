@@ -1,8 +1,4 @@
-"""Assets of the inventory as rows of our tables.
-
-The service gives an asset as JSON; here its fields become the plain columns of inventory_hosts and
-inventory_users. A list may hold an odd asset, whose row says what cannot be read.
-"""
+"""Turns assets into rows of inventory_hosts and inventory_users; the row of an unreadable one says why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,19 +16,19 @@ from resources.settings import Instance
 
 Fields = Mapping[str, Any]
 LISTED = "listed values"
-"""Under this name the fields of an asset have what `with_listed_values` found."""
+"""The key that `with_listed_values` adds to the fields of an asset."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of an asset: its name in the inventory, None for none, and the setting that says so."""
+    """A field of an asset: its name in the inventory, if any, and the setting that has it."""
 
     name: str | None
     setting: str = ""
 
 
 def texts(value: object) -> list[str]:
-    """Return the values of a field that may hold none, one or several (rules 2.4); TypeError otherwise."""
+    """Return the values of a field with none, one or several (rules 2.4); TypeError for any other."""
     if value is None or isinstance(value, str):  # nearly always
         return [value] if value else []
     values = value if isinstance(value, list) else [value]
@@ -42,10 +38,10 @@ def texts(value: object) -> list[str]:
 
 
 def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fields:
-    """Return the fields of an asset, and under LISTED what it has in those that settings exclude by.
+    """Return the fields of an asset, and under LISTED a `name: value` for each of the named ones.
 
-    A name is a dotted path inside the whole item, or inside its fields. Texts are `name: value`. An object
-    cannot be compared: it takes their place, so that the asset is unreadable and gets no owner.
+    A name is a dotted path inside the whole item, or inside its fields. An object cannot be compared: it
+    replaces the texts, so that the asset is unreadable and gets no owner.
     """
     if not isinstance(fields, dict):
         return fields
@@ -59,10 +55,7 @@ def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fi
 
 
 class AssetRows:
-    """How assets become rows of a table, without listed_at.
-
-    `fields` says where its columns come from; others are empty.
-    """
+    """Turns assets into rows of a table, without listed_at; `fields` has the source of each column."""
 
     def __init__(self, table: type[Table], fields: Mapping[str, Field]) -> None:
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
@@ -79,7 +72,7 @@ class AssetRows:
         try:
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
             values = pl.DataFrame(found, schema=dict.fromkeys(fields, pl.String))
-        except (AttributeError, TypeError):  # a field with several values, or an odd asset: one by one
+        except (AttributeError, TypeError):  # several values, or an odd asset: one by one
             records = [self.record(*one) for one in zip(ids, assets, strict=True)]
             # Through JSON: Polars takes several times as long for lists of Python's strings.
             return pl.read_json(msgspec.json.encode(records), schema=self._schema)
@@ -94,10 +87,10 @@ class AssetRows:
         )
 
     def record(self, asset_id: str, asset: Fields) -> dict[str, Any]:
-        """Return the row of one asset as plain values; what cannot be read is null and in `problem`."""
+        """Return the row of one asset as plain values; unreadable ones are null and named in `problem`."""
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
-            return row | {"problem": "it has no fields where platform.contract.fields_in says they are"}
+            return row | {"problem": "it has no fields at platform.contract.fields_in"}
         problems = {}
         for column, single, field in self._fields:
             raw = asset.get(field.name) if field.name else None
@@ -107,9 +100,7 @@ class AssetRows:
                 values = None
             if values is None or (single and len(values) > 1):
                 should = f"{field.setting} must name a field of text" if field.setting else "it must be text"
-                problem = (
-                    f"its field {field.name} holds a {type(raw).__name__}, which is not usable; {should}"
-                )
+                problem = f"its field {field.name} is a {type(raw).__name__}, which cannot be used; {should}"
                 problems[problem] = None
             else:
                 row[column] = (values[0] if values else None) if single else values
@@ -118,7 +109,7 @@ class AssetRows:
 
 
 def host_fields(instance: Instance) -> dict[str, Field]:
-    """Return the fields of a host asset that the program knows, by its own names for them."""
+    """Return the fields of a host asset that the program uses, by its own names."""
     section, enriched = "platform.contract.enrich_fields", instance.platform.contract.enrich_fields
     return {
         "hostnames": Field(instance.platform_hostname_field, "platform_hostname_field"),
@@ -129,13 +120,13 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 
 def host_rows(instance: Instance) -> AssetRows:
-    """Return how host assets, `with_listed_values`, become rows of inventory_hosts."""
+    """Return what turns host assets, `with_listed_values`, into rows of inventory_hosts."""
     fields, listed = host_fields(instance), _listed("exclude_assets", instance)
     return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields})
 
 
 def user_rows(instance: Instance) -> AssetRows:
-    """Return how user assets, `with_listed_values`, become rows of inventory_users."""
+    """Return what turns user assets, `with_listed_values`, into rows of inventory_users."""
     listed = _listed("exclude_user_assets", instance)
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
@@ -149,7 +140,7 @@ def _listed(setting: str, instance: Instance) -> Field:
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:
-    """Return the inventory's names of what a write may set: the owner, and what `enrich_fields` names."""
+    """Return the fields that a write may set, owner and `enrich_fields`, by our names."""
     fields = host_fields(instance)
     return {name: field for name in ("owner", "department", "criticality") if (field := fields[name].name)}
 

@@ -1,7 +1,4 @@
-"""The session of one account at the inventory service: log-in, verification codes, expiry (rules 5.2, 5.3).
-
-Threads share it. What goes out through `request` carries a session that is not known to be rejected.
-"""
+"""The session of one account at the inventory service, which threads share (rules 5.2, 5.3)."""
 
 import base64
 import hashlib
@@ -21,7 +18,7 @@ from resources.errors import (
     SessionExpiredError,
 )
 from resources.http import Answer, Session, Transport
-from resources.inventory.envelope import Envelope, asks_for_log_in, inside, leads_to_log_in, open_envelope
+from resources.inventory.envelope import Envelope, asks_for_log_in, leads_to_log_in, open_envelope, read_path
 from resources.locks import locked
 from resources.settings import Platform, home
 
@@ -31,10 +28,10 @@ log = logging.getLogger(__name__)
 
 
 class TotpCodes:
-    """Codes of six digits for steps of 30 seconds; of one account, each is given once to all runs of a home.
+    """Six-digit codes for steps of 30 seconds; all runs of a home together use each code of an account once.
 
-    A service accepts a code once. The last step that was given is kept in the home, in a file named by a hash
-    of platform and e-mail address: instances may share an account.
+    A service accepts a code once. The last step used is in the home, in a file named by a hash of platform
+    and e-mail address, because instances may share an account.
     """
 
     def __init__(
@@ -58,17 +55,17 @@ class TotpCodes:
         self._sleep = sleep
 
     def next(self) -> str:
-        """Return the code of the present step, or wait for one that no other run of the home has used."""
+        """Return the code of the next unused step, waiting for it if necessary."""
         while (step := self._take_step()) is None:
             wait = STEP_SECONDS - self._clock() % STEP_SECONDS
-            log.info(f"Waiting {wait:.0f} s: the present verification code for {self._address} was used")
+            log.info(f"Waiting {wait:.0f} s: the current verification code for {self._address} was used")
             self._sleep(wait)
         return self._totp.generate(step * STEP_SECONDS).decode()
 
     def _take_step(self) -> int | None:
-        """Return the present step, which no other process of the home will take; None if one has taken it.
+        """Reserve the current step; None if another process of the home has used it.
 
-        Only present steps are taken, so one that lies ahead was taken by a clock that was wrong.
+        A stored step in the future comes from a wrong clock and is ignored.
         """
         self._last_step.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
@@ -90,8 +87,8 @@ PROFILE = "/api/v1/profile/me"
 class InventorySession:
     """The session of the platform's account; opening it resolves the secrets, the first call logs in.
 
-    Each log-in has a `Session` of its own, so that a late answer to an old session cannot bring its
-    cookie into a new one. A log-in that gave no working session is not repeated: that locks accounts.
+    Each log-in has its own `Session`, so that a late answer cannot bring an old cookie into a new session. A
+    log-in whose session does not work is not repeated, because that locks accounts.
     """
 
     def __init__(self, platform: Platform, transport: Transport, clock: Callable[[], float]) -> None:
@@ -104,7 +101,7 @@ class InventorySession:
         self._mfa_required = platform.contract.mfa_required
         self._lock = threading.RLock()
         self._session: Session | None = None
-        self._useless_log_ins = 0  # since an answer to a session that worked
+        self._useless_log_ins = 0  # since the last session that worked
         self._has_cookie = self._changes_cookie = False
         self._given_up: str | None = None
 
@@ -115,36 +112,36 @@ class InventorySession:
                 self._session.close()
 
     def request(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
-        """Send one request; where the session had ended log in, once for all threads, and send it once more.
+        """Send one request; if the session has expired, log in once for all threads and send it again.
 
-        `resend` is false for what changes something: it is not sent once more (rules 5.2).
+        `resend` is false for a request that changes something (rules 5.2).
 
         Raises:
-            AuthenticationError: the log-in was refused, or the session it gave.
-            SessionExpiredError: the session had ended for what is not sent again; the next call logs in.
+            AuthenticationError: the log-in or its session was refused.
+            SessionExpiredError: the session had expired, and `resend` is false; the next call logs in.
             TransientError, ProtocolError: as from `Transport.send`.
         """
         for _ in range(2):
-            session = self._signed_in(path)
+            session = self._require_session(path)
             answer = self._send(session, method, path, **arguments)
             if answer is not None:
                 self._changes_cookie |= session.changing
                 self._useless_log_ins = 0
                 return answer
             with self._lock:
-                if session is self._session:  # and not one that another thread has logged in since
+                if session is self._session:  # another thread may have logged in since
                     session.kept.clear()
                     self._session = None
             if not resend:
-                # The next call logs in: a failure of the log-in would hide what this one was answered.
+                # The next call logs in, because a failure of the log-in would hide this answer.
                 raise SessionExpiredError(
-                    f"The session of {self._email} had ended when {self._transport.where} was asked for "
-                    f"{path} (status 401, or a log-in page), so that nothing was done; {self._advice()}"
+                    f"{self._transport.where}: the session of {self._email} had expired before {path} "
+                    f"(status 401, or a log-in page); nothing was done; {self._advice()}"
                 )
-        raise self._refused_twice(path)
+        raise self._give_up_twice(path)
 
     def _send(self, session: Session, method: str, path: str, **arguments: Any) -> Answer | None:
-        """Send one request; None where it is answered with a 401, a log-in page or a redirect to one."""
+        """Send one request; None if the answer is a 401, a log-in page or a redirect to one."""
         try:
             answer = self._transport.send(session, method, path, **arguments)
         except RedirectError as error:
@@ -153,28 +150,28 @@ class InventorySession:
             raise
         return None if asks_for_log_in(answer) else answer
 
-    def _signed_in(self, path: str) -> Session:
-        """Return the session; logs in where there is none, unless the last two log-ins were useless."""
+    def _require_session(self, path: str) -> Session:
+        """Return the session; log in if there is none, unless the last two log-ins were useless."""
         with self._lock:
             if self._given_up:
                 raise AuthenticationError(self._given_up)
             if self._session is None:
                 if self._useless_log_ins > 1:
-                    raise self._refused_twice(path)
+                    raise self._give_up_twice(path)
                 self._session = self._log_in()
                 self._session.changing = False  # by the log-in itself
                 self._has_cookie = bool(self._session.kept)
                 self._useless_log_ins += 1
             return self._session
 
-    def _refused_twice(self, path: str) -> AuthenticationError:
+    def _give_up_twice(self, path: str) -> AuthenticationError:
         return self._give_up(
             f"answers {path} twice with HTTP status 401 or a log-in page, with a log-in in between; "
             + self._advice()
         )
 
     def _advice(self) -> str:
-        """Return what to do about sessions that do not last, by what the answers showed."""
+        """Return what to do about sessions that do not last, judging by the answers."""
         advice = "check that the account may use the API, and that no other program logs in with it"
         if not self._has_cookie:
             advice = "no cookie came back after the log-in: check platform.url, and any proxy in between"
@@ -184,19 +181,16 @@ class InventorySession:
         return advice + ("" if self._codes else "; set platform.mfa_secret if it needs a code")
 
     def _give_up(self, reason: str) -> AuthenticationError:
-        """Send nothing more, no log-in either; returns the error, whose reason is the first one given."""
+        """Refuse all further calls; return the error, with the first reason given."""
         with self._lock:
             self._given_up = self._given_up or f"{self._transport.where} {reason}"
             return AuthenticationError(self._given_up)
 
     def _log_in(self) -> Session:
-        """Log in, with a code where one is needed; a refused code is tried once more with the next one.
-
-        The second try is a log-in of its own: a refusal may have ended the session the first one began.
-        """
+        """Log in, with a code if one is needed; after a refused code log in again with the next one."""
         refusal: ServiceError | None = None
         for _ in range(2):
-            session = self._transport.new_session()
+            session = self._transport.new_session()  # a refused code may have ended the first one
             if not self._needs_code(session):
                 return session
             if self._codes is None:
@@ -211,12 +205,12 @@ class InventorySession:
         )
 
     def _needs_code(self, session: Session) -> bool:
-        """Send the password; return whether the session is not complete without a code (rules 5.3)."""
+        """Send the password; return whether the session also needs a code (rules 5.3)."""
         form = {"email": self._email, "password": self._password}
         # Messages are stored, and the account may be a person's.
         hidden = {"secrets": (self._password,), "personal": (self._email,)}
         login = self._call(session, "POST", LOGIN, **hidden, data=form)
-        if inside(login.members, self._mfa_required.member) == self._mfa_required.equals:
+        if read_path(login.members, self._mfa_required.member) == self._mfa_required.equals:
             return True
         if login.refusal:
             raise self._give_up(

@@ -1,7 +1,4 @@
-"""Findings about the inventory service: log-in, both lists with their fields, one host.
-
-Tries what a run relies on, through the client that a run uses. Only reads are sent.
-"""
+"""Checks the inventory service with the client that a run uses: log-in, both lists, one host. Reads only."""
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,9 +20,9 @@ Assets = Mapping[str, Mapping[str, Any]]  # id to fields
 READ = "platform.contract.read"
 
 
-def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
-    """Try connection, log-in, both lists with their fields, and the reading of one host."""
-    found = [*_reads(inventory)]
+def check_inventory(inventory: AssetInventory) -> Iterator[Finding]:
+    """Check connection, log-in, both lists with their fields, and reading one host."""
+    found = [*_check_reads(inventory)]
     yield from found
     if any(finding.state == "wrong" for finding in found):
         return
@@ -39,48 +36,48 @@ def inventory_findings(inventory: AssetInventory) -> Iterator[Finding]:
     )
 
 
-def logged_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
-    """Log in, and return whether that went well."""
-    # The payload is not specified and may be null; inside a tuple that is not a failure.
+def check_log_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
+    """Log in, and return whether that succeeded."""
+    # The payload is not specified; in a tuple null is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
         return False
     yield Finding("ok", "log-in", f"{inventory.instance.platform.email} is signed in")
     return True
 
 
-def _reads(inventory: AssetInventory) -> Iterator[Finding]:
+def _check_reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from check_connection(inventory.transport, "GET", PROFILE)):
         return
-    if not (yield from logged_in(inventory)):
+    if not (yield from check_log_in(inventory)):
         return
-    if hosts := (yield from first_page("hosts", inventory)):
-        yield _any_carried("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
-        yield from _written_carried(instance, hosts)
-        yield from _one_host(inventory, hosts)
-    if users := (yield from first_page("users", inventory)):
+    if hosts := (yield from check_first_page("hosts", inventory)):
+        yield _check_values("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
+        yield from _check_written_fields(instance, hosts)
+        yield from _check_single_read(inventory, hosts)
+    if users := (yield from check_first_page("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
-        yield _any_carried("platform_user_value_field", "users", fields, users)
+        yield _check_values("platform_user_value_field", "users", fields, users)
         table = yield from _readable("users", inventory, users)
-        yield from _excluding_fields("users", instance.rules.exclude_user_assets, table, users)
+        yield from _check_excluding("users", instance.rules.exclude_user_assets, table, users)
 
 
-def first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
-    """Read the first page of a list; nothing when that fails."""
+def check_first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
+    """Return the assets on the first page of a list; empty if reading fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
     if not pages:
         return {}
     page, listed = pages[0], f"{getattr(platform.contract, kind).path} lists {pages[0].size:,}"
     if page.size:
-        held = f"its first page is number {page.number} and holds {len(page.ids):,}"
+        held = f"its first page is number {page.number} and has {len(page.ids):,}"
         yield Finding("ok", what, f"{listed} of tenant {platform.tenant_id}; {held}")
     else:
         yield check_readable(kind, pl.DataFrame({"problem": []}))
     return dict(zip(page.ids, page.fields, strict=True))
 
 
-def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
+def _check_written_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
     first = f"the first {len(hosts):,} hosts"
     for setting, written in _written_fields(instance).items():
         if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
@@ -90,16 +87,16 @@ def _written_carried(instance: Instance, hosts: Assets) -> Iterator[Finding]:
             yield Finding("warning", setting, text)
 
 
-def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
-    """Compare a host as it is read with the list: such a reading guards every write (rules 7.1)."""
+def _check_single_read(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
+    """Read one host and compare it with the list, because such a read guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts)
-    yield from _excluding_fields("hosts", inventory.instance.rules.exclude_assets, table, hosts)
+    yield from _check_excluding("hosts", inventory.instance.rules.exclude_assets, table, hosts)
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
-        yield Finding("ok", READ, "is null, so hosts are listed again right before the writing starts")
+        yield Finding("ok", READ, "is null, so hosts are listed again right before writing")
         return
-    # A host with an owner shows more: a reading that hides owners would let them be overwritten.
+    # Preferably one with an owner: a read that hides owners would let them be overwritten.
     listed = table.sort(pl.col("owner_ids").list.len() == 0, maintain_order=True).row(0, named=True)
     host_id = listed["host_id"]
     if (read := (yield from attempt(READ, lambda: inventory.host(host_id)))) is None:
@@ -108,13 +105,13 @@ def _one_host(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
         yield Finding("ok", READ, f"host {host_id} is read as the list shows it")
     else:
         text = (
-            f"host {host_id} has other {', '.join(differing)} by itself than in the list; check {READ} and "
+            f"{', '.join(differing)} of host {host_id} differ from the list; check {READ} and "
             "platform.contract.fields_in"
         )
         yield Finding("wrong", READ, text)
 
 
-def _excluding_fields(
+def _check_excluding(
     kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
 ) -> Iterator[Finding]:
     finding = check_excluding_fields(kind, table, named, first="first ")
@@ -122,8 +119,8 @@ def _excluding_fields(
         yield replace(finding, text=f"{finding.text}; they have {_names_of_fields(assets)}")
 
 
-def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
-    """Count the assets with a value in each of some fields, of which the setting names the first one."""
+def _check_values(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
+    """Count the assets with a value in each field; the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
     sound = [asset for asset in assets.values() if isinstance(asset, dict)]
     carrying = {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}
@@ -131,8 +128,8 @@ def _any_carried(setting: str, kind: str, fields: list[str], assets: Assets) -> 
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
     text = (
-        f"none of {first} carries {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
-        "field that holds the name, and check platform.contract.fields_in"
+        f"none of {first} has {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
+        "field with the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
 
@@ -145,7 +142,7 @@ def _names_of_fields(assets: Assets) -> str:
 def _readable(
     what: Kind, inventory: AssetInventory, assets: Assets
 ) -> Generator[Finding, None, pl.DataFrame]:
-    """Return the rows of the assets that can be read, and report the others: a few of them stop no run."""
+    """Return the rows of the assets that can be read, and report the others."""
     table = inventory.rows[what].table(list(assets), list(assets.values()))
     finding = check_readable(what, table, first="first ")
     if finding.state != "ok":
@@ -154,15 +151,15 @@ def _readable(
 
 
 def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Finding:
-    """Each asset of a list can be read whole; wrong, where so many cannot that a run fails (rules 2.7).
+    """Check that each asset of a list can be read; `wrong` if so many cannot that a run fails (rules 2.7).
 
-    `assets` are rows of its table, all or the `first` ones. A host that cannot be read is skipped; a user
-    that cannot becomes no owner, and its names are ambiguous.
+    `assets` are rows of its table, all or the `first` ones. An unreadable host is skipped; an unreadable user
+    does not become an owner, and its names are ambiguous.
     """
     if assets.is_empty():
         what = f"platform.contract.{kind}"
         return Finding(
-            "warning", what, f"lists none, so no host gets an owner; check {what} and platform.tenant_id"
+            "warning", what, f"lists no {kind}, so no host gets an owner; check {what} and platform.tenant_id"
         )
     odd = unreadable_assets(assets)
     if odd.is_empty():
@@ -178,7 +175,7 @@ def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Find
 def check_excluding_fields(
     kind: Kind, assets: pl.DataFrame, names: Iterable[str], *, first: str = ""
 ) -> Finding:
-    """Each field to exclude assets by has a value on some asset; one without excludes nothing."""
+    """Check that each field to exclude assets by has a value on some asset."""
     setting = "rules.exclude_assets" if kind == "hosts" else "rules.exclude_user_assets"
     fields = fields_without_values(assets, names)
     if fields.is_empty():

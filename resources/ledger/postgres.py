@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.ledger.ledger import KEYS, Change, Ledger, ledger_tables
 from resources.locks import wait_until
-from resources.redaction import redacted
+from resources.redaction import redact
 from resources.settings import without_password
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ class PostgresLedger(Ledger):
 
     def _failure(self, error: psycopg.Error) -> str:
         """Say what happened to the database, and what to do."""
-        said = " ".join(redacted(str(error), self._secrets).split())
+        said = " ".join(redact(str(error), self._secrets).split())
         if self._connection is None:
             remedy = "check that the server runs and lets this machine in, and address, user and password "
             remedy += "(there, in PGPASSWORD or in ~/.pgpass)"

@@ -1,4 +1,4 @@
-"""How the search service is asked: one query over one index pattern, and what a refusal of it says.
+"""Asks the search service: one query over one index pattern.
 
 The only call is `POST {url}/{index}/_search` (rules 3.1), the same for Elasticsearch 7 to 9 and
 OpenSearch 1 to 3: no product check, no cluster call.
@@ -19,26 +19,27 @@ from resources.errors import ProtocolError
 from resources.http import Answer, Transport
 from resources.search.responses import (
     DECODER,
-    NEWEST,
+    DOCUMENTS,
     READ,
     Bucket,
+    Document,
     Found,
-    Newest,
-    faults,
+    find_faults,
     not_a_search_service,
     raise_refusal,
 )
 from resources.settings import Instance
 
 DAYS_AT_ONCE = 2
+ANYTHING = msgspec.json.Decoder()
 T = TypeVar("T")
 
 MATCHING = {"matching": {"filter": {"match_all": {}}}}
-"""Counts documents as buckets do, where `hits.total` counts one with `_doc_count` once."""
+"""Counts a document as often as its `_doc_count` says, as buckets do; `hits.total` counts it once."""
 
 
 def search_transport(instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> Transport:
-    """Return what reaches the search service, without secrets; ConfigurationError: no readable `ca_file`."""
+    """Return the transport to the search service; ConfigurationError: `ca_file` cannot be read."""
     return Transport(
         service="search service",
         section="",
@@ -52,10 +53,7 @@ def search_transport(instance: Instance, *, sleep: Callable[[float], None] = tim
 
 
 class Asker:
-    """Asks the search service with the query, index and fields of one log.
-
-    Opening it resolves the secrets: ConfigurationError when one is not set, or `ca_file` cannot be read.
-    """
+    """Asks the search service about one log; ConfigurationError: a secret or `ca_file` cannot be used."""
 
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.instance = instance
@@ -77,29 +75,21 @@ class Asker:
         self._session.close()
 
     def probe(self) -> None:
-        """Ask for no document at all: TransientError when the service does not answer within seconds."""
+        """Send a search without results; TransientError if the service does not answer within seconds."""
         nothing = {"size": 0, "track_total_hits": False, "query": {"match_none": {}}, "aggs": {}}
         self.transport.probe("POST", self.path, **self._arguments(nothing))
 
     def between(self, first: date, last: date) -> dict[str, Any]:
-        """Return the query for documents from one day to another, both included.
-
-        A day is asked for in this way only, so that all counts of it are of the same documents.
-        """
+        """Return the query by which all counts select documents from one day to another, both included."""
         instants = (day_start(day, self.instance.scan.timezone) for day in (first, last + timedelta(days=1)))
         start, end = (round(instant.timestamp() * 1000) for instant in instants)
         return {"range": {self.instance.time_field: {"gte": start, "lt": end, "format": "epoch_millis"}}}
 
     def search(
-        self,
-        filters: Sequence[dict[str, Any]],
-        aggregations: Mapping[str, Any] | None = None,
-        *,
-        count_documents: bool | int = False,
+        self, filters: Sequence[dict[str, Any]], aggregations: Mapping[str, Any] | None = None
     ) -> Found:
-        """Aggregate the documents that match the query; `count_documents`: whether, or up to how many."""
-        query = {"bool": {"filter": [*filters, self.query]}}
-        return self.ask(query, aggregations, count_documents=count_documents)
+        """Aggregate the documents that match the query."""
+        return self.ask({"bool": {"filter": [*filters, self.query]}}, aggregations)
 
     def ask(
         self,
@@ -107,12 +97,11 @@ class Asker:
         aggregations: Mapping[str, Any] | None = None,
         *,
         index: str | None = None,
-        count_documents: bool | int = False,
     ) -> Found:
-        """Aggregate any documents of the index pattern, or of a part of it."""
-        body = {"size": 0, "track_total_hits": count_documents, "query": query, "aggs": aggregations or {}}
+        """Aggregate the documents that match any query, in the index pattern or a part of it."""
+        body = {"size": 0, "track_total_hits": False, "query": query, "aggs": aggregations or {}}
         found = self._decoded(DECODER, self._answer(body, _path(index) if index else self.path))
-        if reasons := faults(found, aggregations or {}):
+        if reasons := find_faults(found, aggregations or {}):
             raise ProtocolError(
                 f"{self.transport.where} answered incompletely ({', '.join(reasons)}); result not used. "
                 "Repair the cluster, or a proxy in front of it, and run again"
@@ -122,31 +111,25 @@ class Asker:
     def ask_each_shard(
         self, query: Mapping[str, Any], aggregations: Mapping[str, Any]
     ) -> tuple[list[Bucket], Any]:
-        """Return the buckets of shards that take a query, and the answer, which says why others refuse it."""
+        """Return the buckets of the shards that accept a query, and the answer with the others' refusals."""
         body = {"size": 0, "track_total_hits": False, "query": query, "aggs": aggregations}
         arguments = self._arguments(body)
         arguments["params"] = {"allow_partial_search_results": "true"}
         answer = self.transport.send(self._session, "POST", self.path, **arguments)
         buckets = self._decoded(DECODER, answer).buckets if answer.status == 200 else []
-        return buckets, self._json(answer)
+        return buckets, self._decoded(ANYTHING, answer)
 
-    def newest(self, query: dict[str, Any]) -> Newest | None:
-        """Return the newest of the best hits."""
+    def newest(self, query: dict[str, Any]) -> Document | None:
+        """Return the newest of the documents with the best score."""
         sort = ["_score", {"@timestamp": {"order": "desc", "unmapped_type": "date"}}]
         body = {"size": 1, "query": query, "sort": sort, "fields": ["*"], "_source": False, "aggs": {}}
-        hits = self._decoded(NEWEST, self._answer(body, self.path)).hits.hits
+        hits = self._decoded(DOCUMENTS, self._answer(body, self.path)).hits.hits
         return hits[0] if hits else None
 
     def _decoded(self, decoder: msgspec.json.Decoder[T], answer: Answer) -> T:
         try:
             return decoder.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise not_a_search_service(answer, self.instance) from error
-
-    def _json(self, answer: Answer) -> Any:
-        try:
-            return json.loads(answer.body)
-        except (ValueError, RecursionError) as error:
             raise not_a_search_service(answer, self.instance) from error
 
     def _answer(self, body: dict[str, Any], path: str) -> Answer:

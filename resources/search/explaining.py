@@ -1,6 +1,6 @@
-"""Why the search service counts too little, too much or the wrong names: questions that explain a result.
+"""Explains why the search service counts too little, too much or the wrong names.
 
-All are searches with the log's own rights (rules 3.1), and none changes what is counted.
+Sends searches with the log's own rights (rules 3.1); none changes what is counted.
 """
 
 import re
@@ -19,7 +19,7 @@ from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
 from resources.search.asking import Asker
-from resources.search.responses import Bucket, Name, RefusedSearchError, texts
+from resources.search.responses import Bucket, RefusedSearchError, texts
 from resources.search.source import Senders
 from resources.settings import Instance
 from resources.settings.presets import Preset, presets
@@ -29,7 +29,7 @@ MAX_SENDERS = 20
 HOSTS_PER_SENDER = 10
 MAX_INDEXES = 100
 DOCUMENTS_PER_HOST = 2
-HOSTS_LOOKED_AT = 50
+SAMPLED_HOSTS = 50
 TEXT = "text"
 
 FIELDS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
@@ -39,27 +39,26 @@ _COMPUTER_FIELD = re.compile(
     r"(?i)(^|[._-])(host|computer|machine)(_?name|_?identifier)?(\.keyword)?$"
     r"|(^|[._-])(agent|host|beat|computer)\.(host)?name(\.keyword)?$"
 )
-"""Fields that name the computer of an event, whatever the way of shipping calls them."""
+"""Fields that name the computer of an event, in any way of shipping."""
 _OF_ANOTHER_COMPUTER = re.compile(
     r"(?i)(^|[._-])(source|src|dest|destination|dst|client|server|remote|target|related|observer|event_?data)[._-]"
 )
-"""Fields that name another computer than the event's own, such as the one that a logon came from."""
+"""Fields that name another computer, such as the one that a logon came from."""
 
-_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # date mathematics may hold some
+_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # except inside date mathematics
 _TYPE = re.compile(r"which is of type \[(\w+)\]")
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 _UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
-"""What makes milliseconds of a number of each unit."""
+"""Milliseconds in each unit."""
 _SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
-"""Days between which all logons lie."""
+"""The first and last day that a logon can plausibly have."""
 
 
 def why_refused(log: Asker, error: RefusedSearchError) -> str:
-    """Return what a search was refused for, beginning with the setting to fix.
+    """Return why a search was refused, starting with the setting to fix.
 
-    A field of the wrong type is found by asking for the types; what the refusal says of it differs between
-    services, versions and pages.
+    Asks for the types of the fields, because services and versions word the refusal of a type differently.
     """
     instance = log.instance
     refused = f"is refused by {error.where}{error.in_index}"
@@ -71,7 +70,7 @@ def why_refused(log: Asker, error: RefusedSearchError) -> str:
                     f"{setting}: {field!r} is a text field in the index {some_of(types[TEXT])}, which cannot "
                     f"be aggregated; name a keyword field that all indexes of {instance.index} have, often "
                     f"{field + '.keyword'!r}, or exclude from index those that lack it ({error.reason})"
-                    f"{_lacking_keyword(log, field)}"
+                    f"{_describe_missing_keyword(log, field)}"
                 )
             if len(types) > 1:
                 where = " and ".join(f"{kind} in {some_of(indexes)}" for kind, indexes in types.items())
@@ -100,10 +99,9 @@ def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
 
 
 def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return the types of a field, each with the indexes that have it so; `text` stands for all such types.
+    """Return the indexes of each type of a field that their filtered documents have; `text` is any text type.
 
-    One search tells: a query that only text allows is refused by every other type, which the refusal names.
-    Only indexes with documents that have the field and fit the `filters` are looked at.
+    One search is enough: its query is refused by every type but text, and the refusal names the type.
     """
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
@@ -132,13 +130,13 @@ def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
 def require_whole_names(log: Asker, first: date, last: date) -> None:
     """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`.
 
-    A keyword with several values of one document is right (rules 1.1), also where they were copied to it.
+    A keyword field may hold several values (rules 1.1), copied ones included.
     """
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
             raise ConfigurationError(
                 f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
-                "counted once for each word of a name, so parts of names stand for users and hosts; name a "
+                "counted once for each word of a name, so parts of names count as users and hosts; name a "
                 "keyword field that all indexes have"
             )
 
@@ -147,21 +145,21 @@ def why_lacking(log: Asker, first: date, last: date, *, user: bool) -> str:
     """Return which indexes hold the documents that lack the user, or the host, as part of a sentence."""
     field = log.fields["username" if user else "hostname"]
     indexes = _by_index(log, field, [log.between(first, last), log.query])
-    if not any(_lacking(index) for index in indexes):
+    if not any(index.lacking for index in indexes):
         return ""
-    if all(_lacking(index) == index.doc_count for index in indexes):
+    if all(index.lacking == index.doc_count for index in indexes):
         return (
-            f"no document of {log.instance.index} shows it: it is misspelt, or field-level security of "
-            "the role hides it"
+            f"no document in {log.instance.index} has it: it is misspelt, or field-level security of the "
+            "role hides it"
         )
     return (
-        f"it is missing, or has another type, in {_index_names(indexes, _sibling_of(field))}. All indexes of "
-        f"{log.instance.index} need the field: name one that they have, or narrow index to those that "
+        f"it is missing, or has another type, in {_name_indexes(indexes, _sibling_of(field))}. All indexes "
+        f"of {log.instance.index} need the field: name one that they have, or narrow index to those that "
         "have it"
     )
 
 
-def _lacking_keyword(log: Asker, field: str) -> str:
+def _describe_missing_keyword(log: Asker, field: str) -> str:
     """Return which indexes lack the keyword field of a text field, as the end of a sentence."""
     keyword = f"{field}.keyword"
     indexes: list[Bucket] = []
@@ -169,13 +167,13 @@ def _lacking_keyword(log: Asker, field: str) -> str:
         indexes = _by_index(log, keyword, [log.query])
     if not indexes:
         return ""
-    if not any(_lacking(index) for index in indexes):
+    if not any(index.lacking for index in indexes):
         return f". They all have {keyword!r}"
-    return f". {keyword!r} is missing in {_index_names(indexes, None)}"
+    return f". {keyword!r} is missing in {_name_indexes(indexes, None)}"
 
 
 def _by_index(log: Asker, field: str, filters: list[dict[str, Any]]) -> list[Bucket]:
-    """Count the documents of each index that lack a field, and of these those that have its sibling."""
+    """Count the documents of each index that lack a field, and how many of them have its sibling."""
     missing = {"missing": {"field": field}}
     has_sibling = {"filter": {"exists": {"field": _sibling_of(field)}}}
     by_index = {
@@ -189,30 +187,21 @@ def _sibling_of(field: str) -> str:
     return field.removesuffix(".keyword") if field.endswith(".keyword") else f"{field}.keyword"
 
 
-def _lacking(index: Bucket) -> int:
-    return index.absent.doc_count if index.absent else 0
-
-
-def _index_names(indexes: list[Bucket], sibling: str | None) -> str:
+def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
     """Name the indexes whose documents lack a field, those with most such documents first."""
-    some = [index for index in indexes if _lacking(index)]
     named = []
-    for index in some:
+    for index in (one for one in indexes if one.lacking):
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
         which = f", which have {sibling}" if has_sibling else ""
-        named.append(f"{index.key} ({_lacking(index):,} of {index.doc_count:,} documents{which})")
+        named.append(f"{index.key} ({index.lacking:,} of {index.doc_count:,} documents{which})")
     return some_of(named)
-
-
-def _names_of(bucket: Bucket) -> list[Name | None]:
-    return [name.key for name in bucket.names.buckets] if bucket.names else []
 
 
 def why_nothing(log: Asker, first: date, last: date) -> Finding:
     """Return why nothing matches: the times of the documents, no index, or the query and the days.
 
-    The first two are wrong, though a run fails only where no day finds any document: an index may be deleted
-    when its events are stored (rules 3.4, 4.4).
+    The first two are `wrong`, but a run fails only if no day has any document: an index may be deleted once
+    its events are stored (rules 3.4, 4.4).
     """
     instance = log.instance
     if (times := find_times(log)).state == "wrong":
@@ -220,12 +209,12 @@ def why_nothing(log: Asker, first: date, last: date) -> Finding:
     if not log.search([]).shards.total:
         text = f"{instance.index!r} matches no index that {instance.username} may read; correct the name"
         return Finding("wrong", "index", f"{text}, or wait for the first events")
-    counted = _clauses_alone(log, first, last)
+    counted = _count_clauses(log, first, last)
     return Finding("warning", "query", f"matches nothing, so no owner is found. {counted}")
 
 
 def find_times(log: Asker) -> Finding:
-    """Find out in each index whether days find the documents that match the query, by their `time_field`."""
+    """Check in each index whether the documents that match the query have a usable `time_field`."""
     field = log.instance.time_field
     of_time = {
         "earliest": {"min": {"field": field}},
@@ -236,29 +225,29 @@ def find_times(log: Asker) -> Finding:
     by_index = {"terms": {"field": "_index", "size": MAX_INDEXES}, "aggs": of_time}
     indexes = log.search([], {"buckets": by_index}).buckets
     faults = [f"{fault} in {index.key} ({index.lost:,} of {index.doc_count:,} documents)"
-              for index in indexes if index.lost and (fault := _fault_of_times(index))]  # fmt: skip
+              for index in indexes if index.lost and (fault := _describe_time_fault(index))]  # fmt: skip
     if not faults:
         return Finding("ok", "time_field", f"{field} is in all documents that match the query")
-    none = not any(index.dated and index.dated.doc_count for index in indexes)
+    none = all(index.lost == index.doc_count for index in indexes)
     some = some_of(faults, joint="; ")
     text = f"{field} {some}, so runs do not count these documents; name a field with dates or milliseconds"
     return Finding("wrong" if none else "warning", "time_field", text)
 
 
-def _fault_of_times(index: Bucket) -> str:
-    """Return why a range of days finds none of some documents of an index."""
+def _describe_time_fault(index: Bucket) -> str:
+    """Return why some documents of an index belong to no day."""
     start, end = (datetime.combine(day, datetime.min.time(), UTC).timestamp() * 1000 for day in _SOME_TIME)
     times = [time.value for time in (index.earliest, index.latest) if time and time.value is not None]
     if not times:
-        return "is in none of the documents"
+        return "is in no document"
     strange = [time for time in times if not start <= time < end]
     if not strange:
-        return "is not in all" if index.absent and index.absent.doc_count else "is not indexed"
+        return "is not in all" if index.lacking else "is not indexed"
     units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
-    return f"holds {next(units, 'other numbers')} and not milliseconds"
+    return f"has {next(units, 'other numbers')} instead of milliseconds"
 
 
-def _clauses_alone(log: Asker, first: date, last: date) -> str:
+def _count_clauses(log: Asker, first: date, last: date) -> str:
     """Return how many documents each clause of the query matches by itself, as a sentence."""
     named = clauses(log.instance.query)
     filters = [{"match_all": {}}, *named.values()]
@@ -266,7 +255,7 @@ def _clauses_alone(log: Asker, first: date, last: date) -> str:
     counted = log.ask(between, {"buckets": {"filters": {"filters": filters}}}).buckets
     total, *each = (bucket.doc_count for bucket in counted) if counted else (0,)
     if not total:
-        return f"{log.instance.index} holds no documents from {first} to {last}"
+        return f"{log.instance.index} has no documents from {first} to {last}"
     whole = f"Of {total:,} documents of {log.instance.index} from {first} to {last} the query matches none"
     matches = "; ".join(
         f"{clause} by itself matches {count:,}" for clause, count in zip(named, each, strict=True)
@@ -293,7 +282,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
     documents have no other field that names a computer.
     """
     between, own = log.between(first, last), log.fields["hostname"]
-    carried = _fields_of_computers(log, between)
+    carried = _find_computer_fields(log, between)
     if not carried:
         return None
     finest, most = None, 0.0
@@ -318,15 +307,16 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
         },
     }
     buckets = log.search([between], {"buckets": by_name}).buckets
-    rows = [(bucket.key, bucket.doc_count, texts(_names_of(bucket))) for bucket in buckets]
+    names = ([name.key for name in bucket.names.buckets] if bucket.names else [] for bucket in buckets)
+    rows = [(bucket.key, bucket.doc_count, texts(some)) for bucket, some in zip(buckets, names, strict=True)]
     return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
 
 
-def _fields_of_computers(log: Asker, between: dict[str, Any]) -> list[str]:
+def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
     """Return the fields beside `hostname_field` that name computers, as some documents have them."""
     own = log.fields["hostname"]
     some = {"top_hits": {"size": DOCUMENTS_PER_HOST, "_source": False, "fields": ["*"]}}
-    by_host = {"terms": {"field": own, "size": HOSTS_LOOKED_AT}, "aggs": {"documents": some}}
+    by_host = {"terms": {"field": own, "size": SAMPLED_HOSTS}, "aggs": {"documents": some}}
     buckets = log.search([between], {"buckets": by_host}).buckets
     documents = (one for bucket in buckets if bucket.documents for one in bucket.documents.hits.hits)
     fields = {field for document in documents for field in document.fields}
@@ -346,7 +336,7 @@ _LOGON = re.compile(r"(?i)[\w.@]+:((user[-_]?)?log(ged)?[-_]?[io]n|4624)")
 _LIKELY = {
     "query_string": {"query": "*:* user:* username:* user_name:* login:* action:log*n", "lenient": True}
 }
-"""Finds any document, and first one that may be a logon."""
+"""Matches any document; those that may be logons score best."""
 MAX_FORM = 20
 _DATA_STREAM = re.compile(r"^\.ds-(.+?)(?:-\d{4}\.\d\d\.\d\d)?-\d{6}$")
 _OF_YEAR = r"(?:[kc]?w(?:eek)?\d\d?|q[1-4]|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
@@ -359,7 +349,7 @@ _DATE_OR_NUMBER = re.compile(
 
 @dataclass(frozen=True)
 class Proposal:
-    """What fits the newest logon: a preset or `own` settings, and the index pattern that holds it."""
+    """The preset or `own` settings that fit the newest logon, and its index pattern."""
 
     preset: str
     index: str
@@ -368,21 +358,20 @@ class Proposal:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What an instance file needs."""
+        """The settings for the instance file."""
         return self.own or {**presets()[self.preset].settings, "index": self.index}
 
     @property
     def title(self) -> str:
-        """What it is, in words."""
+        """The way of shipping, in words."""
         return presets()[self.preset].title if self.preset else f"no known way of shipping; {self.fields}"
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
 
-    One search: each preset's query is tried on the document by the service, and the fields that the document
-    has, `.keyword` below a text among them, by `_fits`. `own_fields`: where no preset fits, propose fields of
-    a document that may be a logon, if it has some for user and host.
+    The service tries each preset's query in one search, and `_fits` compares the fields of the document it
+    finds. `own_fields`: propose the fields of a document that no preset fits, if it has user and host.
     """
     known = presets()
     tried: list[dict[str, Any]] = [
@@ -408,11 +397,11 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
         str(next(iter(fields.get(field, ())), "")).lower().partition(".")[0]
         for field in ("agent.name", "winlog.computer_name")
     )
-    # What a collector sends is shaped as what each machine sends, and differs in nothing but these names.
+    # Documents of a collector differ from those of each machine in these names only.
     fitting = [name for name in fitting if (name == "windows-forwarding") <= (sender != machine)]
     fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
     if not fitting:
-        own = _own_fields(index, fields)
+        own = _propose_fields(index, fields)
         if own_fields and {"user_field", "hostname_field"} <= own.own.keys():
             return own
         raise ConfigurationError(
@@ -425,9 +414,9 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     return Proposal(fitting[0], pattern)
 
 
-def _own_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
-    """Propose fields of a document, and say which others may do, each with the form of its value."""
-    # A text with a keyword below it falls into words; no service names a field in 100 letters.
+def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
+    """Propose fields of a document, and list the other candidates with the shape of their values."""
+    # A text with a keyword below it is split into words; longer names are not a service's.
     first = {
         name: str(values[0])
         for name, values in fields.items()
@@ -449,13 +438,13 @@ def _own_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
 
 
 def _form(value: str) -> str:
-    """Return what a value looks like, without the value: `a` for each letter, `9` for each digit."""
+    """Return the shape of a value: `a` for each letter, `9` for each digit."""
     signs = ("9" if sign.isdecimal() else "a" if sign.isalpha() else sign for sign in value[:MAX_FORM])
     return printable("".join(signs)) + "…" * (len(value) > MAX_FORM)
 
 
 def _fits(preset: Preset, fields: dict[str, list[object]]) -> bool:
-    """Whether a document has all fields of a preset, none as a text with a keyword below it."""
+    """Return whether a document has all fields of a preset, none as a text with a keyword below it."""
     named = [field for setting, field in preset.settings.items() if setting.endswith("_field")]
     return all(field in fields and f"{field}.keyword" not in fields for field in named)
 

@@ -10,10 +10,14 @@ from typing import Any
 import msgspec
 import polars as pl
 
+from ownership import data_checks
 from ownership.names import with_domain
+from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
+from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
 from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
+from resources.search.properties import check_fields, check_names, check_parts
 from resources.search.responses import (
     MIN_PAGE,
     Bucket,
@@ -24,36 +28,36 @@ from resources.search.responses import (
     TooManyBucketsError,
     texts,
 )
-from resources.search.source import DayOfLogons
+from resources.search.source import DayOfLogons, EvidenceSource
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
-MAX_SAMPLE = 5_000  # pairs; below the bucket limit of every cluster that nobody lowered it on
-MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more than that by far is a page that repeats
+MAX_SAMPLE = 5_000  # pairs; below the default bucket limit of every cluster
+MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more means that pages repeat
 
 NO_NAME = ("", "-")
-"""Texts that count as no name (rules 1.3)."""
+"""Texts that stand for a missing name (rules 1.3)."""
 
 
-class LogonCounter(Asker):
-    """Counts the logon events of one log."""
+class SearchClient(Asker, EvidenceSource):
+    """One query over one index pattern of a search service."""
+
+    user_setting, host_setting = "user_field", "hostname_field"
 
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(instance, sleep=sleep)
+        self.user_field, self.host_field = instance.user_field, instance.hostname_field
         self._page_size = MAX_PAGE
         asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
         self._further = {name: field for name, field in asked.items() if field}
         # A bucket for documents without a value as well would double the time of the first page.
         self._sources: list[dict[str, Any]] = [
-            {name: {"terms": {"field": field}}} for name, field in self.fields.items()
-        ]
-        self._sources += [
-            {name: {"terms": {"field": field, "missing_bucket": True}}}
-            for name, field in self._further.items()
+            {name: {"terms": {"field": field, "missing_bucket": name in self._further}}}
+            for name, field in (self.fields | self._further).items()
         ]
         user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
         without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
-        # With the latest time: a field without times is refused there, and by no query.
+        # With the latest time, because only an aggregation refuses a field without times.
         latest = {"max": {"field": instance.time_field}}
         self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
 
@@ -61,8 +65,8 @@ class LogonCounter(Asker):
         """Count the logon events of each day, in the order given, several days in parallel.
 
         A ConfigurationError names the setting: an index that does not exist, a field that cannot be
-        aggregated or that holds words of a text, a query that does not parse, a `time_field` by which no day
-        finds any document. Such documents lie on no day (rules 4.1), so no day is given as empty then.
+        aggregated or that is a text, a query that does not parse, a `time_field` by which no day
+        finds any document: an empty day would then hide documents that belong to no day (rules 4.1).
         """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
@@ -93,13 +97,13 @@ class LogonCounter(Asker):
         return found.matching, lacking_user, lacking_host
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame:
-        """Return the first hosts and users from `first` to `last`, by name, as `DayOfLogons` has a day's."""
+        """Return the first pairs of host and user from `first` to `last`, as `DayOfLogons.counts`."""
         composite = {"pairs": {"composite": {"size": MAX_SAMPLE, "sources": self._sources}}}
         pairs = self._count([self.between(first, last)], composite).aggregations.pairs
-        return _with_domains(_with_both_names(self._rows(pairs.buckets if pairs else [])))
+        return _named_pairs(self._rows(pairs.buckets if pairs else []))
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:
-        """Count the matching documents of each day in one request, by the filters that its pairs are of."""
+        """Count the matching documents of each day in one request, with the same filters as its pairs."""
         if not days:
             return {}
         by_day = {"filters": {"filters": [self.between(day, day) for day in days]}}
@@ -113,8 +117,44 @@ class LogonCounter(Asker):
         """Count the matching documents from `first` to `last` that have a field."""
         return self._count([self.between(first, last), {"exists": {"field": field}}], MATCHING).matching
 
+    why_lacking = explaining.why_lacking
+    why_nothing = explaining.why_nothing
+    unmatched_parts = explaining.unmatched_parts
+    top_senders = explaining.top_senders
+
+    def check(self, window: Window) -> Iterator[Finding]:
+        """Check connection, log-in, query and fields; sends searches only."""
+        instance, days = self.instance, (window.first, window.last)
+        if not (yield from check_connection(self.transport, "POST", self.path)):
+            return
+        totals = yield from attempt("search", lambda: self.totals(*days))
+        if totals is None:
+            return
+        yield Finding("ok", "search", f"{instance.username} may search {instance.index}")
+        nothing = None if totals[0] else (yield from attempt("query", lambda: self.why_nothing(*days)))
+        if not nothing or nothing.what != "index":  # which already covers all parts
+            yield from attempt_all("index", lambda: [check_parts(self)])
+        if not totals[0]:
+            yield from [nothing] if nothing else []
+            return
+        events = f"{totals[0]:,} logon events from {window.first} to {window.last}"
+        yield Finding("ok", "query", f"matches {events}")
+        yield from attempt_all("time_field", lambda: [explaining.find_times(self)])
+        columns = ("matching", "lacking_user", "lacking_host")
+        total = pl.DataFrame({"day": window.last, **dict(zip(columns, totals, strict=True))})
+        yield from attempt_all("search", lambda: check_fields(self, total, window))
+        if kind := instance.logon_type_field:
+            carrying = self.count_with_field(kind, *days)
+            text = f"{kind} is in {carrying:,} of {events}"
+            yield Finding("ok" if carrying else "wrong", "logon_type_field", text)
+        yield from attempt_all("search", lambda: explaining.require_whole_names(self, *days) or ())
+        pairs = yield from attempt("search", lambda: self.first_pairs(*days))
+        if pairs is not None:
+            masked = data_checks.masked_days(pairs.lazy().with_columns(day=window.last))
+            yield from (one for one in check_names(self, masked, 1) if one.state != "ok")
+
     def _count(self, filters: Sequence[dict[str, Any]], aggregations: Mapping[str, Any]) -> Found:
-        """Search, and find out which setting is wrong where that is refused."""
+        """Search; ConfigurationError names the setting for which the search is refused."""
         try:
             return self.search(filters, aggregations)
         except RefusedSearchError as error:
@@ -156,25 +196,25 @@ class LogonCounter(Asker):
             after = pairs.after_key
             if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * matching:
                 raise ProtocolError(
-                    f"{self.transport.where} gives hosts and users of {day} without an end; result not used. "
+                    f"{self.transport.where} keeps returning the same page for {day}; result not used. "
                     "Check for a proxy or cache between this machine and the service"
                 )
             asked.add(str(after))
         counts = pl.concat(rows)
         without_user, without_host, without_both = absent
         missing = matching - without_user - without_host + without_both - counts["events"].sum()
-        if missing > 0 and after is None:  # what is counted while pages follow each other may be deleted
+        if missing > 0 and after is None:  # documents may be deleted between two pages
             raise ProtocolError(
-                f"{self.transport.where} counted {matching} events of {day} and gave hosts and users of "
-                f"{missing} too few; result not used. Check for a proxy between this machine and the service "
-                "that shortens answers"
+                f"{self.transport.where} counted {matching} events of {day}, and {missing} of them are on no "
+                "page; result not used. Check for a proxy between this machine and the service that shortens "
+                "answers"
             )
         if counts.drop("events").is_duplicated().any():
             raise ProtocolError(
-                f"{self.transport.where} gave duplicate pairs of host and user of {day}; result not used. "
+                f"{self.transport.where} returned pairs of host and user twice for {day}; result not used. "
                 "Check for a proxy or cache between this machine and the service"
             )
-        if missing < 0:  # documents with several values, or such as arrived since the first page
+        if missing < 0:  # documents with several values, or new ones since the first page
             explaining.require_whole_names(self, day, day)
         is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
         lacking = []
@@ -183,21 +223,19 @@ class LogonCounter(Asker):
             ("hostname", without_host, without_user - without_both),
         ):
             blank = int(counts.filter(is_blank[name])["events"].sum())
-            # Pairs do not show a name without the other one, and a document with several more than once.
+            # Pairs lack documents with one name only, and have documents with several names repeatedly.
             if only_other or (blank and missing < 0):
                 blank = self._count_blank(name, day, day)
             lacking.append(min(without + blank, matching))
-        return DayOfLogons(
-            day, fetched_at, matching, *lacking, counts=_with_domains(_with_both_names(counts))
-        )
+        return DayOfLogons(day, fetched_at, matching, *lacking, counts=_named_pairs(counts))
 
     def _count_blank(self, name: str, first: date, last: date) -> int:
-        """Count the documents whose user, or host, is empty or `-`; one with a name beside it has a name."""
+        """Count the documents whose only user, or host, is empty or `-`."""
         field = self.fields[name]
         values = {"values": {"value_count": {"field": field}}}
         terms = {"terms": {"field": field, "include": NO_NAME}, "aggs": values}
         buckets: list[Bucket] = []
-        with suppress(ConfigurationError):  # a field of numbers refuses to be asked for texts, and has none
+        with suppress(ConfigurationError):  # a field of numbers refuses texts, and has none
             buckets = self.search([self.between(first, last)], {"buckets": terms}).buckets
         documents = 0
         for bucket in buckets:
@@ -206,7 +244,7 @@ class LogonCounter(Asker):
         return documents
 
     def _rows(self, buckets: Sequence[PairBucket]) -> pl.DataFrame:
-        """Turn buckets into rows like those of `DayOfLogons`, with names that are none."""
+        """Return buckets as rows like those of `DayOfLogons.counts`, still with empty names and `-`."""
         columns = {
             "document_hostname": texts([bucket.key.hostname for bucket in buckets]),
             "document_username": texts([bucket.key.username for bucket in buckets]),
@@ -218,15 +256,12 @@ class LogonCounter(Asker):
         return pl.DataFrame(columns)
 
 
-def _with_both_names(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of which neither name is empty or `-` (rules 1.3)."""
-    return pairs.filter(~pl.any_horizontal(pl.col("document_hostname", "document_username").is_in(NO_NAME)))
-
-
-def _with_domains(counts: pl.DataFrame) -> pl.DataFrame:
-    """Spell user names with the domain of its own field, where there is one."""
-    if "document_user_domain" not in counts.columns:
-        return counts
+def _named_pairs(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with both names (rules 1.3), the user's with its domain if that has its own field."""
+    has_no_name = pl.any_horizontal(pl.col("document_hostname", "document_username").is_in(NO_NAME))
+    named = pairs.filter(~has_no_name)
+    if "document_user_domain" not in named.columns:
+        return named
     spelling = with_domain(pl.col("document_username"), pl.col("document_user_domain"))
-    spelled = counts.with_columns(document_username=spelling).drop("document_user_domain")
+    spelled = named.with_columns(document_username=spelling).drop("document_user_domain")
     return spelled.group_by(pl.exclude("events"), maintain_order=True).agg(pl.sum("events"))

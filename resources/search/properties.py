@@ -1,6 +1,6 @@
-"""What must hold of the logs for a run's decisions to be right: one function a property.
+"""Checks what decisions rely on in the logs, a function for each property.
 
-`asset-owners check` asks the services for what each takes, an asset check the tables that a run stored.
+`asset-owners check` passes what the services answer, an asset check what a run stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from resources.search.source import EvidenceSource, Logs
 
 
 def check_parts(log: EvidenceSource) -> Finding:
-    """Each part of an index pattern with several parts, or with a remote cluster, matches an index."""
+    """Check that each part of an index pattern matches an index."""
     parts = log.unmatched_parts()
     if not parts:
         return Finding("ok", "index", "each part matches an index")
@@ -28,14 +28,8 @@ def check_parts(log: EvidenceSource) -> Finding:
     )
 
 
-def days_of_totals(window: Window, totals: tuple[int, int, int]) -> pl.DataFrame:
-    """Return totals of a window as rows of a single day."""
-    names = ("matching", "lacking_user", "lacking_host")
-    return pl.DataFrame({"day": [window.last], **{name: [n] for name, n in zip(names, totals, strict=True)}})
-
-
 def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Iterator[Finding]:
-    """Most documents have a user and a host: wrong, too few to decide; a warning, over 10% lack one on a day.
+    """Check that documents have user and host: `wrong` if most lack one, a warning over 10% of a day's.
 
     `days` has day, matching, lacking_user and lacking_host.
     """
@@ -67,7 +61,7 @@ def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Ite
 
 
 def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterator[Finding]:
-    """Names are readable: on none of the days does a role's field masking, or a pipeline, hide most of them.
+    """Check that on no day most names are hidden, by a role's field masking or by a pipeline.
 
     `masked` are rows of `data_checks.masked_days`.
     """
@@ -89,10 +83,9 @@ def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterato
 def check_senders(
     logs: Logs, first: date, last: date, *, matching: Mapping[str, int], exclude_hosts: Sequence[str]
 ) -> Iterator[Finding]:
-    """No host name is that of a collector, which sends for several hosts; wrong, where it sends most events.
+    """Check that no host name is a collector's, which sends for several hosts; `wrong` for most events.
 
-    `matching` has the events of each log on these days. Where a log's events have no other field that names a
-    computer, collectors cannot be found.
+    `matching` has the events of each log on these days.
     """
     events = max(sum(matching.values()), 1)
     found = logs.ask_each(lambda log: log.top_senders(first, last))
@@ -125,7 +118,7 @@ def check_senders(
 
 
 def check_logs(logs: Logs, window: Window, *, exclude_hosts: Sequence[str]) -> Iterator[Finding]:
-    """Try all that a run relies on; collectors once nothing else is wrong."""
+    """Check all that a run relies on, and collectors if nothing else is wrong."""
     states = []
     for finding in logs.find(lambda _, log: log.check(window)):
         states.append(finding.state)

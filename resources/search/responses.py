@@ -1,4 +1,4 @@
-"""What is read of an answer to a search, and whether it is complete (rules 3.3)."""
+"""Reads answers to searches: which parts, whether they are complete (rules 3.3), and why one is refused."""
 
 import json
 import re
@@ -14,12 +14,12 @@ from msgspec import Struct, field
 
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.http import Answer, Transport
-from resources.redaction import redacted
+from resources.redaction import redact
 from resources.settings import Instance
 
 
 def values_at(source: Any, path: str) -> list[Any]:
-    """Return the values at a path, of each element of the lists on the way; keys may hold dots themselves."""
+    """Return the values at a dotted path, also inside lists; keys may contain dots themselves."""
     if isinstance(source, list):
         return [value for each in source for value in values_at(each, path)]
     if not path:
@@ -32,7 +32,7 @@ def values_at(source: Any, path: str) -> list[Any]:
 
 
 def leaves(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield path and text of each value inside that is not empty; elements of a list have the list's path."""
+    """Yield path and text of each value that is not empty; elements of a list have the list's path."""
     left = [("", value)]
     while left:  # a service may nest more deeply than Python calls
         path, value = left.pop()
@@ -44,33 +44,33 @@ def leaves(value: Any) -> Iterator[tuple[str, str]]:
             yield path, str(value)
 
 
-MAX_DOCUMENTS = 2**40  # in one count; the sum of so many still fits into 64 bits
+MAX_DOCUMENTS = 2**40  # in one count; sums still fit into 64 bits
 
-READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.total,hits.hits,aggregations,error,status"
-"""What is read; the service leaves the rest out."""
+READ = "timed_out,_shards.total,_shards.failed,_clusters,hits.hits,aggregations,error,status"
+"""The members of an answer that the service sends."""
 
 _INDEX = r"""^[^\x00-\x20\x7f-\x9f"*,/<>?\\|#]{1,255}$"""
-"""The name of an index as services allow it; another one would act on a terminal or in an instance file."""
+"""A valid index name; any other could harm a terminal or an instance file."""
 Name = str | int | float | bool  # a host or a user; a field may also hold numbers
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_DOCUMENTS)]
 
 
 class _Part(Struct, gc=False):
-    """A part of an answer. Excluded from garbage collection, which would take longer than parsing."""
+    """A part of an answer; garbage collection would take longer than parsing, so it is off."""
 
 
 class Pair(_Part):
-    """Host and user of some documents."""
+    """A host and a user."""
 
     hostname: Name
     username: Name
-    # Only where they are asked for; None: no value.
+    # Unset if not asked for; None if the document has no value.
     logon_type: Name | msgspec.UnsetType | None = msgspec.UNSET
     user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class PairBucket(_Part):
-    """How many documents have a pair."""
+    """The number of documents with a pair."""
 
     key: Pair
     doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
@@ -84,15 +84,17 @@ class Pairs(_Part):
 
 
 class Value(_Part):
-    """A number that was computed; None: of no documents."""
+    """A computed number; None without documents."""
 
     value: float | None = None
 
 
 class Document(_Part):
-    """One document: the values of its fields."""
+    """One document: where it lies, its fields, and which queries it matches."""
 
+    index: Annotated[str, msgspec.Meta(pattern=_INDEX)] = field(name="_index")
     fields: dict[str, list[Any]] = field(default_factory=dict)
+    matched_queries: list[str] = field(default_factory=list)
 
 
 class _Documents(_Part):
@@ -100,13 +102,13 @@ class _Documents(_Part):
 
 
 class Documents(_Part):
-    """Some of a bucket's documents."""
+    """Some documents of a bucket, or of a whole answer."""
 
     hits: _Documents
 
 
 class Bucket(_Part):
-    """Documents that have something in common, and of them what was asked for."""
+    """Documents with a common value, and what was aggregated for them."""
 
     doc_count: Count
     key: Name | None = None
@@ -123,8 +125,13 @@ class Bucket(_Part):
 
     @property
     def lost(self) -> int:
-        """Documents of an index that no range of days finds."""
+        """The number of documents that belong to no day."""
         return self.doc_count - _count(self.dated)
+
+    @property
+    def lacking(self) -> int:
+        """The number of documents without a value."""
+        return _count(self.absent)
 
 
 class Buckets(_Part):
@@ -134,7 +141,7 @@ class Buckets(_Part):
 
 
 class Aggregations(_Part):
-    """What was asked for of these; nothing where the pattern matches no index."""
+    """The aggregations asked for; all None if the pattern matches no index."""
 
     pairs: Pairs | None = None
     matching: Bucket | None = None
@@ -142,14 +149,6 @@ class Aggregations(_Part):
     hostname: Bucket | None = None
     username: Bucket | None = None
     buckets: Buckets | None = None
-
-
-class _Total(_Part):
-    value: Count = 0
-
-
-class _Hits(_Part):
-    total: _Total = field(default_factory=_Total)
 
 
 class _Shards(_Part):
@@ -163,17 +162,16 @@ class Found(_Part):
     timed_out: bool
     shards: _Shards = field(name="_shards")
     clusters: dict[str, Any] = field(name="_clusters", default_factory=dict)
-    hits: _Hits = field(default_factory=_Hits)
     aggregations: Aggregations = field(default_factory=Aggregations)
 
     @property
     def matching(self) -> int:
-        """The documents that match, counted as in buckets: one with `_doc_count` counts that often."""
+        """The number of matching documents; one with `_doc_count` counts that often, as in buckets."""
         return _count(self.aggregations.matching)
 
     @property
     def lacking(self) -> tuple[int, int, int]:
-        """The documents without a value for the user, without one for the host, and without both."""
+        """The numbers of documents without a user, without a host, and without both."""
         username, hostname = self.aggregations.username, self.aggregations.hostname
         return _count(username), _count(hostname), _count(username.absent if username else None)
 
@@ -187,29 +185,12 @@ def _count(bucket: Bucket | None) -> int:
     return bucket.doc_count if bucket else 0
 
 
-class Newest(Document, kw_only=True):
-    """The newest document of the best hits: where it lies, its fields, and which queries it matches."""
-
-    index: Annotated[str, msgspec.Meta(pattern=_INDEX)] = field(name="_index")
-    matched_queries: list[str] = field(default_factory=list)
-
-
-class _NewestHits(_Part):
-    hits: list[Newest]
-
-
-class FoundNewest(_Part):
-    """An answer to a search for the newest document."""
-
-    hits: _NewestHits
-
-
-# Made while the module loads: msgspec (0.22) crashes when two threads make the same type known to it.
+# At module level: msgspec (0.22) crashes when two threads register the same type.
 DECODER = msgspec.json.Decoder(Found)
-NEWEST = msgspec.json.Decoder(FoundNewest)
+DOCUMENTS = msgspec.json.Decoder(Documents)
 
 
-def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
+def find_faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
     """Return why an answer is incomplete (rules 3.3)."""
     counts = {f"clusters {state}": found.clusters.get(state) for state in ("skipped", "partial", "failed")}
     counts["shards failed"] = found.shards.failed
@@ -222,12 +203,12 @@ def faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
 
 
 def texts(names: Sequence[Name | None]) -> pl.Series:
-    """Return names as text, whatever type their field has."""
+    """Return names of any type as text."""
     return pl.Series(names, dtype=pl.String, strict=False)
 
 
 MIN_PAGE = 100
-"""Buckets on the smallest page that is asked for."""
+"""Buckets of the smallest page."""
 _FAULT_OF_REQUEST = re.compile(
     "(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception$"
 )
@@ -236,14 +217,14 @@ _BLOCKED_INDEX = re.compile(r"index \[([^\]]+)\] blocked by: \[([^\]]+)\]")
 
 
 class TooManyBucketsError(ProtocolError):
-    """The page is larger than the cluster's bucket limit."""
+    """The page has more buckets than the cluster allows."""
 
 
 @dataclass
 class RefusedSearchError(ConfigurationError):
-    """The service refuses a search, and only more questions tell which setting is wrong (`why_refused`).
+    """The service refuses a search; `why_refused` finds the wrong setting with further searches.
 
-    `kinds` are the types of its causes. The texts name no secret and nothing that was sent of people.
+    `kinds` are the types of the causes. Secrets and personal data in the texts are masked.
     """
 
     status: int
@@ -258,17 +239,17 @@ class RefusedSearchError(ConfigurationError):
 
 
 def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path: str) -> NoReturn:
-    """Raise what an error answer means; TransientError only for what may succeed when it is asked again.
+    """Raise the error for an answer that refuses a search; TransientError only for what may be retried.
 
-    The types of the causes decide, for the status of one cause differs between services and versions.
+    The types of the causes decide, because services and versions give the same cause different statuses.
     """
     where = f"the search service at {instance.url}"
     causes = _causes(answer.body)
     kinds = causes["type"]
-    reason = answer.sanitised("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
-    indexes = answer.sanitised(", ".join(sorted(set(causes["index"]))))
-    # Messages are stored, and the user, whom such an answer names, may be a person.
-    reason = redacted(reason, (), (instance.username,) if answer.status in {401, 403} else ())
+    reason = answer.sanitise("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt
+    indexes = answer.sanitise(", ".join(sorted(set(causes["index"]))))
+    # Messages are stored, and the user that such an answer names may be a person.
+    reason = redact(reason, (), (instance.username,) if answer.status in {401, 403} else ())
     if answer.status == 401:
         raise AuthenticationError(
             f"The log-in is refused by {where}; check username and password "
@@ -295,7 +276,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
         red = ", ".join(sorted(set(_MISSING_SHARD.findall(reason)))) or indexes or instance.index
         raise ProtocolError(
             f"The index {red} at {where} is red: a part of it is on no node; have the cluster repaired, or "
-            f"leave it out of index, and run again ({reason})"
+            f"exclude it from index, and run again ({reason})"
         )
     if not any(map(_FAULT_OF_REQUEST.search, kinds)):
         status = 503 if "task_cancelled_exception" in kinds else answer.status
@@ -303,13 +284,13 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
         transport.raise_if_transient(replace(answer, status=status, body=body), path)
     if not kinds:
         raise not_a_search_service(answer, instance)
-    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitised(instance.query)
+    in_index, query = f" in the index {indexes}" if indexes else "", answer.sanitise(instance.query)
     raise RefusedSearchError(answer.status, kinds, reason, in_index, where, query)
 
 
 def not_a_search_service(answer: Answer, instance: Instance) -> ProtocolError:
-    """Return the error for an answer that no search service gives."""
-    # These hold names of hosts and users, which no message may show.
+    """Return the error for an answer that is not a search service's."""
+    # Messages must not show the names of hosts and users in these.
     names = any(part in answer.body for part in (b'"aggregations"', b'"hits"'))
     return ProtocolError(
         f"{instance.url} does not answer as a search service; url must name the service itself, no "
@@ -319,7 +300,7 @@ def not_a_search_service(answer: Answer, instance: Instance) -> ProtocolError:
 
 
 def _causes(body: bytes) -> dict[str, list[str]]:
-    """The texts of an error answer by their key, innermost first, without the grammar in further lines."""
+    """Return the texts of an error answer by key, innermost first, each with its first line only."""
     found: dict[str, list[str]] = defaultdict(list)
 
     def keep(members: list[tuple[str, Any]]) -> None:

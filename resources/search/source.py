@@ -1,4 +1,4 @@
-"""What a run needs of a source of logons: `Logs`, of which each is an `EvidenceSource`."""
+"""What a run needs from logs: an `EvidenceSource` is one log, `Logs` are all of an instance."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import polars as pl
 
 from ownership.windows import Window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, call_each
 from resources.findings import Finding, check_call
 from resources.settings import Instance
 
@@ -21,14 +21,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class DayOfLogons:
-    """What a log holds for one day.
+    """The logons of one day in a log.
 
-    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. Where the instance
-    has a `logon_type_field`, also document_logon_type (null: the document has none), and a row for each kind
-    of a pair's logons. A domain that has a field of its own (`user_domain_field`) stands before the user name
-    (`ownership.names.with_domain`). A document with several users, or kinds, counts once for each. The totals
-    count documents: `matching` the query, of them `lacking_user` and `lacking_host`; empty and `-` count as
-    lacking (rules 1.3).
+    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. With a
+    `logon_type_field` also document_logon_type (null if the document has none), and a row for each type. With
+    a `user_domain_field` the domain stands before the user name (`ownership.names.with_domain`). A document
+    with several users, or types, counts once for each. The totals count documents: `matching` the query,
+    `lacking_user` and `lacking_host` of these; empty and `-` count as lacking (rules 1.3).
     """
 
     day: date
@@ -41,9 +40,9 @@ class DayOfLogons:
 
 @dataclass(frozen=True)
 class Senders:
-    """The host names of documents, and for which computers each stands, by another `field` of the documents.
+    """The host names that stand for most computers, by another `field` of the documents.
 
-    `names`: document_hostname, events, host_names (some of the computers), for those with most computers.
+    `names`: document_hostname, events, host_names (some of the computers).
     """
 
     field: str
@@ -51,25 +50,19 @@ class Senders:
 
 
 class EvidenceSource(ABC):
-    """A log: what counts logon events by day, host and user, such as one query over one index pattern.
+    """Counts the logon events of a log by day, host and user, such as one query over one index pattern.
 
-    An author of another one does four things:
+    To write another one:
 
     1. Implement `logons`.
     2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
-       ConfigurationError for what a setting can mend, TransientError for what may be retried.
-    3. Set `user_setting` and `host_setting`: what says where users and hosts of logons are, for messages.
+       ConfigurationError for what a setting can fix, TransientError for what may be retried.
+    3. Set, for messages, the settings that name the users and hosts of logons, and their values.
     4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, what
        explains a result (`why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`), and for
        `asset-owners check` `first_pairs` and `check`.
 
     `tests/resources/search/test_adapters.py` tries any source.
-
-    Attributes:
-        user_setting: The setting that says where users are.
-        host_setting: The setting that says where hosts are.
-        user_field: What it says, for messages.
-        host_field: What it says, for messages.
     """
 
     user_setting: str = "the users of the logons"
@@ -80,30 +73,25 @@ class EvidenceSource(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close what is open; by default nothing."""
-        return
+    def __exit__(self, *_: object) -> None:  # noqa: B027  (optional)
+        """Close connections."""
 
-    def probe(self) -> None:
-        """Raise TransientError when the service does not answer anything within seconds."""
-        return
+    def probe(self) -> None:  # noqa: B027  (optional)
+        """Raise TransientError if the service does not answer within seconds."""
 
     @abstractmethod
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, also of a day that has none.
-
-        Days are calendar days in `scan.timezone`.
-        """
+        """Count the logon events of each day in `scan.timezone`, in the order given, empty ones included."""
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
-        """Count the matching documents of each day in one request: so events that arrive late are noticed.
+        """Count the matching documents of each day in one request, to notice events that arrive late.
 
-        As in `DayOfLogons.matching`; a day that is not there did not grow. By default the source cannot tell.
+        Omitted days have not grown; the default omits all, because the source cannot tell.
         """
         return {}
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
-        """Return where logons have no user, or no host, as part of a sentence; "" if that is not known."""
+        """Return which logons have no user, or no host, as part of a sentence; "" if unknown."""
         return ""
 
     def why_nothing(self, first: date, last: date) -> Finding:
@@ -111,7 +99,7 @@ class EvidenceSource(ABC):
         return Finding("warning", "logons", f"none from {first} to {last}, so no owner is found")
 
     def unmatched_parts(self) -> list[str]:
-        """Return the parts of what is searched that hold nothing, such as an index that does not exist."""
+        """Return the parts of the source that hold no logons, such as an index that does not exist."""
         return []
 
     def top_senders(self, first: date, last: date) -> Senders | None:  # noqa: ARG002
@@ -119,37 +107,24 @@ class EvidenceSource(ABC):
         return None
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame | None:  # noqa: ARG002
-        """Return some hosts and users of these days, as `DayOfLogons` has a day's; None: it cannot tell."""
+        """Return some pairs of host and user as in `DayOfLogons.counts`; None: the source cannot tell."""
         return None
 
     def check(self, window: Window) -> Iterator[Finding]:  # noqa: ARG002
-        """Try whatever a run relies on over its look-back window; by default whether the source answers."""
+        """Check what a run relies on over its look-back window; by default that the source answers."""
         yield from check_call("connection", self.probe, "answers")
 
 
 OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
-"""Opens the source of one log: of an instance with one query."""
-
-
-def of_each(names: Iterable[str], call: Callable[[str], T]) -> dict[str, T]:
-    """Call for each log's name; an error is about all of them that are configured wrongly."""
-    results, wrong = dict[str, T](), []
-    for name in names:
-        try:
-            results[name] = call(name)
-        except ConfigurationError as error:
-            wrong.append(str(error))
-    if wrong:
-        raise ConfigurationError("; ".join(wrong))
-    return results
+"""Opens the source of an instance with one log."""
 
 
 class Logs:
-    """The open logs of an instance, by name: one log is a list of one. Each is asked and judged by itself."""
+    """The open logs of an instance, by name; each is asked and judged by itself."""
 
     def __init__(self, instance: Instance, open_source: OpenSource) -> None:
         self._open = ExitStack()
-        with self._open:  # those that are open already are closed if a further one cannot be
+        with self._open:  # closes the open ones if another one cannot be opened
             self.by_name = {
                 name: self._open.enter_context(open_source(one)) for name, one in instance.sources.items()
             }
@@ -162,43 +137,43 @@ class Logs:
         self._open.close()
 
     def probe(self) -> None:
-        """Raise TransientError when a service does not answer within seconds."""
+        """Raise TransientError if a service does not answer within seconds."""
         self.ask_each(lambda log: log.probe())
 
     def logons(self, days: Sequence[date]) -> Iterator[dict[str, DayOfLogons]]:
-        """Count the logon events of each day, in the order given, in each of the logs, by name."""
+        """Count the logon events of each day, in the order given, in each log, by name."""
         each = {name: self._logons(name, days) for name in self.by_name}
         for _ in days:
-            yield of_each(each, lambda name: next(each[name]))
+            yield call_each(each, lambda name: next(each[name]))
         for logons in each.values():
-            next(logons, None)  # what a source finds out at the end
+            next(logons, None)  # a source may fail at the end
 
     def _logons(self, name: str, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        with self._naming(name):
+        with self._name_errors(name):
             yield from self.by_name[name].logons(days)
 
     def find(self, look: Callable[[str, EvidenceSource], Iterable[Finding]]) -> Iterator[Finding]:
-        """Yield what is found of each of the logs, and name it."""
+        """Yield the findings of each log, with its name."""
         for name, log in self.by_name.items():
-            with self._naming(name):
+            with self._name_errors(name):
                 for finding in look(name, log):
                     yield replace(finding, what=f"{self.prefix(name)}{finding.what}")
 
     def ask_each(self, ask: Callable[[EvidenceSource], T]) -> dict[str, T]:
-        """Return what each of the logs answers, by name; an error names the log that it is about."""
-        return of_each(self.by_name, lambda name: self.ask(name, ask))
+        """Return the answer of each log, by name; an error names its log."""
+        return call_each(self.by_name, lambda name: self.ask(name, ask))
 
     def ask(self, name: str, ask: Callable[[EvidenceSource], T]) -> T:
-        """Return what one of the logs answers; an error names it."""
-        with self._naming(name):
+        """Return the answer of one log; an error names it."""
+        with self._name_errors(name):
             return ask(self.by_name[name])
 
     def prefix(self, name: str) -> str:
-        """Return what a message about one of the logs begins with: nothing where there is only one."""
+        """Return the start of a message about a log; "" if there is only one."""
         return f"logs.{[*self.by_name].index(name)} ({name}): " if len(self.by_name) > 1 else ""
 
     @contextmanager
-    def _naming(self, name: str) -> Generator[None]:
+    def _name_errors(self, name: str) -> Generator[None]:
         try:
             yield
         except AssetOwnersError as error:
@@ -207,9 +182,9 @@ class Logs:
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
-    """Changes exactly when the same day of a log could be counted differently (rules 4.3).
+    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3).
 
-    `by_kind`: whether kinds of logon are counted apart, where the instance names their field.
+    `by_kind`: whether types of logon are counted apart, if the instance names their field.
     """
     settings = (
         instance.url,
@@ -219,7 +194,7 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         instance.hostname_field,
         instance.time_field,
         instance.scan.timezone,
-        # Days that were fetched before there was this setting stay good where it is off.
+        # Unset ones are omitted, so that days fetched by earlier versions stay valid.
         *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
         *(["domain", instance.user_domain_field] if instance.user_domain_field else []),
     )

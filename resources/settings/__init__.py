@@ -1,7 +1,4 @@
-"""The instance file and the environment: what operators set.
-
-`models` says which keys there are, `fields` what their values may be, `files` reads them.
-"""
+"""Settings in instance files (`models` has their keys, `files` reads them) and in the environment."""
 
 from resources.settings.environment import (
     analysts_group,

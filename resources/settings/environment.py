@@ -1,4 +1,4 @@
-"""The settings of the environment: where home, tables, ledger and instance files lie, and who may read."""
+"""Settings in the environment: the places of home, tables, ledger and instance files, and who may read."""
 
 import atexit
 import getpass
@@ -17,7 +17,7 @@ _DATABASE = re.compile(
     r"(postgres(?:ql)?://)(?:([^:@/?#]*)(?::[^:@/?#]*)?(@))?([^@/?#]*(?:/[^@/?#]*)?)(?:\?[^@#]*)?"
 )
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
-"""What databases read as something else in the path of a file."""
+"""Parts of a file's path that databases misread."""
 
 
 def home() -> Path:
@@ -28,34 +28,31 @@ def home() -> Path:
 def plain_folder(setting: str, folder: Path) -> Path:
     """Return the absolute path of a folder for databases."""
     if found := _MISREAD.search(str(folder.absolute())):
-        wrong = f"{setting}: {folder.absolute()} holds {found[0]!r}, which databases misread"
+        wrong = f"{setting}: {folder.absolute()} contains {found[0]!r}, which databases misread"
         raise ConfigurationError(f"{wrong}; name another folder")
     return folder.absolute()
 
 
 def tables_location() -> UPath:
-    """Return where the tables lie: ASSET_OWNERS_TABLES, a folder or a URL; default `tables` in the home."""
+    """Return the folder or URL of the tables: ASSET_OWNERS_TABLES, default `tables` in the home."""
     named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
     try:
         location = UPath(named)
         if isinstance(location, Path) or location.protocol in {"file", "local"}:
             return UPath(location.path).absolute()
-        # What s3fs reads in several requests, a large object, may be of two versions.
-        at_once: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
-        location = UPath(named, use_listings_cache=False, **at_once)  # others write there as well
+        # s3fs reads a large object in several requests, which may return two versions.
+        serially: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
+        location = UPath(named, use_listings_cache=False, **serially)  # others write there as well
         location.fs.invalidate_cache()  # the first use loads the driver
         _end_store_thread()
-    except (ImportError, ValueError, OSError) as error:  # some drivers connect at once
+    except (ImportError, ValueError, OSError) as error:  # some drivers connect immediately
         raise ConfigurationError(f"ASSET_OWNERS_TABLES: {named} cannot be used: {error}") from error
     return location
 
 
 @cache
 def _end_store_thread() -> None:
-    """End the thread that asks the store when the process ends.
-
-    Otherwise it keeps DuckDB's objects alive, and DuckDB 2.0 prints forty lines about them on standard error.
-    """
+    """End the object store's thread at exit: it would keep objects alive that DuckDB 2.0 warns about."""
     from fsspec import asyn  # noqa: PLC0415  (it loads asyncio)
 
     def end() -> None:
@@ -67,7 +64,7 @@ def _end_store_thread() -> None:
 
 
 def journal_url() -> str | None:
-    """Return the database of the ledger: ASSET_OWNERS_JOURNAL; default none: files in the home."""
+    """Return the ledger's database: ASSET_OWNERS_JOURNAL; None: files in the home."""
     url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(
@@ -78,7 +75,7 @@ def journal_url() -> str | None:
 
 
 def without_password(url: str) -> str:
-    """Return the address of a database as messages show it: without password and parameters."""
+    """Return the address of a database without password and parameters, for messages."""
     return _DATABASE.sub(r"\1\2\3\4", url)
 
 
@@ -88,18 +85,18 @@ def instances_folder() -> Path:
 
 
 def ui_url() -> str | None:
-    """Return the address of Dagster's UI for links in notices: ASSET_OWNERS_UI_URL, default none."""
+    """Return the address of Dagster's UI for links in notices: ASSET_OWNERS_UI_URL."""
     return (os.environ.get("ASSET_OWNERS_UI_URL") or "").rstrip("/") or None
 
 
 def report_url(slug: str) -> str | None:
-    """Return where our web server, whose hosts `serve` names, shows the report of an instance; else None."""
+    """Return the address of an instance's report on our web server; None if none is configured."""
     known = ui_url() or "ASSET_OWNERS_UI_HOSTS" in os.environ
     return f"{ui_url() or ''}/reports/{slug}" if known else None
 
 
 def analysts_group() -> int | None:
-    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS, default none."""
+    """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS."""
     name = os.environ.get("ASSET_OWNERS_ANALYSTS")
     if not name:
         return None
@@ -131,7 +128,7 @@ def stuck_seconds() -> int:
 
 
 def check_environment() -> None:
-    """Fail for a setting that would fail a run once it works."""
+    """Fail for settings that would otherwise fail later in a run."""
     logs_as_json()
     stuck_seconds()
 
@@ -144,5 +141,5 @@ def _one_of(variable: str, default: str, *others: str) -> str:
 
 
 def system_user() -> str:
-    """Return the name of the system's user whose process this is, or who called it by `sudo`."""
+    """Return the user of this process, or who called it by `sudo`."""
     return os.environ.get("SUDO_USER") or getpass.getuser()

@@ -1,4 +1,4 @@
-"""The kinds of values in an instance file: sections, texts, addresses, paths, and where secrets lie."""
+"""Types of the values in an instance file: sections, texts, addresses, paths, places of secrets."""
 
 import json
 import keyword
@@ -26,16 +26,16 @@ from pydantic_core import PydanticCustomError
 from slugify import slugify
 
 from resources.errors import ConfigurationError, why_unreadable
-from resources.settings.query import corrected, faults, other_language
+from resources.settings.query import correct_query, describe_faults, detect_language
 
 if TYPE_CHECKING:
     from dagster import TimeWindowPartitionsDefinition
 
-MAX_NAME = 200  # a folder's name has 255 bytes, and what is made of it needs some
+MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
-# DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be two things at once.
+# DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be ambiguous.
 _OF_DUCKDB = {"main", "information_schema", "pg_catalog", "temp", "system", "warehouse", "scratch"}
-# Names that Dagster refuses for a job: with one of them it loads no instance at all.
+# Names that Dagster refuses for a job; it would load no instance at all.
 _OF_DAGSTER = {
     *keyword.kwlist,
     *("arg_dict", "bool", "conf", "config", "context", "dict", "float", "input", "input_arg_dict", "int"),
@@ -46,7 +46,7 @@ RESERVED_SLUGS = frozenset(_OF_DUCKDB | _OF_DAGSTER)
 
 @lru_cache(maxsize=1024)  # all parts of an instance are named after it
 def slug_of(name: str) -> str:
-    """Turn free text into letters, digits and underscores; empty when nothing is left."""
+    """Return a text as letters, digits and underscores; "" if none are left."""
     return slugify(name, separator="_")
 
 
@@ -60,7 +60,7 @@ MAX_FILE_BYTES = 256 * 1024
 
 
 class Section(BaseModel):
-    """A mapping of the instance file: no other keys than its own, and not changed once it is read."""
+    """A mapping in the instance file; refuses unknown keys, and is not changed once it is read."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
@@ -68,7 +68,7 @@ class Section(BaseModel):
 
 
 def read_text(path: Path) -> str:
-    """Read a small regular file, in UTF-8 or as Windows writes one; a wrong one hinders no other instance."""
+    """Read a small regular file, in UTF-8 or as Windows writes it; OSError or ValueError otherwise."""
     if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
         raise OSError("not a regular file")
     if path.stat().st_size > MAX_FILE_BYTES:
@@ -77,12 +77,12 @@ def read_text(path: Path) -> str:
 
 
 def hidden_error(message: LiteralString) -> PydanticCustomError:
-    """An error about a value that is not to be shown, for it may be a secret."""
+    """Return an error that does not show the value, because it may be a secret."""
     return PydanticCustomError("hidden", message)
 
 
 def _service_url(value: str) -> str:
-    """Refuse what is not a plain address, without showing it: it may hold a password in the wrong place."""
+    """Refuse anything but a plain address, without showing it, because it may contain a password."""
     try:
         parts = urlsplit(value)
         plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -111,7 +111,7 @@ def _cron_expression(value: str) -> str:
         ScheduleDefinition(name="check", job_name="check", cron_schedule=value)
         time_between_runs(value, "UTC").get_next_partition_window(datetime.now(UTC), respect_bounds=False)
     except (DagsterInvalidDefinitionError, ValueError) as error:
-        wrong = "is not a cron expression, or of a day that never comes"
+        wrong = "is not a cron expression, or names a day that never comes"
         raise ValueError(f"{wrong}; write five fields such as 0 5 * * *, or null") from error
     return value
 
@@ -128,7 +128,7 @@ def time_between_runs(schedule: str, timezone: str) -> "TimeWindowPartitionsDefi
 
 
 def _query_text(value: object) -> object:
-    """Query DSL may be written as text that starts with `{` or as YAML; it is kept as text."""
+    """Return a query as text; query DSL may be a text that starts with `{`, or YAML."""
     if isinstance(value, Mapping):
         return json.dumps(value, default=str)  # YAML reads 2026-01-31 as a date
     if isinstance(value, str) and value.lstrip().startswith("{"):
@@ -136,13 +136,13 @@ def _query_text(value: object) -> object:
             json.loads(value)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"starts with {{ and is not valid JSON: {error}") from error
-    elif isinstance(value, str) and (language := other_language(value)):
+    elif isinstance(value, str) and (language := detect_language(value)):
         raise ValueError(
             f"is in {language}; write Lucene syntax (event.code:4624) or query DSL, texts in quotes"
         )
-    elif isinstance(value, str) and (lucene := corrected(value)):
+    elif isinstance(value, str) and (lucene := correct_query(value)):
         raise ValueError(
-            f"{faults(value)}, and means something else in Lucene syntax; write: {lucene} "
+            f"{describe_faults(value)}, and means something else in Lucene syntax; write: {lucene} "
             "(texts to search for in quotes)"
         )
     return value
@@ -175,7 +175,7 @@ Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Domain = Annotated[Text, AfterValidator(_plain_domain)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
-"""A path below the base URL; anything else could lead to another service."""
+"""A path below the base URL; any other could lead to another service."""
 Query = Annotated[
     str, Field(min_length=1), BeforeValidator(_query_text, json_schema_input_type=str | dict[str, Any])
 ]
@@ -186,7 +186,7 @@ Weight = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 
 class Secret(Section):
-    """Where a secret lies: `{env: VARIABLE}` or `{file: PATH}`. It is read when a client is opened."""
+    """The place of a secret, `{env: VARIABLE}` or `{file: PATH}`, which is read when a client is opened."""
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["env"]}, {"required": ["file"]}]})
     env: str | None = Field(None, pattern="^[A-Z_][A-Z0-9_]*$")
@@ -200,19 +200,19 @@ class Secret(Section):
         known = (
             isinstance(value, Mapping) and set(value) in ({"env"}, {"file"}) and None not in value.values()
         )
-        # A name in other letters may be the secret itself.
+        # A name in other characters may be the secret itself.
         if not known or not re.fullmatch("[A-Z_][A-Z0-9_]*", str(dict(value).get("env", "_"))):
             raise hidden_error("do not write the secret here; write {env: VARIABLE} or {file: PATH}")
         return value
 
     @property
     def place(self) -> str:
-        """Where the secret lies, for messages."""
+        """The place of the secret, for messages."""
         return f"the environment variable {self.env}" if self.env else f"the file {self.file}"
 
     @property
     def how_to_change(self) -> str:
-        """Where to mend a secret that a service refuses, and when that counts."""
+        """The place of the secret, and when a change takes effect."""
         counts = (
             "a service has to be restarted after a change" if self.env else "read at the start of each run"
         )

@@ -1,4 +1,4 @@
-"""Instance files: read, checked as a whole, with messages for their author."""
+"""Reads and checks instance files, with messages for their author."""
 
 import difflib
 import re
@@ -40,15 +40,12 @@ _OF_PYDANTIC = {
     "be less than or equal to": "must be at most",
     "": "must ",
 }
-"""What follows its "should", and our words."""
+"""Our words for what follows "should" in pydantic's messages."""
 
 
 @dataclass(frozen=True)
 class BrokenInstance:
-    """An instance file that cannot be used, with the message for its author.
-
-    `slug` is made from the file's name, for the instance's own may be what is wrong, and is nobody else's.
-    """
+    """An instance file that cannot be used, with the message for its author; its own `slug` is the file's."""
 
     path: Path
     message: str
@@ -56,25 +53,25 @@ class BrokenInstance:
 
 
 def part_name(instance: Instance | BrokenInstance, part: str) -> str:
-    """Name a part of an instance as no other instance or part is called: no slug holds two underscores."""
+    """Return a unique name for a part of an instance; no slug has two underscores in a row."""
     return f"{instance.slug}__{part}"
 
 
 def slug_of_part(name: str) -> str:
-    """Return the slug of the instance that a part is named after; its own name if it is not a part."""
+    """Return the slug in the name of a part; the name itself if it is not a part's."""
     return name.partition("__")[0]
 
 
 def load_instance(path: Path, changes: Sequence[str] = ()) -> Instance:
-    """Read and check one instance file, with `SETTING=VALUE` in place of what it says; it stays as it is."""
+    """Read and check one instance file, with `SETTING=VALUE` replaced; the file is not changed."""
     content = _content(path)
     for change in changes:
         _change(content, change)
-    return checked_instance(content, path, changes)
+    return validate_instance(content, path, changes)
 
 
 def _change(content: dict[Any, Any], change: str) -> None:
-    """Set a dotted setting to a value in YAML."""
+    """Set a dotted setting in the content of a file to a value in YAML."""
     setting, sign, text = change.partition("=")
     *sections, key = setting.split(".")
     if not sign or not all((*sections, key)):
@@ -92,8 +89,8 @@ def _change(content: dict[Any, Any], change: str) -> None:
         raise ConfigurationError(f"--set: {setting}: its value is invalid YAML") from error
 
 
-def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
-    """Return the instance that a file at `path` with this content, and these changes in it, describes."""
+def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
+    """Return the instance of a file at `path` with this content, to which `changes` have been applied."""
     context = {"file": path.absolute(), "changes": changes}
     try:
         instance = Instance.model_validate(content, context=context)
@@ -117,14 +114,14 @@ def checked_instance(content: dict[Any, Any], path: Path, changes: Sequence[str]
     ):
         raise ConfigurationError(
             f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
-            "holds the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
+            "has the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
         )
     _require_separate_fields(path, instance)
     return instance
 
 
 def _require_separate_fields(path: Path, instance: Instance) -> None:
-    """Refuse two settings that name one field: a write would put one value in the place of another."""
+    """Refuse two settings that name one field: a write would replace one value by another."""
     contract, section = instance.platform.contract, "platform.contract"
     names = {
         f"{section}.update.id_param": contract.update.id_param,
@@ -138,16 +135,13 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
     for setting, name in names.items():
         if name and named_by.setdefault(name, setting) != setting:
             other = named_by[name]
-            raise ConfigurationError(f"{path}: {setting}: {name!r} is {other}, too; name another field")
+            raise ConfigurationError(f"{path}: {setting}: {name!r} is also {other}; name another field")
 
 
 def load_instances(
     place: Path, load: Callable[[Path], Instance | str] | None = None
 ) -> list[Instance | BrokenInstance]:
-    """Read every `*.yaml` and `*.yml` of a folder, or one file; a broken file does not hide the others.
-
-    Files whose names give the same slug are all broken.
-    """
+    """Read all instance files of a folder, or one file; broken ones, or with the same slug, are reported."""
     loaded = {path: (load or instance_or_complaint)(path) for path in instance_files(place)}
     slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
     for path, found in loaded.items():
@@ -164,7 +158,7 @@ def load_instances(
 
 
 def instance_files(place: Path) -> list[Path]:
-    """The files of a folder that are read as instance files, sorted; of a file, that one."""
+    """Return the `*.yaml` and `*.yml` files of a folder, sorted, or the file itself."""
     found = (path for ending in ("*.yaml", "*.yml") for path in place.glob(ending))
     return [place] if place.is_file() else sorted(found)
 
@@ -178,7 +172,7 @@ def instance_or_complaint(path: Path) -> Instance | str:
 
 
 def _free_slug(path: Path, taken: set[str]) -> str:
-    """Return an identifier made of the file's name that is not taken, and take it."""
+    """Return an identifier from the file's name that is not taken, and add it to `taken`."""
     slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
     while slug in taken | RESERVED_SLUGS:
         slug += "_broken"
@@ -186,11 +180,11 @@ def _free_slug(path: Path, taken: set[str]) -> str:
     return slug
 
 
-# YAML, and what is wrong with it or with what it says
+# Reading YAML, and complaints about it
 
 
 def _content(path: Path) -> dict[Any, Any]:
-    """What a file holds; no message quotes it, for it may be a secret in clear text."""
+    """Return the content of a file; messages do not quote it, because it may be a secret in clear text."""
     try:
         text = read_text(path)
     except (OSError, ValueError) as error:
@@ -207,8 +201,8 @@ def _content(path: Path) -> dict[Any, Any]:
     return content
 
 
-class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which a deep file ends with the process
-    """Refuses a key that is written twice, of which YAML would keep the last."""
+class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which crashes on a deep file
+    """Refuses duplicate keys, of which YAML would keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         seen = set()
@@ -220,7 +214,7 @@ class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which a dee
         return super().construct_mapping(node, deep)
 
 
-# What YAML would read as another number than it looks like stays text: tenant 0042 is not 34.
+# Octal and other unusual numbers stay text: tenant 0042 is not 34.
 _StrictLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _INTEGER]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -229,7 +223,7 @@ _StrictLoader.add_implicit_resolver(_INTEGER, re.compile(r"[-+]?(0|[1-9][0-9]*)$
 
 
 def _complaint(detail: Any) -> str:
-    """One line for one wrong key: where, its value, what to do."""
+    """Return one line about a wrong key: where, its value, what to do."""
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
     if kind == "extra_forbidden":
@@ -239,24 +233,24 @@ def _complaint(detail: Any) -> str:
         message = re.sub(f"^should {theirs}", ours, message)
     if location[0] == "cookies":  # a wrong name may hold the value
         return f"cookies: {message}"
-    # What should not be there at all may be a secret in the wrong place.
+    # Values in the wrong place may be secrets.
     hidden = kind in {"hidden", *_PLAIN} or value is None or isinstance(value, dict | list)
     return f"{key}: {message}" if hidden else f"{key}: {str(value)[:MAX_SHOWN]!r} {message}"
 
 
 def _suggest_key(key: str, section: list[str]) -> str:
-    """Return which key was meant: one of a section whose line may still be a comment, or a similar one."""
+    """Return the key that was probably meant: of a section whose line is a comment, or a similar one."""
     if key in Instance.model_fields:
-        return "the known one of this name is not indented"
+        return "the known key of this name is not indented"
     if others := [name for name in Instance.model_fields if key in _keys_of([name])]:
         meant = " or ".join(f"{name}.{key}" for name in others)
-        return f"meant is {meant}, below a line `{others[0]}:` without a #"
+        return f"did you mean {meant}? It belongs below a line `{others[0]}:` without a #"
     near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
-    return f"the nearest known one is {near[0]!r}"
+    return f"did you mean {near[0]!r}?"
 
 
 def _keys_of(location: list[str]) -> list[str]:
-    """Return the keys below a place; none below a single value."""
+    """Return the keys below a place; empty below a single value."""
     model: type[BaseModel] = Instance
     for part in location:
         if part.isdigit():  # a place in a list
@@ -274,10 +268,7 @@ PROGRAM = "asset-owners"
 
 
 def instance_path(given: str | None = None) -> Path:
-    """Return the instance file for a path, or for a name, a slug or a file of the instances folder.
-
-    Where nothing is given, it is the only file of the folder.
-    """
+    """Return the instance file for a path, a name, a slug or a file's name; by default the only one."""
     if given is not None and Path(given).is_file():
         return Path(given)
     folder = instances_folder()
@@ -305,7 +296,7 @@ def _names(file: Path, found: Instance | str) -> set[str]:
 
 
 def command_line(instance: Instance | None, command: str, *arguments: str) -> str:
-    """Write a command of ours so that it can be pasted into a shell as it stands."""
+    """Return one of our commands so that it can be pasted into a shell."""
     words = [command]
     if instance:
         file = instance.file
@@ -316,12 +307,12 @@ def command_line(instance: Instance | None, command: str, *arguments: str) -> st
 
 def host_arguments(hosts: Iterable[str]) -> list[str]:
     """Return the options that name these hosts."""
-    # Without a blank before it, @ begins the name of a file.
+    # Without a blank before it, @ would start the name of a file.
     return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
 
 
 def _program() -> str:
-    """Return our program as the reader's shell finds it: its name, or its path if it was called by that."""
+    """Return our program as the shell finds it: its name, or the path by which it was called."""
     called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     if called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called)):
         return PROGRAM

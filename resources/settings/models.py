@@ -14,7 +14,7 @@ from pydantic import AfterValidator, ConfigDict, Field, PrivateAttr, StringConst
 
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
-from resources.errors import ConfigurationError
+from resources.errors import call_each
 from resources.settings.fields import (
     MAX_NAME,
     MAX_TEXT,
@@ -116,10 +116,10 @@ class Platform(Section):
 
     @property
     def address(self) -> str:
-        """The URL in one spelling: as it is asked for, without a final dot of the host and a default port."""
+        """The URL in one spelling, without a final dot of the host and a default port."""
         parts = urlsplit(requests.Request("GET", self.url).prepare().url or "")
         host = (parts.hostname or "").removesuffix(".")
-        with suppress(OSError, ValueError):  # a number has many spellings, and no name is asked for
+        with suppress(OSError, ValueError):  # an IP address has many spellings; no name is resolved
             numeric = getaddrinfo(host, None, flags=AI_NUMERICHOST)[0][4][0]
             host = str(numeric).removeprefix("::ffff:")
         host = f"[{host}]" if ":" in host else host
@@ -128,12 +128,12 @@ class Platform(Section):
 
     @property
     def place(self) -> str:
-        """The inventory, whatever account signs in: its address and the tenant."""
+        """The address and the tenant."""
         return f"{self.address}, tenant {self.tenant_id}"
 
 
 class ScanSettings(Section):
-    """Which days are looked at, when, and what is done with the owners found."""
+    """The days whose logons count, the schedule, and enrichment."""
 
     lookback_days: int = Field(30, ge=1, le=MAX_LOOKBACK_DAYS)
     """look-back window in calendar days, the running one included"""
@@ -187,20 +187,17 @@ class RuleSettings(Section):
     """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
     `{group: [kiosks, lab*]}`"""
     exclude_user_assets: dict[Text, tuple[Text, ...]] = Field({})
-    """user assets that stand for nobody, by a field as the inventory lists it; * and ? are wildcards; such as
+    """user assets that match no user, by a field as the inventory lists it; * and ? are wildcards; such as
     `{account_enabled: ['false']}`"""
-
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
-    """days at the end of the window in which the primary user must have logged on; null = off"""
-
+    """the primary user must have logged on within this many days at the end of the window; null = off"""
     min_stable_days: int | None = Field(Rules.min_stable_days, ge=1, le=365)
     """days in a row, up to the last of the window, on which the same owner must be found; null = off"""
-
     min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
     """least confidence of an owner, in percent; needs an answered audit (`tune --audit`); null = off"""
 
     def as_rules(self) -> Rules:
-        """The same values as the rules take them."""
+        """Return the values as `Rules`."""
         return Rules(**self.model_dump())
 
 
@@ -214,11 +211,11 @@ class WriteSettings(Section):
     max_write_percent: float | None = Field(None, gt=0, le=100)
     """planned writes above this percentage of the inventory's hosts stop the run"""
     max_failed_writes: int = Field(20, ge=1)
-    """failed writes in a row that end the writing"""
+    """failed writes in a row that stop the run"""
     concurrency: int = Field(8, ge=1, le=64)
     """requests to the inventory service at a time"""
     plan_days: int = Field(7, ge=1, le=3_660)
-    """a stored plan older than that is not applied"""
+    """days after which a stored plan is not applied any more"""
     read_back_seconds: int = Field(10, ge=1, le=3_600)
     """seconds within which the inventory must show a run's first three writes"""
 
@@ -278,7 +275,7 @@ class Logs(OneQuery):
         given = {"preset": value} if isinstance(value, str) else value
         if not isinstance(given, dict) or not isinstance(name := given.get("preset"), str):
             return given
-        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses another one
+        settings = presets()[name].settings if name in presets() else {}  # `preset` refuses unknown ones
         return {key: text for key, text in settings.items() if key != "index"} | given
 
 
@@ -330,18 +327,18 @@ class Instance(OneQuery):
     _changes: tuple[str, ...] = PrivateAttr(())
 
     def model_post_init(self, context: Any) -> None:
-        """Remember the file that this was read from."""
+        """Store the file that this was read from, and the changes."""
         self._file = (context or {}).get("file")
         self._changes = tuple((context or {}).get("changes", ()))
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What was tried in place of the file's own settings, each `SETTING=VALUE`."""
+        """Replaced settings of the file, each `SETTING=VALUE`."""
         return self._changes
 
     @property
     def file(self) -> Path | None:
-        """The file that this was read from; None: from none."""
+        """The file that this was read from, if any."""
         return self._file
 
     @property
@@ -351,9 +348,9 @@ class Instance(OneQuery):
 
     @property
     def sources(self) -> dict[str, "Instance"]:
-        """The instance once for each of its logs, by name, with the index, query and fields of that one only.
+        """The instance for each of its logs by name, with the index, query and fields of this log.
 
-        A log is called by its preset, or by its index; of several with one name each later one has a number.
+        A log is named after its preset, or its index; further ones of the same name have a number.
         """
         named: dict[str, Instance] = {}
         for logs in self.logs:
@@ -370,32 +367,25 @@ class Instance(OneQuery):
         return self.model_copy(update={"logs": (), "index": index, **fields})
 
     def require_secrets(self) -> None:
-        """Resolve every secret once: ConfigurationError names all that are missing."""
+        """Fail if secrets are missing; the ConfigurationError names all of them."""
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
-            "platform.mfa_secret": self.platform.mfa_secret,
             **{f"cookies.{name}": value for name, value in self.cookies.items()},
         }
-        missing = list[str]()
-        for setting, secret in secrets.items():
-            try:
-                if secret:
-                    secret.resolve(setting)
-            except ConfigurationError as error:
-                missing.append(str(error))
-        if missing:
-            raise ConfigurationError("\n".join(missing))
+        if self.platform.mfa_secret:
+            secrets["platform.mfa_secret"] = self.platform.mfa_secret
+        call_each(secrets, lambda setting: secrets[setting].resolve(setting), joint="\n")
 
     @property
     def decisive_user_field(self) -> str | None:
-        """The user value field where the file names one: it then decides alone (rules 2.1)."""
+        """The user value field if the file names one, which then decides alone (rules 2.1)."""
         is_named = "platform_user_value_field" in self.model_fields_set
         return self.platform_user_value_field if is_named else None
 
     @property
     def field_names(self) -> FieldNames:
-        """What the inventory calls the fields that decide."""
+        """The inventory's names of the fields that decide."""
         return FieldNames(
             user_value=self.platform_user_value_field,
             decisive=self.decisive_user_field,
@@ -408,7 +398,7 @@ class Instance(OneQuery):
         """The inventory that is written to: its address, the tenant, and a fingerprint (rules 7.8).
 
         The fingerprint changes whenever the same id could be another asset's, or the same request could set
-        another field: with the address, the tenant, and what contract and fields say about host assets.
+        another field.
         """
         platform, contract = self.platform, self.platform.contract
         how = {"users", "mfa_required", "page_size", "changed_by_writes"}

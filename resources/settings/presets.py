@@ -1,4 +1,4 @@
-"""Ways of shipping logon events: the fields and the query of each, from presets.yaml beside this."""
+"""Ways of shipping logon events, from presets.yaml in this folder: fields and query of each."""
 
 import textwrap
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import yaml
 
 @dataclass(frozen=True)
 class Preset:
-    """One way of shipping: what its query counts and omits, and the keys of the instance file to set."""
+    """One way of shipping: what its query counts and omits, and the settings for the instance file."""
 
     title: str
     counts: str
@@ -21,7 +21,7 @@ class Preset:
     rules: dict[str, Any] = field(default_factory=dict)
 
     def comment(self) -> str:
-        """Return what the preset is for, as lines that start with #, for an instance file."""
+        """Return the description as comments for an instance file."""
         counted = f"Counted: {self.counts}", f"Not counted: {self.omits}"
         lines = [f"{self.title}.", *counted, *self.notes.splitlines()]
         return "\n".join(

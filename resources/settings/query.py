@@ -76,7 +76,7 @@ class _Reader:
         self.faults |= {} if holds else {fault: True}
 
     def read(self) -> _Level | None:
-        """Return the clauses; None where the text is neither: the search service will say what is wrong."""
+        """Return the clauses; None if they cannot be read, which the search service will report."""
         with suppress(ValueError, RecursionError):
             level = self._level(in_field=False)
             if self.at == len(self.text):
@@ -149,26 +149,26 @@ class _Reader:
 
 
 def _continues(before: _Clause, clause: _Clause, *, is_glued: bool) -> bool:
-    """Whether a person reads a clause as more of the value before: `user.name:John Smith`, `a:x/y/z`."""
+    """Return whether this word continues the value before it: `user.name:John Smith`, `a:x/y/z`."""
     are_words = not clause.field and before.is_plain and clause.is_plain
     return are_words and (is_glued or bool(before.field and not clause.sign))
 
 
-def other_language(query: str) -> str | None:
+def detect_language(query: str) -> str | None:
     """Return the name of the language of a query that is neither Lucene syntax nor KQL."""
     bare = re.sub(rf"{_PHRASE}|{_REGEX}|:\s*(?:\([^()]*\)|[^\s()\"]+)", '""', query)
     flags = re.DOTALL | re.IGNORECASE
     return next((language for language, start in _LANGUAGES.items() if re.match(start, bare, flags)), None)
 
 
-def corrected(query: str) -> str | None:
-    """Return in Lucene syntax what a person means by a query; None where Lucene reads it the same way."""
+def correct_query(query: str) -> str | None:
+    """Return a query as a person means it, in Lucene syntax; None if Lucene reads it the same way."""
     level = (reader := _Reader(query)).read()
     lucene = _text(level) if reader.faults and level else query
     return None if lucene == query else lucene
 
 
-def faults(query: str) -> str:
+def describe_faults(query: str) -> str:
     """Return why Lucene does not read a query as a person does."""
     (reader := _Reader(query)).read()
     return " and ".join(reader.faults)
@@ -190,7 +190,7 @@ def _clause_text(clause: _Clause) -> str:
 
 
 def clauses(query: str) -> dict[str, dict[str, Any]]:
-    """Return the clauses that must all match, each as query DSL by its text; none where it is only one."""
+    """Return the clauses that must all match, as query DSL by text; empty if there is only one."""
     if query.lstrip().startswith("{"):
         found = _clauses_of_dsl(json.loads(query))
     else:

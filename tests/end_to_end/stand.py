@@ -31,7 +31,7 @@ from typer.testing import CliRunner, Result
 from pipelines.cli.app import app
 from pipelines.definitions import build_definitions
 from resources.inventory.client import AssetInventory
-from resources.search import open_source
+from resources.search.logons import SearchClient
 from resources.search.source import EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
@@ -143,7 +143,7 @@ class Stand:
 
     def _source(self, instance: Instance) -> EvidenceSource:
         if self.engine:
-            return open_source(instance, sleep=self.clock.sleep)
+            return SearchClient(instance, sleep=self.clock.sleep)
         events: list[Any] = self.indices[instance.index]
         return LogFile(*((event.at.date(), event.agent, event.user) for event in events))
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from assets_defs.evidence import day_tables
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from resources.settings import load_instance
 from tests.ownership import builders
 

@@ -17,9 +17,9 @@ def services(monkeypatch):
     """Of the search service this is found; of the inventory nothing; the names of both fit."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
     monkeypatch.setattr("pipelines.cli.check.check_logs", lambda *_, **__: iter(findings))
-    monkeypatch.setattr("pipelines.cli.check.inventory_findings", lambda _: iter(()))
+    monkeypatch.setattr("pipelines.cli.check.check_inventory", lambda _: iter(()))
     names = [Finding("ok", "rules.hostname_match", "compared")]
-    monkeypatch.setattr("pipelines.cli.check.name_findings", lambda *_: iter(names))
+    monkeypatch.setattr("pipelines.cli.check.compare_names", lambda *_: iter(names))
     return findings
 
 

@@ -108,7 +108,10 @@ def metric(documents, kind, what):
             return {"value": sum(len(set(values(one, what["field"]))) for one in documents)}
         case "top_hits":
             assert what["fields"] == ["*"]
-            return {"hits": {"hits": [{"fields": dict(leaves(one))} for one in documents[: what["size"]]]}}
+            hit = {"_index": "logs"}
+            return {
+                "hits": {"hits": [hit | {"fields": dict(leaves(one))} for one in documents[: what["size"]]]}
+            }
     raise NotImplementedError(kind)
 
 
@@ -132,10 +135,7 @@ def composite(documents, what):
         key
         for one in documents
         for key in product(
-            *(
-                set(values(one, by["field"])) or ({None} if "missing_bucket" in by else ())
-                for _, by in sources
-            )
+            *(set(values(one, by["field"])) or ({None} if by["missing_bucket"] else ()) for _, by in sources)
         )
     )
     after = what.get("after")

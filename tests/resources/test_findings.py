@@ -5,8 +5,8 @@ import re
 import pytest
 
 from ownership.windows import Window
-from resources.inventory.try_inventory import inventory_findings
-from resources.name_findings import name_findings
+from resources.inventory.try_inventory import check_inventory
+from resources.name_findings import compare_names
 from resources.search import open_source
 from resources.search.properties import check_logs
 from resources.search.source import Logs
@@ -107,7 +107,7 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
 
 def findings(tmp_path, url):
     with client(tmp_path, url) as inventory:
-        return {one.what: one.state for one in inventory_findings(inventory)}
+        return {one.what: one.state for one in check_inventory(inventory)}
 
 
 NAMED = [
@@ -149,7 +149,7 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
         service.documents = NAMED
         settings = instance(url=service.url, query="*", **changes)
         with Logs(settings, open_source) as logs:
-            findings = name_findings(settings, logs, inventory, Window(DAY, DAY))
+            findings = compare_names(settings, logs, inventory, Window(DAY, DAY))
             found = {one.what: one for one in findings}
     hosts = found.get("rules.hostname_match")
     assert (hosts and hosts.state, found["user_field"].state) == states
@@ -167,7 +167,7 @@ def test_domains_that_one_host_has_and_domains_that_nobody_has(monkeypatch, tmp_
             service.documents.append(event("asset-4711", r"WKS-77\miller"))
             settings = instance(url=service.url, query="*", rules={"domains": domains})
             with Logs(settings, open_source) as logs:
-                findings = name_findings(settings, logs, inventory, Window(DAY, DAY))
+                findings = compare_names(settings, logs, inventory, Window(DAY, DAY))
                 said[*domains] = [one.text for one in findings if one.what == "rules.domains"]
     assert "wks-77 on asset-4711" in said[()][0]
     assert "name the directory's domains in rules.domains" in said[()][0]
@@ -186,7 +186,7 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(mon
         settings = instance(url=service.url, logs=logs)
         with Logs(settings, open_source) as opened:
             found = [*check_logs(opened, Window(DAY, DAY), exclude_hosts=())]
-            names = [*name_findings(settings, opened, inventory, Window(DAY, DAY))]
+            names = [*compare_names(settings, opened, inventory, Window(DAY, DAY))]
     (warning,) = (one for one in found if one.state != "ok")
     assert (warning.state, warning.what) == ("warning", "logs.0 (logs-*): hostname_field")
     assert "1 collector sends events for several hosts, 9% of all events" in warning.text
@@ -200,7 +200,7 @@ def test_a_field_that_excludes_assets_and_that_none_has(tmp_path):
         setting: {"group": ["y"], "grop": ["kiosk*"]} for setting in ("exclude_assets", "exclude_user_assets")
     }
     with Stub(lambda _: listed) as stub, client(tmp_path, stub.url, rules=rules) as inventory:
-        found = [one for one in inventory_findings(inventory) if one.what.startswith("rules.exclude")]
+        found = [one for one in check_inventory(inventory) if one.what.startswith("rules.exclude")]
     assert [(one.state, one.what) for one in found] == [("warning", f"rules.{setting}") for setting in rules]
     assert all("a value in grop" in one.text for one in found)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from resources.notify import notify_findings, send_notices
+from resources.notify import check_addresses, send_notices
 from tests.resources import samples
 from tests.resources.http_stub import Reply, Stub
 
@@ -74,7 +74,7 @@ def test_what_is_not_delivered_is_told_without_a_part_of_the_address(told, caplo
         why = send_notices(instance, TEXT)
     assert "403" in why["notify.0"]
     assert "onnection error" in why["notify.1"]
-    assert "not an address of a service" in why["notify.2"] == why["notify.3"]
+    assert "not the address of a known service" in why["notify.2"] == why["notify.3"]
     assert why["notify.4"] == "the environment variable ADDRESS_4 is not set or empty; put the secret there"
     everything = f"{why} {caplog.text}"
     assert not [part for part in ("s3cret", "t0ken", "pa55word") if part in everything]
@@ -129,7 +129,7 @@ def test_a_service_that_never_answers_or_without_end_is_not_waited_for(told, wri
 )
 def test_check_says_whether_each_address_can_be_used(told, status, send, expected):
     with Stub(lambda _: Reply(b"", status)) as chat:
-        findings = [*notify_findings(told(chat.url.replace("http", "json"), "nothing://x"), send=send)]
+        findings = [*check_addresses(told(chat.url.replace("http", "json"), "nothing://x"), send=send)]
     assert len(chat.requests) == send
     assert (findings[0].state, expected[1] in findings[0].text) == (expected[0], True)
     assert (findings[1].state, findings[1].what) == ("wrong", "notify.1")

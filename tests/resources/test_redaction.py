@@ -9,9 +9,9 @@ import pytest
 
 from resources.errors import ConfigurationError, ServiceError
 from resources.inventory.session import LOGIN, MFA
-from resources.redaction import redacted, redacted_start
+from resources.redaction import redact, redact_start
 from resources.search import logons as search_client
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from sandbox.inventory import Account
 from tests.resources import inventory_world
 from tests.resources.http_stub import Reply, Stub, envelope
@@ -45,18 +45,18 @@ SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
     ],
 )
 def test_a_secret_is_hidden_however_it_is_written(written):
-    shown = redacted(f"It said: {written}.", [SECRET])
+    shown = redact(f"It said: {written}.", [SECRET])
     assert "***" in shown
     assert shown.removeprefix("It said: ").strip('."').removeprefix("password=") == "***"
 
 
 def test_the_rest_of_a_text_stays_as_it_is():
-    assert redacted("The code 123456 is wrong (100%).", ["654321", ""]) == "The code 123456 is wrong (100%)."
+    assert redact("The code 123456 is wrong (100%).", ["654321", ""]) == "The code 123456 is wrong (100%)."
 
 
 def test_a_secret_that_holds_another_is_hidden_whole_and_one_with_blanks_around_it_without_them():
-    assert redacted("user:word user", ["user", "user:word"]) == "*** ***"
-    assert redacted("wrong password: s3cret!", ["s3cret!  "]) == "wrong password: ***"
+    assert redact("user:word user", ["user", "user:word"]) == "*** ***"
+    assert redact("wrong password: s3cret!", ["s3cret!  "]) == "wrong password: ***"
 
 
 @pytest.mark.parametrize("write", [str, quote, html.escape, json.dumps], ids=lambda write: write.__name__)
@@ -65,7 +65,7 @@ def test_a_text_that_is_cut_shows_no_part_of_a_secret(write, length):
     for before in (0, *range(length - 12, length + 12), *range(3 * length - 40, 3 * length + 40)):
         for times in (1, 50):
             text = "x" * before + write(SECRET).strip('"') * times + "y" * 1000
-            shown = redacted_start(text, [SECRET, "another"], length)
+            shown = redact_start(text, [SECRET, "another"], length)
             assert len(shown) <= length
             assert set(shown) <= {"x", "*", "y"}
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from pydantic import create_model
 
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
 from resources.settings.fields import Secret

@@ -8,8 +8,8 @@ import pytest
 
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import logons as search
-from resources.search.client import SearchClient
 from resources.search.explaining import find_times, types_by_index
+from resources.search.logons import SearchClient
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, found
 
@@ -141,10 +141,10 @@ def test_an_object_as_one_field_is_named(engine, client, load, service):
 @pytest.mark.parametrize(
     ("kind", "at", "says"),
     [
-        ("long", AT_NOON // 1000, "holds seconds"),
-        ("long", AT_NOON * 1000, "holds microseconds"),
-        ("double", AT_NOON / 1000, "holds seconds"),
-        ("date", AT_NOON // 1000, "holds seconds"),
+        ("long", AT_NOON // 1000, "has seconds"),
+        ("long", AT_NOON * 1000, "has microseconds"),
+        ("double", AT_NOON / 1000, "has seconds"),
+        ("date", AT_NOON // 1000, "has seconds"),
     ],
 )
 def test_times_by_which_no_day_finds_a_document_are_named_with_their_index(client, load, kind, at, says):
@@ -154,7 +154,7 @@ def test_times_by_which_no_day_finds_a_document_are_named_with_their_index(clien
             list(logons.logons([DAY]))
         assert logons.why_nothing(DAY, DAY).what == "time_field"
     assert str(raised.value).startswith("time_field: @timestamp ")
-    assert f"{says} and not milliseconds in {odd} (3 of 3 documents)" in str(raised.value)
+    assert f"{says} instead of milliseconds in {odd} (3 of 3 documents)" in str(raised.value)
     load("-good", [{"user": "ann"}])
     with client() as logons:
         (day,) = logons.logons([DAY])

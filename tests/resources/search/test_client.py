@@ -11,7 +11,7 @@ import pytest
 
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.search import logons as search
-from resources.search.client import SearchClient
+from resources.search.logons import SearchClient
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance

@@ -12,8 +12,8 @@ from resources.errors import (
     ProtocolError,
 )
 from resources.search import logons as search
-from resources.search.client import SearchClient
 from resources.search.explaining import find_times
+from resources.search.logons import SearchClient
 from sandbox.logons import MAPPING
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, ZONES, counted, event, found, random_documents
@@ -189,7 +189,7 @@ def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, 
         )
     with client(query="code:4625") as logons:
         assert logons.why_nothing(DAY, DAY).text.endswith("the query matches none")
-        assert "holds no documents from" in logons.why_nothing(DAY.replace(day=9), DAY.replace(day=9)).text
+        assert "has no documents from" in logons.why_nothing(DAY.replace(day=9), DAY.replace(day=9)).text
 
 
 def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client, index):

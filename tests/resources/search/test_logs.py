@@ -3,7 +3,7 @@
 import pytest
 
 from resources.errors import ConfigurationError
-from resources.search import open_source
+from resources.search.logons import SearchClient
 from resources.search.source import Logs
 from tests.resources.fake_search import FakeSearch
 from tests.resources.samples import instance
@@ -28,7 +28,7 @@ def opened(monkeypatch):
                 for host, user in linux
             ]
             given = instance(url=service.url, logs=logs)
-            return Logs(given, lambda one: open_source(one, sleep=lambda _: None))
+            return Logs(given, lambda one: SearchClient(one, sleep=lambda _: None))
 
         yield opened
 

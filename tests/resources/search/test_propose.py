@@ -7,14 +7,14 @@ import pytest
 
 from resources.errors import ConfigurationError
 from resources.search.explaining import Proposal, propose
-from resources.search.responses import Newest
+from resources.search.responses import Document
 from resources.settings.presets import presets
 from tests.resources.samples import instance
 
 
 def client(index, fields, *matched):
     """A search client whose newest logon has these fields and fits the queries of these presets."""
-    found = Newest(index=index, fields=fields, matched_queries=[*matched])
+    found = Document(index=index, fields=fields, matched_queries=[*matched])
     holder: Any = SimpleNamespace(newest=lambda _: found if fields else None, instance=instance())
     return holder
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from resources.settings.query import _Reader, _text, corrected, other_language
+from resources.settings.query import _Reader, _text, correct_query, detect_language
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +121,8 @@ def search(request):
 def test_a_query_that_passes_and_a_corrected_one_find_what_a_person_means(search):
     random = Random(7)  # noqa: S311
     meant = dict(level(random) for _ in range(1000))
-    assert sum(corrected(query) is None for query in meant) > 50
-    found = search([corrected(query) or query for query in meant])
+    assert sum(correct_query(query) is None for query in meant) > 50
+    found = search([correct_query(query) or query for query in meant])
     assert [query for query, some in zip(meant, found, strict=True) if some != meant[query]] == []
 
 
@@ -130,7 +130,9 @@ def test_whatever_passes_is_read_as_the_engine_reads_it(search):
     """Of random tokens: the clauses that were read, written out again with brackets, find the same."""
     random = Random(7)  # noqa: S311
     texts = ["".join(random.choices(TOKENS, k=random.randint(2, 5))) for _ in range(4000)]
-    read = {text: _Reader(text).read() for text in texts if not (corrected(text) or other_language(text))}
+    read = {
+        text: _Reader(text).read() for text in texts if not (correct_query(text) or detect_language(text))
+    }
     passing = {text: _text(some) for text, some in read.items() if some}
     found = zip(passing, search(passing), search(passing.values()), strict=True)
     answered = [(query, before, after) for query, before, after in found if before is not None]

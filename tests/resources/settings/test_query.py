@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.settings.query import clauses, corrected, faults, other_language
+from resources.settings.query import clauses, correct_query, describe_faults, detect_language
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ from resources.settings.query import clauses, corrected, faults, other_language
     ],
 )
 def test_lucene_syntax_and_what_is_neither_pass(query):
-    assert (other_language(query), corrected(query)) == (None, None)
+    assert (detect_language(query), correct_query(query)) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_lucene_syntax_and_what_is_neither_pass(query):
     ],
 )
 def test_kql_and_clauses_without_an_operator_are_corrected(query, lucene):
-    assert corrected(query) == lucene
+    assert correct_query(query) == lucene
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_kql_and_clauses_without_an_operator_are_corrected(query, lucene):
     ],
 )
 def test_of_the_faults_of_a_query_those_that_it_has_are_named(query, fault):
-    assert faults(query) == fault
+    assert describe_faults(query) == fault
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_of_the_faults_of_a_query_those_that_it_has_are_named(query, fault):
     ],
 )
 def test_other_languages_are_named(query, language):
-    assert str(other_language(query)).startswith(language)
+    assert str(detect_language(query)).startswith(language)
 
 
 TERMS = st.sampled_from(["a:1", 'b:"x or y"', "c:[1 TO 2]", "d:*", "e:/f g/", "h:(1 2)"])
@@ -136,17 +136,17 @@ QUERIES = st.recursive(
 
 @given(QUERIES)
 def test_what_is_corrected_is_right_and_keeps_its_terms(query):
-    lucene = corrected(query)
+    lucene = correct_query(query)
     if lucene is None:
         assert not {"and", "or", "not"} & set(query.replace('b:"x or y"', "").replace("(", " ").split())
     else:
-        assert corrected(lucene) is None
+        assert correct_query(lucene) is None
         assert [lucene.count(term) for term in ("a:1", "d:*")] == [query.count(t) for t in ("a:1", "d:*")]
 
 
 @given(st.text(alphabet='ab:()[]{}"/\\ +-!&|<>*~^\tANDORnot', max_size=30))
 def test_any_text_can_be_read(query):
-    assert corrected(query) != query
+    assert correct_query(query) != query
     assert clauses("x" + query) is not None
 
 

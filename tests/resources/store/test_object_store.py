@@ -13,7 +13,7 @@ from ownership.rules import Rules
 from ownership.windows import Window
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.findings import store_findings
+from resources.findings import check_store
 from resources.settings import tables_location
 from resources.store.catalogue import catalogue_path, register_file_system
 from resources.store.files import parquet_files
@@ -87,7 +87,7 @@ def test_a_store_that_can_only_be_read_is_told_before_anything_is_changed(tables
 
     require_writable(tables)
     monkeypatch.setattr(tables.folder.fs, "pipe_file", denied)
-    (finding,) = store_findings(tables.folder)
+    (finding,) = check_store(tables.folder)
     assert (finding.state, "Access Denied" in finding.text) == ("wrong", True)
     with pytest.raises(PermissionError, match="Access Denied"):
         require_writable(tables)
