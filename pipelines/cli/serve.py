@@ -99,8 +99,8 @@ def serve(
         watch = _Watch(address)
         if is_beside:
             _say(
-                f"A Dagster daemon of {dagster_folder(home())} still works, such as that of `dg dev`, and two "
-                f"would start runs twice: ours starts once that has been silent for {DAEMON_SILENCE_SECONDS} s"
+                f"A Dagster daemon of {dagster_folder(home())} still works, such as that of `dg dev`. Two "
+                f"would start runs twice: ours starts once that is silent for {DAEMON_SILENCE_SECONDS} s"
             )
             services.wait_until(lambda: watch() or not has_daemon(dagster))
             services.start(*daemon)
