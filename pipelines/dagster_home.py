@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-DAEMON_SILENCE_SECONDS = 45
-"""A daemon that works says so each half minute."""
+DAEMON_SILENCE_SECONDS = 60  # one that works says so each half minute
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml").read_text(encoding="utf-8")
 
 

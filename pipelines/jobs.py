@@ -190,39 +190,30 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     Its assets keep their places and histories. Each says what is wrong, as does a failed check of the last
     one: a sensor reports it, without a run.
     """
+    said, name, last = broken.message, "instance_file_is_valid", asset_key(broken, SINK)
     specs = [
         dg.AssetSpec(
             asset_key(broken, table),
             deps=[asset_key(broken, read) for read in TABLES[table].__reads__],
             group_name=broken.slug,
-            description=broken.message.replace("\n", "\n\n"),  # Markdown
+            description=said.replace("\n", "\n\n"),  # Markdown
         )
         for table in SCANNED
     ]
-    name, last = "instance_file_is_valid", asset_key(broken, SINK)
 
-    @dg.asset_check(asset=last, name=name, description=broken.message)
+    @dg.asset_check(asset=last, name=name, description=said)
     def is_valid() -> dg.AssetCheckResult:
-        raise failure(broken.message) from ConfigurationError()
+        raise failure(said) from ConfigurationError()
 
-    @dg.sensor(
-        name=part_name(broken, name),
-        default_status=dg.DefaultSensorStatus.RUNNING,
-        description=broken.message,
-    )
+    @dg.sensor(name=part_name(broken, name), default_status=dg.DefaultSensorStatus.RUNNING, description=said)
     def report_invalid(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        failed = dg.AssetCheckEvaluation(
-            asset_key=last, check_name=name, passed=False, description=broken.message
-        )
-        is_told = context.cursor == broken.message
-        return dg.SensorResult(asset_events=[] if is_told else [failed], cursor=broken.message)
+        failed = dg.AssetCheckEvaluation(asset_key=last, check_name=name, passed=False, description=said)
+        return dg.SensorResult(asset_events=[failed] * (context.cursor != said), cursor=said)
 
-    selection = dg.AssetSelection.checks(is_valid)
-    job = dg.define_asset_job(broken.slug, selection, description=broken.message)
     return dg.Definitions(
         assets=specs,
         asset_checks=[is_valid],
-        jobs=[job],
+        jobs=[dg.define_asset_job(broken.slug, dg.AssetSelection.checks(is_valid), description=said)],
         sensors=[report_invalid],
         executor=run_executor(),
         loggers=LOGGERS,

@@ -19,13 +19,7 @@ from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
 from pipelines.dagster_gaps.service_manager import notify
-from pipelines.dagster_home import (
-    DAEMON_SILENCE_SECONDS,
-    dagster_folder,
-    dagster_home,
-    dagster_instance,
-    has_daemon,
-)
+from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
@@ -98,10 +92,8 @@ def serve(
         notify("READY=1")
         watch = _Watch(address)
         if is_beside:
-            _say(
-                f"A Dagster daemon of {dagster_folder(home())} still works, such as that of `dg dev`. Two "
-                f"would start runs twice: ours starts once that is silent for {DAEMON_SILENCE_SECONDS} s"
-            )
+            works = f"A Dagster daemon of {dagster_folder(home())} works already, such as that of `dg dev`"
+            _say(f"{works}. Two would start runs twice: ours starts once that has been silent for a minute")
             services.wait_until(lambda: watch() or not has_daemon(dagster))
             services.start(*daemon)
         services.wait_until(watch)
