@@ -190,20 +190,21 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     Its assets keep their places and histories. Each says what is wrong, as does a failed check of the last
     one: a sensor reports it, without a run.
     """
-    said, name, last = broken.message, "instance_file_is_valid", asset_key(broken, SINK)
+    said = broken.message.replace("\n", "\n\n")  # Markdown
+    name, last = "instance_file_is_valid", asset_key(broken, SINK)
     specs = [
         dg.AssetSpec(
             asset_key(broken, table),
             deps=[asset_key(broken, read) for read in TABLES[table].__reads__],
             group_name=broken.slug,
-            description=said.replace("\n", "\n\n"),  # Markdown
+            description=said,
         )
         for table in SCANNED
     ]
 
     @dg.asset_check(asset=last, name=name, description=said)
     def is_valid() -> dg.AssetCheckResult:
-        raise failure(said) from ConfigurationError()
+        raise failure(broken.message) from ConfigurationError()
 
     @dg.sensor(name=part_name(broken, name), default_status=dg.DefaultSensorStatus.RUNNING, description=said)
     def report_invalid(context: dg.SensorEvaluationContext) -> dg.SensorResult:
