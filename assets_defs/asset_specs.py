@@ -10,13 +10,14 @@ import polars as pl
 
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
+from assets_defs.run_request import SINK
 from ownership.decisions import funnel, least_certain_first, owned_percent, summary
 from ownership.declaration import column_descriptions, columns_of, polars_schema
 from ownership.names import printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
 from reports.run_results import writes_in_words
-from resources.settings import Instance, command_line
+from resources.settings import BrokenInstance, Instance, command_line
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
 
@@ -32,7 +33,7 @@ SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
 """What the lineage begins with."""
 
 
-def asset_key(instance: Instance, table: str) -> dg.AssetKey:
+def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
     """Return the key of a table's asset: the instance's slug and the table's name."""
     return dg.AssetKey([instance.slug, table])
 
@@ -153,9 +154,10 @@ def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
 
 
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
-    """Return the stages from events to owners, and numbers to watch over time."""
+    """Return the stages from events to owners, and numbers to watch over time, all from before any write."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
+        "as_of": f"the decision, before any write; {SINK} says what was written",
         "hosts_in_inventory": decisions["host_id"].count(),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,

@@ -14,6 +14,8 @@ from resources.store.tables import SNAPSHOTS
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes executes all of them."""
 SINK = "owner_writes"
+SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)
+"""The tables that a scan fills."""
 NOTHING_SENT = "Nothing is sent to the inventory"
 
 Kind = Literal["run", "dry_run", "backfill"]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
+DAEMON_SILENCE_SECONDS = 60  # one that works says so each half minute
 DAGSTER_YAML = Path(__file__).with_name("dagster.yaml").read_text(encoding="utf-8")
 
 
@@ -56,6 +58,12 @@ def warn_of_other_home(instance_tag: str) -> None:
         f"DAGSTER_HOME is {named or 'not set'}: an instance may have several runs at once there, and "
         f"nobody notices runs that died. Set it to {home() / 'dagster'}, which `asset-owners prepare` makes"
     )
+
+
+def has_daemon(dagster: "dg.DagsterInstance") -> bool:
+    """Return whether a daemon said lately that it works for this home, such as that of `dg dev`."""
+    last = (daemon.last_heartbeat for daemon in dagster.get_daemon_statuses().values())
+    return any(one and one.timestamp > time.time() - DAEMON_SILENCE_SECONDS for one in last)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.dagster_home import warn_of_other_home
-from pipelines.jobs import LOGGERS, broken_job, other_jobs, run_executor, scan_job, schedules, sensors
+from pipelines.jobs import LOGGERS, broken_definitions, other_jobs, run_executor, scan_job, schedules, sensors
 from resources.inventory import open_inventory
 from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, check_environment, instances_folder, load_instances
@@ -44,9 +44,9 @@ def build_repository() -> dg.RepositoryDefinition:
 
 
 def define(instance: Instance | BrokenInstance) -> dg.Definitions:
-    """Define what an instance file holds; an invalid one gives a job that fails with its message."""
+    """Define what an instance file holds; an invalid one gives assets that say what is wrong."""
     if isinstance(instance, BrokenInstance):
-        return dg.Definitions(jobs=[broken_job(instance)], executor=run_executor(), loggers=LOGGERS)
+        return broken_definitions(instance)
     return build_definitions(instance, tables_of(instance))
 
 

@@ -1,7 +1,7 @@
 """The jobs of an instance and its schedules: the scan, what may follow it, and tuning; and the clean-up.
 
-An invalid instance file gives a job that fails. A new schedule is stopped until somebody switches it on; only
-that of the clean-up is on.
+An invalid instance file gives a job that fails, and assets with a failed check. A new schedule is stopped
+until somebody switches it on; only that of the clean-up is on.
 """
 
 from collections.abc import Mapping
@@ -11,14 +11,16 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from assets_defs.asset_specs import asset_key
 from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
 from assets_defs.notices import overdue_notice, tell
 from assets_defs.record import as_dagster_failure, failure
 from assets_defs.run import default_options, resource_keys
-from assets_defs.run_request import INSTANCE_TAG, PARTITION, run_tags, scan_tags, window_of
+from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
+from ownership.tables import TABLES
 from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
@@ -182,15 +184,41 @@ def _facts(instance: Instance) -> dict[str, str]:
     }
 
 
-def broken_job(broken: BrokenInstance) -> dg.JobDefinition:
-    """Return a job that fails with the message for the file's author, so that other instances still load."""
+def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
+    """Define what is seen of an invalid instance file, so that other instances still load.
 
-    @dg.op(name=part_name(broken, "cannot_be_used"))
-    def cannot_be_used() -> None:  # NoReturn is not a type of output to Dagster
+    Its assets keep their places and histories. Each says what is wrong, as does a failed check of the last
+    one: a sensor reports it, without a run.
+    """
+    said = broken.message.replace("\n", "\n\n")  # Markdown
+    name, last = "instance_file_is_valid", asset_key(broken, SINK)
+    specs = [
+        dg.AssetSpec(
+            asset_key(broken, table),
+            deps=[asset_key(broken, read) for read in TABLES[table].__reads__],
+            group_name=broken.slug,
+            description=said,
+        )
+        for table in SCANNED
+    ]
+
+    @dg.asset_check(asset=last, name=name, description=said)
+    def is_valid() -> dg.AssetCheckResult:
         raise failure(broken.message) from ConfigurationError()
 
-    graph = dg.GraphDefinition(broken.slug, node_defs=[cannot_be_used])
-    return graph.to_job(description=broken.message)
+    @dg.sensor(name=part_name(broken, name), default_status=dg.DefaultSensorStatus.RUNNING, description=said)
+    def report_invalid(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        failed = dg.AssetCheckEvaluation(asset_key=last, check_name=name, passed=False, description=said)
+        return dg.SensorResult(asset_events=[failed] * (context.cursor != said), cursor=said)
+
+    return dg.Definitions(
+        assets=specs,
+        asset_checks=[is_valid],
+        jobs=[dg.define_asset_job(broken.slug, dg.AssetSelection.checks(is_valid), description=said)],
+        sensors=[report_invalid],
+        executor=run_executor(),
+        loggers=LOGGERS,
+    )
 
 
 def schedules(instance: Instance) -> list[dg.ScheduleDefinition]:

@@ -145,6 +145,7 @@ const OF_HOSTS = [
 const SAVED = {
   address: column("Owner's address", (host) => ownersOf(host).map((person) => people.address[person]).join(", ")),
   id: column("Host id", (host) => hosts.host_id[host]),
+  remedy: column("What would change it", (host) => hosts.remedy[host]),
 };
 
 function hostsView(title, empty, holds, columns) {
@@ -192,7 +193,7 @@ const VIEWS = {
     },
   },
   users: {
-    title: "Accounts without a person",
+    title: "Accounts to identify",
     empty: NONE.users,
     rows: numbers(unmatched.user.length),
     facets: [],

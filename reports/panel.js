@@ -85,7 +85,6 @@ function hostPanel(host) {
   return [
     element("p", {}, ...state(host)),
     element("p", {}, bdi(hosts.sentence[host])),
-    ...section("Acknowledged", isKnown(host) ? [bdi(acknowledged(host))] : []),
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
     ...strips("Who logs on", usersOf(host), userNames, ownersWithoutLogons(host)),
     ...facts([

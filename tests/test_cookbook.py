@@ -34,6 +34,23 @@ def test_there_are_fifteen_questions_each_with_a_query_and_an_answer_that_has_ro
     assert [answer for answer in answers if answer.count("\n") < 2] == [], "head and a row at least"
 
 
+def test_recipes_whose_answers_are_empty_or_mislead_after_the_demo_say_so():
+    recipes = re.split(r"^## (?=\d)", TEXT, flags=re.MULTILINE)[1:]
+    assert [text.split(".")[0] for text in recipes if "after `make demo`" in " ".join(text.split())] == [
+        *("1", "3", "6", "11", "15")
+    ]
+
+
+def test_a_working_day_is_thin_that_has_few_events_or_many_without_names():
+    (query,) = [recipe[1] for recipe in RECIPE.finditer(TEXT) if "is_thin" in recipe[1]]
+    days = "SELECT DATE '2026-03-02' + i::INT AS day, 'x' AS log, {} FROM range(13) AS of_days(i)"
+    counted = "if(i = 1, 300, 700) AS matching, if(i = 3, 50, 3) AS lacking_user, 0 AS lacking_host"
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE logon_days AS {days.format(counted)}")
+        found = [(row[0].day, row[-1]) for row in connection.execute(query).fetchall()]
+    assert found == [(3, True), (5, True), (2, False)]
+
+
 def test_the_lines_for_other_clients_are_those_that_the_command_uses(demo):
     lines = "\n".join(opening_lines(demo, "demo"))
     shown = lines.replace(str(demo), "/srv/asset-owners")

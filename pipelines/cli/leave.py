@@ -44,9 +44,9 @@ def forget(
     """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
 
     It replaces their ids and names in tables, history and ledger, and empties notes, reasons and
-    messages in these rows. Reports and exports in the home, and Dagster's records, are deleted. A name
-    that fits several people lists them and changes nothing. After an interruption repeat it with the same
-    words. `asset-owners docs data_protection` says what is left.
+    messages in these rows. Reports and exports in the home, and all runs of the instance in Dagster, are
+    deleted, whomever they name. A name that fits several people lists them and changes nothing. After an
+    interruption repeat it with the same words. `asset-owners docs data_protection` says what is left.
 
     Example: --instance NAME ann@corp.example
     """
@@ -146,7 +146,8 @@ def delete_beside_tables(
         if really:
             delete_file(path)
     runs = runs_of(dagster, instance.name)
-    print(f"  {len(runs):>9,} runs in Dagster's records")
+    whose = f"all that {printable(instance.name)} has there, whomever they name"
+    print(f"  {len(runs):>9,} runs in Dagster: {whose}, with their logs, plots and checks")
     if really:
         delete_runs(dagster, runs)
         delete_unlisted(dagster)

@@ -19,7 +19,7 @@ from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
 from pipelines.dagster_gaps.service_manager import notify
-from pipelines.dagster_home import dagster_folder, dagster_home
+from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
@@ -70,6 +70,7 @@ def serve(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     with (
         suppress(KeyboardInterrupt),
+        dagster_instance(home()) as dagster,
         TemporaryDirectory(prefix="asset-owners-") as folder,
         _Services() as services,
     ):
@@ -84,11 +85,19 @@ def serve(
         services.wait_until(socket.exists)
         place = ("--host", host, "--port", port, "--workspace", workspace)
         services.start("asset-owners-webserver", *place, *style)
-        services.start("dagster-daemon", "run", "--workspace", workspace, *style)
+        daemon = ("dagster-daemon", "run", "--workspace", workspace, *style)
+        if not (is_beside := has_daemon(dagster)):
+            services.start(*daemon)
         services.wait_until(lambda: bool(_health(address)))
         _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
         notify("READY=1")
-        services.wait_until(_Watch(address))
+        watch = _Watch(address)
+        if is_beside:
+            works = f"A Dagster daemon of {dagster_folder(home())} works already, such as that of `dg dev`"
+            _say(f"{works}. Two would start runs twice: ours starts once that has been silent for a minute")
+            services.wait_until(lambda: watch() or not has_daemon(dagster))
+            services.start(*daemon)
+        services.wait_until(watch)
 
 
 def _say(text: str) -> None:

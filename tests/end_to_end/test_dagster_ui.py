@@ -250,6 +250,7 @@ def test_pages_of_tables_and_the_launchpad_answer_without_a_query(dagster, page,
     inventory = dagster.stand.inventory.url
     found = {
         "/assets/demo/owner_decisions": {
+            "as_of": "before any write",
             "hosts_in_inventory": "321",
             "hosts_to_write": "168",
             "conflicts": "5",

@@ -20,6 +20,8 @@ import requests
 import yaml
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
+from dagster._daemon.daemon import SensorDaemon
+from dagster._daemon.types import DaemonHeartbeat
 from dagster._grpc.server import DagsterApiServer
 from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
@@ -34,7 +36,7 @@ from pipelines.dagster_gaps.launcher import (
     keep_noticing_dead_runs,
     locked_run,
 )
-from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance
+from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance, has_daemon
 from pipelines.jobs import LOGGERS
 from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually, free_port, free_url, started
@@ -55,6 +57,15 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert limit["value"] == {"applyLimitPerUniqueValue": True}
         assert recorded.run_monitoring_enabled
         assert recorded.run_launcher.supports_check_run_worker_health
+
+
+@pytest.mark.parametrize(("age", "works"), [(None, False), (70, False), (20, True)])
+def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path, age, works):
+    with dagster_instance(tmp_path) as recorded:
+        if age:
+            at = time.time() - age
+            recorded.add_daemon_heartbeat(DaemonHeartbeat(at, SensorDaemon.daemon_type(), "of dg dev", []))
+        assert has_daemon(recorded) == works
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -183,7 +194,10 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         for pid in services:
             os.killpg(pid, signal.SIGKILL)
     with serving(home) as (process, services, url):
+        assert "ours starts once that has been silent" in (home / "log").read_text()
+        assert len(children(process.pid)) == 2, "no daemon beside one that may still work"
         eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+        services[:] = children(process.pid)
         stopped = time.monotonic()
         process.terminate()
         assert process.wait(30) == 0

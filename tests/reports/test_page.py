@@ -206,8 +206,8 @@ def test_the_pictures_count_host_assets():
     texts = texts_of(report(coverage=([(WINDOW.first, 20.5), (WINDOW.last, 33.3)], wrote)))
     for said in (
         "33.3% → 50.0% of 6 hosts have an owner",
-        "in the inventory 6 with logons 6 one primary user 5 user identified 3",
-        "2 conflicts 1 written by asset-owners 3 without an owner 2 accounts without a person",
+        "in the inventory 6 with logons 6 one primary user 5 user identified 3 written 1",
+        "2 conflicts 3 without an owner 2 accounts to identify",
         "1 host not in the inventory",
         "2026-03-10 (3), 2026-03-11 (not fetched)",
         "2026-03-01: 20.5%",
@@ -253,7 +253,7 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
         "PLAN: owners of hosts, Demo",
         "Nothing of this is written. To apply it: asset-owners apply --instance demo run-1",
         "0.0% → 50.0% of 6 hosts would have an owner",
-        "3 owners planned",
+        "user identified 3 to write 3",
     ):
         assert said in texts or said in html
 
@@ -261,7 +261,8 @@ def test_a_plan_says_so_and_shows_first_what_is_least_certain():
 def test_a_run_of_some_hosts_says_how_many_are_left_for_later():
     assets = ASSETS.with_columns(owner_ids=pl.lit([], pl.List(pl.String)))
     texts = texts_of(report(assets=assets, outcome="planned", planned_hosts=["h1"]))
-    assert "1 of 3 owners planned 5 without an owner (2 left for later)" in texts
+    assert "to write 1 " in texts
+    assert "5 without an owner (2 left for later)" in texts
     assert "0.0% → 16.7% of 6 hosts would have an owner" in texts
 
 

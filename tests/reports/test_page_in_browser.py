@@ -128,7 +128,7 @@ def test_a_text_in_any_spelling_finds_hosts(opened, words, names):
 def test_each_number_opens_its_rows(opened):
     page = opened(report())
     links = page.locator("#cards a:not(.figure)")
-    expect(links).to_have_count(4 + 10 + 5)
+    expect(links).to_have_count(5 + 10 + 4)
     for link in links.all():
         text = link.get_attribute("aria-label") or link.inner_text()
         number = int(re.findall(r"\d+", text)[-1])
@@ -155,8 +155,9 @@ def test_lists_are_sorted_and_downloaded_for_a_spreadsheet(opened):
     assert text.startswith("\ufeff")
     head, *rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")))
     assert head[:6] == ["Host", "Owner", "Status", "Share", "Last logon", "Department"]
-    assert head[6:] == ["Primary user", "Owner's address", "Host id"]
+    assert head[6:] == ["Primary user", "Owner's address", "Host id", "What would change it"]
     assert [row[0] for row in rows] == ["'=cmd()", "pc-2", "pc-10", "pc;'=1+1"]
+    assert rows[0].pop().startswith("To change the owner")
     assert rows[0][1:] == [
         "ann@corp.example",
         "written: only one user",
@@ -291,7 +292,7 @@ def test_other_lists_are_a_click_away(opened):
     page.get_by_role("link", name="Conflicts 2").click()
     lists(page, "pc-2", "pc-10")
     expect(page.locator("#rows td.primary")).to_have_text(["ann@corp.example"] * 2)
-    page.get_by_role("link", name="Accounts without a person 2").last.click()
+    page.get_by_role("link", name="Accounts to identify 2").last.click()
     lists(page, "kim", "ext.moore", first="user")
     page.get_by_role("link", name="Hosts not in the inventory 1").click()
     lists(page, "pc-9")
@@ -353,6 +354,20 @@ def test_a_print_is_a_summary_and_a_line_for_each_host(opened):
     assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 1
     page.emulate_media(media="print")
     expect(row).to_be_hidden()
+    for other in ("#answered-no", "#days", "#about", "#cards"):
+        expect(page.locator(other)).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [768, 960, 1216, 1280, 1600])
+def test_no_list_is_cut_off_whatever_is_open_beside_it(opened, width):
+    page = opened(report(), viewport={"width": width, "height": 800})
+    for view in ("hosts", "conflicts", "people", "users", "writes", "names"):
+        for beside in ("", "&host=h1"):
+            page.evaluate("hash => location.hash = hash", f"view={view}{beside}")
+            expect(page.locator("#views [aria-current]")).to_have_attribute("href", f"#view={view}")
+            expect(page.get_by_role("complementary")).to_be_visible(visible=bool(beside))
+            cut = "all => all.some(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)"
+            assert not page.locator("#rows, #rows td, html").evaluate_all(cut), (view, beside)
 
 
 def test_hostile_names_run_nothing(opened):
