@@ -13,6 +13,8 @@ from resources.search.explaining import find_times, types_by_index
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, NOON, found
 
+pytestmark = pytest.mark.slow  # its services are asked for by a parameter
+
 KEYWORD, WORDS = {"type": "keyword"}, {"type": "text", "fielddata": True}
 NOT_STORED = {"type": "date", "index": False, "doc_values": False}
 AT_NOON = round(datetime.fromisoformat(NOON).timestamp() * 1000)
