@@ -17,8 +17,7 @@ from reports.sentences import (
     person_in_words,
 )
 from reports.story import told_hosts
-from tests.ownership.builders import NOW, counts, host, hosts, resolution, table, user, users
-from tests.resources.writeback.world import row, values
+from tests.ownership.builders import counts, host, hosts, resolution, table, user, users
 
 PEOPLE = users(
     user("u1", email="Ann@corp.example", sam="akeller"),
@@ -113,14 +112,3 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     assert "Other hosts with logons: 30\n" in text
     assert text.endswith("  and more; --json has all")
     assert all(line.isprintable() for line in text.splitlines())
-
-
-def test_what_was_written_or_put_back_since_the_decision_is_told_and_not_what_was_decided():
-    logons, free = counts(("ws1", "ann", 3)), host("h1", "ws1")
-    write = row("h1", new=values("u1"), outcome="written", completed_at=NOW)
-    text = text_of(["ann"], ["u1"], logons, hosts(free), write)
-    assert "  - written, only one user: ws1 belongs to Ann@corp.example (u1): " in text
-    back = row("h1", old=values("u1"), new=values(""), outcome="undone", completed_at=NOW)
-    text = text_of(["ann"], ["u1"], logons, hosts(free | {"owner_ids": ["u1"]}), back)
-    assert "Hosts: 1 by the logons, 0 in the inventory\n" in text
-    assert "ws1 has no owner: what asset-owners wrote was undone on" in text

@@ -733,19 +733,6 @@ def test_every_outcome_goes_into_the_ledger(inventory, writer, ledger):
     assert seen == [(number, 21) for number in range(1, 22)]
 
 
-def test_the_whole_plan_is_on_disk_before_the_first_request(inventory, clock, tmp_path):
-    seen = []
-
-    def look(_):
-        with Ledger(tmp_path / "ledger.sqlite") as other:
-            seen.append(Counter(outcomes(other).values()))
-
-    inventory.on_look = look
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        carry_out(plan(*numbered(3)), Writer(inventory, ledger, clock=clock, sleep=clock.sleep), ledger)
-    assert seen[0] == {"intended": 3}
-
-
 @pytest.mark.parametrize(("limit", "tried"), [(3, 6), (4, 40)])
 @pytest.mark.parametrize("error", [NO, CUT], ids=["refused", "lost"])
 def test_failures_in_a_row_end_the_writing_and_leave_the_rest(inventory, writer, ledger, limit, tried, error):
