@@ -1,11 +1,8 @@
 """What the runs of an instance tell of themselves: `asset-owners runs`, and the conflicts in the log."""
 
 import json
-import re
 
 import pytest
-
-from tests.end_to_end.stand import HOSTS, USERS
 
 pytestmark = pytest.mark.slow
 
@@ -31,26 +28,3 @@ def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
     assert counts == [(4, 2, 2, 3, 1, None), (4, 2, 2, 1, 3, 1), (4, 2, 0, 1, 1, 1)]
     shown = stand.call(*of_it, "--limit", "3").stdout
     assert [line.split()[0] for line in shown.splitlines()[1:]] == [row["run_id"][:8] for row in rows[:3]]
-
-
-def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
-    """The run's log keeps all of them."""
-    taken = [{**HOSTS[2], "id": f"taken-{number}"} for number in range(11)]
-    stand.begin([*HOSTS, *taken], USERS)
-    first = stand.run()
-    (named,) = re.findall("conflicts_do_not_grow: 12 conflicts .*; new: (.*) and 2 more", first.stderr)
-    assert len(named.split(", ")) == 10
-    assert len(listed_conflicts(stand, first)) == 12
-
-    stand.inventory.state.add_assets("t-1", "host", [{**HOSTS[2], "id": "taken-later"}])
-    second = stand.run()
-    assert listed_conflicts(stand, second) == ["taken-later"]
-    assert len(listed_conflicts(stand, first)) == 12, "what was new then stays so"
-    assert "conflicts_do_not_grow" not in stand.run().stderr
-
-
-def listed_conflicts(stand, ran):
-    """The ids of the conflicts that were new in a run."""
-    of_it = ("--instance", stand.instance_file(), "--run", ran.report["run_id"])
-    shown = stand.call("sql", *of_it, "FROM conflicts WHERE is_new", "--format", "json")
-    return sorted(row["host_id"] for row in json.loads(shown.stdout))
