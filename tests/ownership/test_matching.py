@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 
 from ownership.declaration import validated
-from ownership.matching import FIELDS, unmatched_users, username_matches
+from ownership.matching import FIELDS, people_by_account, unmatched_users, username_matches
 from ownership.rules import Rules, excluding_field
 from ownership.tables import UnmatchedUsers, UsernameMatches
 from tests.ownership.builders import counts, host, hosts, resolution, shares_of, user, users
@@ -101,6 +101,13 @@ def test_an_excluded_user_asset_stands_for_nobody(story):
     assert (
         found.drop("problem", "username").with_columns(pl.col("excluded_by").is_not_null()).rows() == expected
     )
+
+
+def test_nobody_is_counted_with_somebody_else_for_a_surname():
+    """Rules 1.3: a value of a field that is not asked may be a surname, too."""
+    people = users(user("u1", sam="ann", surname="smith"), user("u2", sam="bob") | {"user_value": ["smith"]})
+    found = people_by_account(people, user_value_field=None, rules=Rules())
+    assert sorted(found.rows()) == [("ann", "u1"), ("bob", "u2")]
 
 
 def test_rules_that_exclude_no_asset_leave_each_of_many():
