@@ -52,15 +52,17 @@ def experiments_of(
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
     }
     return {
-        "overhead": lambda: command_line.overhead(
+        "overhead": lambda: command_line.measure_overhead(
             sandbox(), DEMO, folder / "overhead", hosts=10_000, repetitions=tries
         ),
         "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
-        "first run": lambda: command_line.first_run(sandbox(), folder / "first", events, tries),
-        "daily": lambda: command_line.daily(
+        "first run": lambda: command_line.measure_first_run(sandbox(), folder / "first", events, tries),
+        "daily": lambda: command_line.measure_daily(
             sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size
         ),
-        "night": lambda: command_line.night(sandbox(), folder / "night", healthy=15 * size, dead=5 * size),
+        "night": lambda: command_line.measure_night(
+            sandbox(), folder / "night", healthy=15 * size, dead=5 * size
+        ),
         "month": lambda: month.measure(range(5 if long else 1)),
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),

@@ -59,7 +59,9 @@ def run_of(name: str, file: Path, home: Path, *options: str, **known: Any) -> Co
 # What it adds to the libraries that it stands on, and what more hosts add to a run
 
 
-def overhead(sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitions: int) -> Experiment:
+def measure_overhead(
+    sandbox: Sandbox, home: Path, folder: Path, *, hosts: int, repetitions: int
+) -> Experiment:
     """Time `--help`, and runs over up-to-date stores: the demo's, and one of so many hosts."""
     words = Contender("asset-owners --help", [ASSET_OWNERS, "--help"])
     (helped,) = alternate([words], 2 * repetitions)
@@ -151,7 +153,7 @@ def large_company(sandbox: Sandbox, folder: Path, hosts: int) -> Generator[Path]
 # The first run over a look-back window, whose days are yet to be fetched, against one that is up to date
 
 
-def first_run(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: int) -> Experiment:
+def measure_first_run(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions: int) -> Experiment:
     """Run in an empty home, run again, and send the bare requests for the days on one connection.
 
     No host is an asset, so nothing is written.
@@ -191,7 +193,7 @@ def first_run(sandbox: Sandbox, folder: Path, size: extraction.Size, repetitions
 # What a daily run costs the search service, against the first run over the look-back window
 
 
-def daily(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experiment:
+def measure_daily(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experiment:
     """Run over 30 days as if yesterday, then today; the engine's own counters say what it did."""
     index, today = "logs-bench-daily", datetime.now(UTC).date()
     days = days_from(today - timedelta(days=DAYS), DAYS + 1)
@@ -238,7 +240,7 @@ def daily(sandbox: Sandbox, home: Path, *, events: int, hosts: int) -> Experimen
 # A night with dead customers: what runs whose search service hangs cost those that share the slots
 
 
-def night(sandbox: Sandbox, folder: Path, *, healthy: int, dead: int) -> Experiment:
+def measure_night(sandbox: Sandbox, folder: Path, *, healthy: int, dead: int) -> Experiment:
     """Let customers run in a queue with as many slots as Dagster's has, alone and with dead ones in between.
 
     A night ends with its last healthy run. Each customer plans over 30 days in a home of its own, which is
