@@ -11,6 +11,8 @@ from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 from tests.reports.test_page import packed
 
+pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
+
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
     printed = call("explain", "--instance", stored, "pc-one")[1]

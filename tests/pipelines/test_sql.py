@@ -18,6 +18,8 @@ from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN, host, hosts
 from tests.resources.samples import instance_content
 
+pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
+
 HOSTS = "SELECT host_id FROM inventory_hosts ORDER BY ALL"
 
 
@@ -153,7 +155,6 @@ def test_whatever_selects_has_its_rows_printed(as_json, sql, query, rows):
     assert all(name in sql(query, "--format", form) for name in rows[0] for form in ("csv", "table"))
 
 
-@pytest.mark.jobs  # takes as long as a few
 def test_a_query_that_meets_a_file_that_is_replaced_is_asked_again(home, as_json):
     """DuckDB opens it twice; here it is replaced all the time, and one query in twenty would fail."""
     tables, done = Tables(home, "head_office"), threading.Event()
