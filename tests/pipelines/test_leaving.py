@@ -227,7 +227,7 @@ def test_who_looks_while_somebody_leaves_waits_and_stores_nothing_of_them_again(
         return delete_beside_tables(*arguments, **options)
 
     command = leaving.split()[0]
-    monkeypatch.setattr(f"pipelines.cli.{command}.delete_beside_tables", deleting)
+    monkeypatch.setattr("pipelines.cli.leave.delete_beside_tables", deleting)
     assert call(*leaving.split(), stored)[0] == 0
     failed = started[0].exception()
     assert failed is None or isinstance(failed, AssetOwnersError)
