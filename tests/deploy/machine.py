@@ -43,7 +43,7 @@ assert time.monotonic() - asked < 10, time.monotonic() - asked
 
 # Prints what of the program and its packages each process would have to compile.
 UNCOMPILED = """
-import importlib.util, pathlib, sys, sysconfig, pipelines.cli.execution
+import importlib.util, pathlib, sys, sysconfig, pipelines.cli.results
 files = [module.__file__ for module in sys.modules.values() if getattr(module, "__cached__", None)]
 assert pipelines.__file__ in files
 files += pathlib.Path(sysconfig.get_path("purelib")).rglob("*.py")

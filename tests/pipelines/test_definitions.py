@@ -31,7 +31,7 @@ def refuse(event, arguments):
         raise OSError(f"definitions must load without a network: {event} {arguments}")
 
 sys.addaudithook(refuse)
-from pipelines.cli.execution import errors
+from pipelines.cli.results import errors
 from pipelines.definitions import definitions
 print(definitions().job_names)
 """
