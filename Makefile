@@ -44,7 +44,7 @@ lock: setup
 
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# What one runs before each commit, under a minute: no search engine, no browser, no run in a process of its own.
+# What one runs before each commit, under a minute: no service, no job, no command on what a job stored.
 check: lint unit
 
 # What uses one core goes beside what uses the other.

@@ -8,19 +8,7 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench import (
-    daily,
-    extraction,
-    first_run,
-    inventory,
-    month,
-    night,
-    overhead,
-    report,
-    resolution,
-    scrape,
-    tuning,
-)
+from bench import command_line, extraction, inventory, month, report, resolution, scrape
 from bench.results import Experiment, keep
 from bench.timing import HOME, tell
 from sandbox.stand import Sandbox, running_sandbox
@@ -64,18 +52,22 @@ def experiments_of(
         "extraction, many hosts": lambda: extraction.measure(sandbox().engine, hosts, 3),
     }
     return {
-        "overhead": lambda: overhead.measure(
+        "overhead": lambda: command_line.measure_overhead(
             sandbox(), DEMO, folder / "overhead", hosts=10_000, repetitions=tries
         ),
         "extraction": lambda: extraction.measure(sandbox().engine, events, 3),
-        "first run": lambda: first_run.measure(sandbox(), folder / "first", events, tries),
-        "daily": lambda: daily.measure(sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size),
-        "night": lambda: night.measure(sandbox(), folder / "night", healthy=15 * size, dead=5 * size),
+        "first run": lambda: command_line.measure_first_run(sandbox(), folder / "first", events, tries),
+        "daily": lambda: command_line.measure_daily(
+            sandbox(), folder, events=MILLION // 10 * size, hosts=1_000 * size
+        ),
+        "night": lambda: command_line.measure_night(
+            sandbox(), folder / "night", healthy=15 * size, dead=5 * size
+        ),
         "month": lambda: month.measure(range(5 if long else 1)),
         "listing": lambda: inventory.measure_listing(10_000 * size, 7 if long else 3),
         "writing": lambda: inventory.measure_writing(1_000 * size, 3),
         "resolution": lambda: resolution.measure(HOME, rows, 3),
-        "tuning": lambda: tuning.measure(
+        "tuning": lambda: resolution.measure_tuning(
             HOME, resolution.Size(MILLION * size, 10_000 * size, 8_000 * size, **tuning_goals), 3
         ),
         "scrape": lambda: scrape.measure(folder / "scrape", customers=20 * size, runs=365, repetitions=tries),

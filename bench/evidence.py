@@ -25,16 +25,8 @@ DISTINCT = 0.733
 """Share of the drawn rows of a day that are not drawn twice."""
 FIRST_NAMES = ("al", "anna", "bo", "chloe", "dmitri", "francesca", "giovanni", "jonathan", "kim", "oluwaseun")
 LAST_NAMES = (
-    "ek",
-    "garcia",
-    "hansen",
-    "ivanova",
-    "kowalczyk",
-    "lee",
-    "macdonald",
-    "pavlopoulos",
-    "ruiz",
-    "wu",
+    *("ek", "garcia", "hansen", "ivanova", "kowalczyk"),
+    *("lee", "macdonald", "pavlopoulos", "ruiz", "wu"),
 )
 
 
@@ -47,16 +39,10 @@ def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = W
     tables = Tables(home, SLUG)
     for day in days_of(window):
         counts = _day(day, round(rows / window.days / DISTINCT), hosts, users)
-        fetched = {
-            "day": day,
-            "matching": counts["events"].sum(),
-            "counted": counts["events"].sum(),
-            "lacking_user": 0,
-            "lacking_host": 0,
-            "fetched_at": LISTED_AT,
-            "settings_fingerprint": "bench",
-            "log": LOG,
-        }
+        events = int(counts["events"].sum())
+        numbers = {"matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
+        origin = {"day": day, "fetched_at": LISTED_AT, "settings_fingerprint": "bench", "log": LOG}
+        fetched = {**numbers, **origin}
         tables.write_days([(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)])
     tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
     tables.write("inventory_users", _users(users), run_id=RUN, publish=True)
@@ -123,50 +109,47 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
     )
 
 
+def _assets(number: int, **columns: pl.Expr) -> pl.LazyFrame:
+    """So many assets with these columns, and those that all have."""
+    rows = pl.LazyFrame({"number": pl.int_range(number, eager=True)}).with_columns(name=columns.pop("name"))
+    return rows.with_columns(
+        listed_values=pl.lit([], pl.List(pl.String)),
+        problem=pl.lit(None, pl.String),
+        listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
+        **columns,
+    )
+
+
 def _hosts(hosts: int, users: int) -> pl.DataFrame:
     """Assets for all hosts but one in twenty; a third has an owner, half of those not the main user."""
     number, name = pl.col("number"), pl.col("name")
-    return (
-        pl.DataFrame({"number": pl.int_range(hosts, eager=True)})
-        .with_columns(name=host_name(number), owner=user_name((number + number % 2) % users))
-        .with_columns(
-            host_id=pl.format("h{}", number),
-            hostnames=pl.when(number % 50 == 1)
-            .then(pl.concat_list(name, name + pl.lit("-old")))
-            .otherwise(pl.concat_list(name.str.to_uppercase())),
-            owner_ids=pl.when(number % 3 == 0)
-            .then(pl.concat_list("owner"))
-            .otherwise(pl.lit([], pl.List(pl.String))),
-            department=pl.lit(None, pl.String),
-            criticality=pl.lit("low"),
-            listed_values=pl.lit([], pl.List(pl.String)),
-            problem=pl.lit(None, pl.String),
-            listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
-        )
-        .filter(number % 20 != 3)
-        .select(polars_schema(InventoryHosts).names())
+    several, usual = pl.concat_list(name, name + pl.lit("-old")), pl.concat_list(name.str.to_uppercase())
+    owner, nobody = pl.concat_list(user_name((number + number % 2) % users)), pl.lit([], pl.List(pl.String))
+    rows = _assets(
+        hosts,
+        name=host_name(number),
+        host_id=pl.format("h{}", number),
+        hostnames=pl.when(number % 50 == 1).then(several).otherwise(usual),
+        owner_ids=pl.when(number % 3 == 0).then(owner).otherwise(nobody),
+        department=pl.lit(None, pl.String),
+        criticality=pl.lit("low"),
     )
+    return rows.filter(number % 20 != 3).select(polars_schema(InventoryHosts).names()).collect()
 
 
 def _users(users: int) -> pl.DataFrame:
     """Assets for all users but one in ten; ten people share a surname."""
-    number = pl.col("number")
-    mail = pl.concat_list(pl.col("name") + "@corp.example")
-    return (
-        pl.DataFrame({"number": pl.int_range(users, eager=True)})
-        .with_columns(name=user_name(number))
-        .with_columns(
-            user_id=pl.col("name"),
-            user_value=mail,
-            user_email=mail,
-            directory_user_sam_account_name=pl.concat_list(pl.col("name").str.to_uppercase()),
-            directory_user_surname=pl.concat_list(pl.format("surname{}", number // 10)),
-            user_department=pl.lit("Sales"),
-            criticality=pl.lit("high"),
-            listed_values=pl.lit([], pl.List(pl.String)),
-            problem=pl.lit(None, pl.String),
-            listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
-        )
-        .filter(number % 10 != 4)
-        .select(polars_schema(InventoryUsers).names())
+    number, name = pl.col("number"), pl.col("name")
+    mail = pl.concat_list(name + "@corp.example")
+    rows = _assets(
+        users,
+        name=user_name(number),
+        user_id=name,
+        user_value=mail,
+        user_email=mail,
+        directory_user_sam_account_name=pl.concat_list(name.str.to_uppercase()),
+        directory_user_surname=pl.concat_list(pl.format("surname{}", number // 10)),
+        user_department=pl.lit("Sales"),
+        criticality=pl.lit("high"),
     )
+    return rows.filter(number % 10 != 4).select(polars_schema(InventoryUsers).names()).collect()

@@ -1,4 +1,4 @@
-"""Resolution: from stored counts and assets to owner_decisions; the shares against one SQL statement."""
+"""Resolution: from stored counts and assets to owner_decisions; shares against one SQL statement; tuning."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +11,16 @@ import duckdb
 import polars as pl
 
 from bench.evidence import RUN, SLUG, WINDOW, prepare
-from bench.results import Experiment, memory, ratio, seconds
-from bench.timing import Contender, alternate, function
+from bench.results import Experiment, Figure, memory, ratio, seconds
+from bench.timing import Contender, Timing, alternate, function
+from ownership.declaration import empty
 from ownership.resolution import Resolution
 from ownership.rules import Rules
+from ownership.tables import AuditSample, OwnerDecisions
+from ownership.tuning.accuracy import HOLDOUT_DAYS
+from ownership.tuning.backtest import WINDOWS, usual_settings
+from ownership.tuning.confidence import with_answers
+from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, days_of
 from resources.store.tables import Tables
 
@@ -22,6 +28,7 @@ EXCLUDED = ("svc_*", "*$")
 STABLE_DAYS = 14
 STORED = Window(WINDOW.first - timedelta(days=STABLE_DAYS - 1), WINDOW.last)
 """The window, and the days before it that `min_stable_days` looks at."""
+FOR_TUNING = Window(WINDOW.last - timedelta(days=max(WINDOWS) + HOLDOUT_DAYS - 1), WINDOW.last)
 DECIDED_AT = datetime(2026, 1, 31, tzinfo=UTC)
 
 MACROS = r"""
@@ -40,6 +47,14 @@ class Size:
     users: int
     most_seconds: float | None = None
     most_gb: float | None = None
+
+    def goals(self, goal: int, what: str, one: Timing, *others: Timing) -> list[Figure]:
+        """How long `one` takes and how much memory each, where that is asked for."""
+        limits = [seconds(goal, what, one, self.most_seconds)] if self.most_seconds else []
+        if self.most_gb:
+            rows = f"{self.rows:,} rows: peak memory of"
+            limits += [memory(goal, f"{rows} {each.name}", each, self.most_gb) for each in (one, *others)]
+        return limits
 
 
 def product(home: str, stable_days: int | None = None) -> Callable[[], dict[str, Any]]:
@@ -127,10 +142,7 @@ def measure(home: Path, size: Size, repetitions: int) -> Experiment:
             3, f"{name}: host_user_shares over a DuckDB statement that makes this table", *of_shares, "≤", 1
         ),
     ]
-    if size.most_seconds:
-        figures.append(seconds(3, f"{name}: from Parquet to stored decisions", ours, size.most_seconds))
-    if size.most_gb:
-        figures.append(memory(3, f"{name}: peak memory", ours, size.most_gb))
+    figures += size.goals(3, f"{name}: from Parquet to stored decisions", ours)
     title = f"Resolution: {name}, {size.hosts:,} hosts, {size.users:,} users"
     return Experiment(title, [ours, stable, *of_shares], figures)
 
@@ -146,3 +158,66 @@ def differences(home: Path) -> list[str]:
         for column in other.columns
         if not other[column].cast(ours[column].dtype).equals(ours[column], null_equal=True)
     ]
+
+
+# Tuning: from the stored counts of 67 days to the back-test, and to all its tables
+
+
+def tune(home: str) -> Callable[[], dict[str, Any]]:
+    """Make the tables of tuning, as the job does; they are not stored."""
+
+    def made() -> dict[str, Any]:
+        stored = _inputs(home)
+        tables = tuning_tables(stored, stored.more_counts)
+        return {"lines": tables["threshold_backtest"].height, "accounts": tables["account_profiles"].height}
+
+    return made
+
+
+def back_test(home: str) -> Callable[[], dict[str, Any]]:
+    """Make `threshold_backtest` alone."""
+
+    def made() -> dict[str, Any]:
+        stored = _inputs(home)
+        tried = usual_settings(stored.rules, lookback_days=stored.window.days, stored_days=stored.stored_days)
+        return {"lines": stored.backtest(tried).height}
+
+    return made
+
+
+def _inputs(home: str) -> Inputs:
+    tables = Tables(Path(home), SLUG)
+    return Inputs(
+        counts=tables.logon_counts(WINDOW, run_id=RUN),
+        read_inventory=tables.read,
+        more_counts=tables.logon_counts(FOR_TUNING, run_id=RUN),
+        writes=tables.writes().collect(),
+        decisions=tables.read("owner_decisions").collect(),
+        rules=Rules(exclude_users=EXCLUDED),
+        user_value_field="user_email",
+        window=WINDOW,
+        stored_days=FOR_TUNING.days,
+        last_settled=FOR_TUNING.last,
+        audit=with_answers(empty(OwnerDecisions), empty(AuditSample)),
+    )
+
+
+def measure_tuning(home: Path, size: Size, repetitions: int) -> Experiment:
+    """Tune on evidence of this size."""
+    folder = home / f"tuning-{size.rows}-{FOR_TUNING.days}"
+    prepare(folder, rows=size.rows, hosts=size.hosts, users=size.users, window=FOR_TUNING)
+    tables = Tables(folder, SLUG)
+    tables.prepare()
+    if tables.read("owner_decisions").limit(1).collect().is_empty():
+        product(str(folder))()
+    names = {"the back-test": "back_test", "all tables of tuning": "tune"}
+    one, every = alternate(
+        [function(name, f"{__name__}:{of}", home=str(folder)) for name, of in names.items()], repetitions
+    )
+    name, lines = f"{size.rows:,} rows", one.fastest.counts["lines"]
+    return Experiment(
+        f"Tuning: {name} over {FOR_TUNING.days} days, {size.hosts:,} hosts, {size.users:,} users",
+        [one, every],
+        size.goals(7, f"{name}: the back-test", one, every),
+        [f"The back-test has {lines:,} lines: each combination of the settings that are tried."],
+    )

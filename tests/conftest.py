@@ -84,12 +84,13 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what holds nothing but tests that `not slow` leaves out: it takes seconds."""
-    if not config.option.markexpr.startswith("not slow"):
+    """Do not even import what holds nothing but tests that are left out: it takes seconds."""
+    left_out = "|".join(re.findall(r"not (slow|jobs)", config.option.markexpr))
+    if not left_out:
         return None
     files = [collection_path] if collection_path.suffix == ".py" else [*collection_path.rglob("test_*.py")]
-    slow = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|nightly)\b", re.MULTILINE)
-    return True if files and all(slow.search(file.read_text(encoding="utf-8")) for file in files) else None
+    marked = re.compile(rf"^pytestmark = \[?\s*pytest\.mark\.({left_out}|nightly)\b", re.MULTILINE)
+    return True if files and all(marked.search(file.read_text(encoding="utf-8")) for file in files) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

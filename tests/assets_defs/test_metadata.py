@@ -148,13 +148,6 @@ def test_a_plan_can_be_judged_by_its_first_hosts_with_owner_and_evidence():
     assert rows[2].items() >= expected.items()
 
 
-def test_of_what_is_to_be_written_the_least_certain_hosts_are_shown_first():
-    assets = hosts(host("h1", "alone"), host("h2", "shared"), host("h3", "taken", owners=("u1",)))
-    logons = counts(("alone", "alice", 9), ("shared", "bob", 7), ("shared", "zoe", 3), ("taken", "bob", 2))
-    rows = records(told(decide(logons, PEOPLE, assets), assets=assets)["hosts"])
-    assert [row["Host"] for row in rows] == ["taken", "shared", "alone"]
-
-
 def test_decisions_show_the_hosts_that_have_an_owner_or_are_to_get_one():
     assets = pl.concat([ASSETS, hosts(host("h6", owners=("u1",)))])
     decisions = decide(counts(*LOGONS), PEOPLE, assets)

@@ -1,7 +1,7 @@
 """What a run may do, as its steps read it off Dagster, and how it fails."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -10,15 +10,15 @@ import dagster as dg
 import pytest
 
 from assets_defs.record import as_dagster_failure, failure, failure_message
-from assets_defs.run import default_options, resource_keys, scan_run
-from assets_defs.run_request import BACKFILL, PARTITION, RANGE_END, RANGE_START
+from assets_defs.run import Progress, default_options, resource_keys, scan_run
+from assets_defs.run_request import BACKFILL, INPUTS, PARTITION, RANGE_END, RANGE_START, SINK, mode_of
 from resources.errors import AssetOwnersError, ServiceError
 from resources.settings import part_name
-from resources.store.tables import Tables
+from resources.store.tables import SNAPSHOTS, Tables
 from tests.assets_defs.scans import LOG
 from tests.assets_defs.test_record import Recorded
 from tests.ownership.builders import hosts
-from tests.resources.clock import set_clock
+from tests.resources.clock import Clock, set_clock
 from tests.resources.samples import instance
 
 pytestmark = pytest.mark.usefixtures("no_catalogue")
@@ -217,3 +217,78 @@ def test_a_run_that_is_interrupted_has_failed(begin):
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():
     with pytest.raises(ZeroDivisionError), as_dagster_failure():
         _ = 1 / 0
+
+
+# What a run may do, as a table: from its steps, its days and its options
+
+ALL = {*INPUTS, SINK}
+USUAL: dict[str, Any] = {
+    "dry_run": False,
+    "is_always_dry": False,
+    "force": False,
+    "days_named": 1,
+    "is_of_backfill": False,
+    "ended": None,
+    "late_days": 2,
+    "whole_run": "asset-owners run",
+}
+OLD = {"ended": date(2026, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("steps", "changed", "kind", "says"),
+    [
+        (ALL, {}, "run", None),
+        (ALL, {"dry_run": True}, "dry_run", "^Nothing is sent to the inventory$"),
+        (ALL, {"dry_run": True, "is_always_dry": True}, "dry_run", r"writes\.dry_run is on$"),
+        (ALL, {"dry_run": True, "force": True}, "dry_run", "^Nothing is sent to the inventory"),
+        (ALL, {"days_named": 2}, "backfill", "^Backfill of 2 days"),
+        (ALL, {"days_named": 2, "force": True}, "run", None),
+        (ALL, {"is_of_backfill": True}, "backfill", "with a run for each day"),
+        (ALL, OLD, "dry_run", "ended on 2026-01-01, more than 2 days ago"),
+        (ALL, OLD | {"force": True}, "run", None),
+        (ALL - {"logons"}, {}, "dry_run", "does not execute logons, .*: asset-owners run$"),
+        (ALL - {"blocking_check"}, {"force": True}, "dry_run", "does not execute blocking_check, "),
+        (ALL - {SINK}, {}, "backfill", "does not execute owner_writes, "),
+        ({SINK}, {}, "dry_run", "does not execute logons, inventory_hosts, "),
+        ({"inventory_hosts"}, {}, "backfill", "does not execute logons, inventory_users, "),
+        ({"logons"}, {}, "backfill", None),
+        ({"logons"}, {"dry_run": True}, "backfill", "^Nothing is sent to the inventory"),
+        ({"logons"}, {"days_named": 30}, "backfill", None),
+        ({"blocking_check"}, {}, "backfill", None),
+    ],
+)
+def test_a_run_writes_that_executes_all_steps_for_one_day_of_late(steps, changed, kind, says):
+    mode = mode_of(steps, **USUAL | changed)
+    assert (mode.kind, mode.plans) == (kind, SINK in steps)
+    if says is None:
+        assert mode.why_no_writes is None
+    else:
+        assert re.search(says, mode.why_no_writes or "")
+    decides = steps & {*SNAPSHOTS, SINK}
+    assert set(mode.missing_steps) == (ALL - steps if decides else set())
+    assert bool(mode.plans or mode.missing_steps) == bool(decides)
+
+
+# How far a step is
+
+
+def lines(*steps):
+    """What is logged of steps: seconds, what is done by then, and of how many."""
+    clock, logged = Clock(100.0), []
+    progress = Progress(logged.append, "Hosts written", clock=clock)
+    for seconds, done, total in steps:
+        clock.sleep(seconds)
+        progress(done, total)
+    return logged
+
+
+def test_a_long_step_tells_how_far_how_fast_and_how_long_still():
+    assert lines(*((1, second * 50, 2_000) for second in range(1, 26))) == [
+        "Hosts written: 500 of 2,000 (25%), 50.0 a second, about 0:00:30 left",
+        "Hosts written: 1,000 of 2,000 (50%), 50.0 a second, about 0:00:20 left",
+    ]
+
+
+def test_a_short_step_and_one_that_has_done_nothing_yet_tell_nothing():
+    assert lines((9.9, 30, 30)) == lines((60, 0, 100)) == []

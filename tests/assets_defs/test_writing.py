@@ -31,7 +31,7 @@ from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, tabl
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
-pytestmark = pytest.mark.usefixtures("no_catalogue")
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue")]  # each applies a plan
 
 PLATFORM = instance_content()["platform"]
 WRITTEN = {"h1": {"owner": "u1"}}
@@ -73,46 +73,10 @@ def refused(shelf, *names):
     return pytest.raises(AssetOwnersError, match="(?s)" + ".*".join(names))
 
 
-def test_a_plan_is_good_for_some_days(planned, shelf):
-    file = planned.tables.folder / "runs" / RUN / "owner_writes.parquet"
-    pl.read_parquet(file).with_columns(pl.col("intended_at") - timedelta(days=3)).write_parquet(file)
-    with refused(shelf, r"writes\.plan_days \(2\)", "run .*--dry-run"):
-        follow(planned, "apply", RUN, writes={"plan_days": 2})
-    assert follow(planned, "apply", RUN, run_id="later", writes={"plan_days": 4}) == {"h1": "written"}
-    assert shelf.written == WRITTEN
-
-
-@pytest.mark.parametrize("what", ACTS)
-def test_what_was_planned_or_written_elsewhere_is_refused_and_both_targets_are_named(planned, shelf, what):
-    elsewhere = {"platform": {**PLATFORM, "tenant_id": "t-2"}}
-    if what == "undo":
-        write_planned(planned)
-        shelf.written.clear()
-    with refused(shelf, "tenant t-1 ", "tenant t-2 "):
-        follow(planned, what, RUN, **elsewhere)
-    assert not shelf.written
-
-
 def test_a_plan_whose_apply_was_a_dry_run_is_applied_under_either_id(planned, shelf):
     assert follow(planned, "apply", RUN, run_id="tried", dry_run=True) == {"h1": "planned"}
     assert follow(planned, "apply", "tried") == {"h1": "written"}
     assert shelf.written == WRITTEN
-
-
-def test_some_hosts_of_a_plan_are_applied_and_undone_and_the_rest_stays_as_it_is(tmp_path):
-    shelf = Shelf(host("h1", "pc-1"), host("h2", "pc-1", "@second"))
-    planned = decided(tmp_path, instance(), shelf)
-    write_planned(replace(planned, why_no_writes="Dry run"))
-    with refused(shelf, "hosts: no planned host is called 'nobodys'; the closest: .* explain .* HOST"):
-        follow(planned, "apply", RUN, hosts=["h1", "nobodys"])
-    with refused(shelf, "more than were allowed", "--host ' @second'"):  # which is no file
-        follow(planned, "apply", RUN, run_id="none", hosts=["@second"], allow=0)
-    assert follow(planned, "apply", RUN, run_id="some", hosts=["@SECOND"]) == {"h2": "written"}
-    rows = planned.tables.followed_plan(RUN).sort("host_id")
-    assert rows["outcome"].to_list() == ["planned", "written"]
-    assert follow(planned, "apply", RUN, run_id="rest") == {"h1": "written", "h2": "owned_meanwhile"}
-    assert set(planned.tables.followed_plan(RUN)["outcome"]) == {"written"}
-    assert follow(planned, "undo", "some", run_id="undone", hosts=["h2"]) == {"h2": "undone"}
 
 
 def test_a_run_of_some_hosts_plans_these_alone(tmp_path):

@@ -74,7 +74,6 @@ class Books:
             once = host_id not in run.sent or in_between
             self._hold(REPEATED, once, f"{run.run_id} wrote {host_id} twice")
             last[host_id] = seq
-            assert "forgotten" not in str([entry.new for entry in entries]), "a stand-in was written"
             run.sent[host_id] = {entry.field: (entry.old, entry.new) for entry in entries}
             renamed = [e.new for e in journal if e.asset_id == host_id and e.field == NAME and e.seq < seq]
             run.names[host_id] = renamed[-1] if renamed else HOST_NAMES[host_id]
@@ -87,24 +86,6 @@ class Books:
         """What we say of each write."""
         rows = self._tables.writes().collect().to_dicts()
         return {(row["run_id"], row["host_id"]): row for row in rows}
-
-    def forget(self, ids: dict[str, str]) -> None:
-        """Take down that a person was forgotten: stand-ins are there instead; nothing else has changed."""
-
-        def forgotten(value: Any) -> Any:
-            parts = str(value).split(",") if not isinstance(value, list) else map(str, value)
-            replaced = [ids.get(part, part) for part in parts]
-            return ",".join(replaced) if ids.keys() & {*parts, str(value)} else value
-
-        rows = self.rows()
-        for key, row in self._final.items():
-            for values in ("old_values", "new_values"):
-                row[values] = {name: forgotten(value) for name, value in row[values].items()}
-            assert rows[key] | {"message": None} == row | {"message": None}, "somebody else's row was changed"
-            row["message"] = rows[key]["message"]
-        for run in self.runs.values():
-            for sent in run.sent.values():
-                sent |= {name: (forgotten(old), forgotten(new)) for name, (old, new) in sent.items()}
 
     def check(self) -> None:
         rows = self.rows()

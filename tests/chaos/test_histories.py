@@ -14,7 +14,6 @@ from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -27,14 +26,11 @@ from assets_defs.plans import apply_plan, plan_of_run, undo_run, write_planned
 from assets_defs.record import RunRecord
 from assets_defs.run import MISSING_STEPS, default_options
 from assets_defs.run_request import Mode
-from ownership.rules import Rules
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError
 from resources.inventory.client import AssetInventory
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.store import forget as stored
-from resources.store.forget import Forgetting, forget, known_persons
-from resources.store.tables import SNAPSHOTS, Tables, write_file
+from resources.store.tables import SNAPSHOTS, Tables
 from resources.writeback import workers
 from resources.writeback.writer import Writer
 from sandbox.inventory import InventoryService, InventoryState
@@ -281,37 +277,6 @@ class Histories(RuleBasedStateMachine):
 
         self.attempt("dry" if dry_run else "undo", conditions, undo, undone_id=undone_id, **where)
 
-    @rule(user=st.sampled_from(USERS), home=seldom, cut_off=st.none() | st.integers(0, 9))
-    def forget(self, user, home, cut_off):
-        """Nobody else's row changes, and nothing of the person is found; also where it was cut off first."""
-        home, asked = self.homes[home], str(user["id"])
-        with home.tables.ledger() as ledger:
-            if len(found := known_persons(home.tables, ledger, Rules()).find(asked)) != 1:
-                return  # nobody, or the id of one person is another one's account
-            [person] = found
-            begun = Forgetting.of_person(asked, person, rules=Rules())
-            try:
-                forget(home.tables, ledger, begun, really=False)
-            except AssetOwnersError:  # a write for the person is still pending
-                self.figures["nobody forgotten: pending"] += 1
-                return
-            if cut_off is not None:
-                with cut_off_at(cut_off), suppress(KilledError):
-                    forget(home.tables, ledger, begun, really=True)
-                left = known_persons(home.tables, ledger, Rules()).find(asked)
-                begun = Forgetting.of_person(asked, *left, rules=Rules(), before=begun)
-            forget(home.tables, ledger, begun, really=True)
-        home.books.forget(begun.ids)
-        files = [file for file in home.folder.rglob("*") if file.is_file()]
-        of_others = {str(one["id"]) for one in USERS} - {asked}
-        values = [f'"{value}"'.encode() for value in {*begun.ids, *begun.names} - of_others]
-        for file in files:
-            is_table = file.suffix == ".parquet"
-            content = pl.read_parquet(file).write_json().encode() if is_table else file.read_bytes()
-            assert not [value for value in values if value in content], file
-        self.figures["people forgotten"] += 1
-        self.look()
-
     def attempt(self, kind, conditions, act=None, *, home, inventory, undone_id=None, limit=None, again=""):
         """One run, undisturbed or not; then the checker looks. Gives what was planned, if it came so far.
 
@@ -426,20 +391,6 @@ class Histories(RuleBasedStateMachine):
             assert {row["outcome"] for row in rows.values()} <= {"written"}
 
 
-@contextmanager
-def cut_off_at(number):
-    """Whoever forgets a person dies when so many files are written."""
-    written = count()
-
-    def write(*arguments):
-        if next(written) == number:
-            raise KilledError
-        write_file(*arguments)
-
-    with patch.object(stored, "write_file", write):
-        yield
-
-
 @dataclass
 class World:
     """What all histories share."""
@@ -542,16 +493,6 @@ def test_a_second_start_settles_what_the_service_carried_out_late(history):
     late = Conditions(troubles={(UPDATE, 4): "503, done later"})
     history.somebody_clears_all_owners()
     history.run(conditions=late, again="meanwhile", **RUN, **HERE)
-
-
-def test_people_are_forgotten_between_runs(history):
-    for user in USERS:
-        history.run(conditions=Conditions(9), **RUN, **HERE)
-        history.forget(user, 0, cut_off=None)
-        history.run(conditions=CALM, **RUN, **HERE)
-        history.forget(user, 0, cut_off=2)
-        history.undo(conditions=CALM, **UNDO, **HERE)
-        history.somebody_clears_all_owners()
 
 
 def test_two_homes_take_turns(history):

@@ -1,11 +1,16 @@
 """What the runs of an instance tell of themselves: `asset-owners runs`, and the conflicts in the log."""
 
 import json
-import re
+from pathlib import Path
 
+import dagster as dg
 import pytest
 
-from tests.end_to_end.stand import HOSTS, USERS
+from assets_defs.run_request import PARTITION
+from pipelines.dagster_home import dagster_instance
+from pipelines.definitions import define
+from resources.settings import load_instance
+from tests.end_to_end.stand import TODAY
 
 pytestmark = pytest.mark.slow
 
@@ -33,24 +38,37 @@ def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
     assert [line.split()[0] for line in shown.splitlines()[1:]] == [row["run_id"][:8] for row in rows[:3]]
 
 
-def test_only_new_conflicts_warn_and_the_first_ten_of_them(stand):
-    """The run's log keeps all of them."""
-    taken = [{**HOSTS[2], "id": f"taken-{number}"} for number in range(11)]
-    stand.begin([*HOSTS, *taken], USERS)
-    first = stand.run()
-    (named,) = re.findall("conflicts_do_not_grow: 12 conflicts .*; new: (.*) and 2 more", first.stderr)
-    assert len(named.split(", ")) == 10
-    assert len(listed_conflicts(stand, first)) == 12
+# Runs that Dagster executes again
 
-    stand.inventory.state.add_assets("t-1", "host", [{**HOSTS[2], "id": "taken-later"}])
-    second = stand.run()
-    assert listed_conflicts(stand, second) == ["taken-later"]
-    assert len(listed_conflicts(stand, first)) == 12, "what was new then stays so"
-    assert "conflicts_do_not_grow" not in stand.run().stderr
+LATEST = {PARTITION: TODAY.isoformat()}
 
 
-def listed_conflicts(stand, ran):
-    """The ids of the conflicts that were new in a run."""
-    of_it = ("--instance", stand.instance_file(), "--run", ran.report["run_id"])
-    shown = stand.call("sql", *of_it, "FROM conflicts WHERE is_new", "--format", "json")
-    return sorted(row["host_id"] for row in json.loads(shown.stdout))
+def build_job(instance_file):
+    return define(load_instance(Path(instance_file))).resolve_job_def("small")
+
+
+def test_a_run_that_is_executed_again_from_failure_only_plans_and_says_so(engine_stand):
+    """The brake ended the first one. A whole run lists hosts and users anew, this one would not.
+
+    The second one's steps work in processes of their own; Dagster builds the job there from its file.
+    """
+    stand = engine_stand
+
+    def small_job(max_writes):
+        file = stand.instance_file({"writes": {"max_writes": max_writes}})
+        return dg.build_reconstructable_job(__name__, "build_job", (str(file),))
+
+    with dagster_instance(stand.home) as recorded:
+        with dg.execute_job(small_job(1), recorded, tags=LATEST, raise_on_error=False) as first:
+            assert not first.success
+        stand.environment.setenv("ASSET_OWNERS_EXECUTOR", "multiprocess")
+        again = dg.ReexecutionOptions.from_failure(first.run_id, recorded)
+        with dg.execute_job(small_job(2), recorded, tags=LATEST, reexecution_options=again) as second:
+            assert second.success
+    rows = stand.tables.run_writes(second.run_id)
+    assert set(rows.select("host_id", "outcome").iter_rows()) == {("h-1", "planned"), ("h-2", "planned")}
+    assert stand.written() == {}
+    (row,) = stand.tables.appended("runs", second.run_id).to_dicts()
+    assert row["kind"] == "dry_run"
+    assert "does not execute logons" in row["message"]
+    assert " run --instance " in row["message"]

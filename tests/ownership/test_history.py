@@ -7,18 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ownership.declaration import empty, validated
-from ownership.history import changed_decisions, latest, with_conflict_since, with_new_conflicts
+from ownership.history import (
+    changed_decisions,
+    current_owners,
+    latest,
+    with_conflict_since,
+    with_new_conflicts,
+)
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, OwnerDecisionsHistory
+from ownership.tables import AcknowledgedConflicts, CurrentOwners, OwnerDecisionsHistory
 from tests import examples
 from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, user, users
+from tests.resources.writeback.world import plan, values
 
 NOTHING = empty(OwnerDecisionsHistory)
-PEOPLE = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp.example", surname="Kim"))
+KNOWN = users(user("u1", email="alice@corp.example"), user("u2", email="bob@corp.example", surname="Kim"))
 WS1, WS2 = host("h1", "ws1"), host("h2", "ws2", owners=("u2",))
 ASSETS = hosts(WS1, WS2)
 LOGONS = counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 3), ("ws3", "kim", 4))
-DECISIONS = decide(LOGONS, PEOPLE, ASSETS)
+DECISIONS = decide(LOGONS, KNOWN, ASSETS)
 
 
 def changes(before: pl.DataFrame, decisions: pl.DataFrame, *, days: int = 0) -> pl.DataFrame:
@@ -67,7 +74,7 @@ CHANGES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
 def test_only_what_a_reader_would_call_another_decision_makes_a_row(story):
     now, expected = CHANGES[story]
     first = changes(NOTHING, DECISIONS)
-    then = decide(now.get("logons", LOGONS), now.get("people", PEOPLE), now.get("assets", ASSETS))
+    then = decide(now.get("logons", LOGONS), now.get("people", KNOWN), now.get("assets", ASSETS))
     second = validated(OwnerDecisionsHistory, changes(latest(first.lazy()), then, days=1))
     assert sorted(hosts_of(second)) == expected
     assert set(second.select("run_id", "decided_at").rows()) <= {("1", NOW + timedelta(days=1))}
@@ -77,7 +84,7 @@ def test_only_what_a_reader_would_call_another_decision_makes_a_row(story):
 def test_a_host_excluded_by_name_makes_a_row_when_logons_begin():
     """The evidence stays `excluded_host`, but the funnel counts hosts with logons."""
     rules, assets = Rules(exclude_hosts=("ws1",)), hosts(WS1)
-    idle, used = (decide(logons, PEOPLE, assets, rules) for logons in (counts(), counts(("ws1", "alice", 1))))
+    idle, used = (decide(logons, KNOWN, assets, rules) for logons in (counts(), counts(("ws1", "alice", 1))))
     assert hosts_of(changes(changes(NOTHING, idle), used, days=1)) == [("ws1", "none")]
 
 
@@ -91,7 +98,7 @@ def test_a_row_of_what_is_gone_repeats_what_was_known_last():
 NAMES = ("ws1", "ws2", "ws3")
 DECIDED = {
     username: decide(
-        counts(*((name, username, 5) for name in NAMES)), PEOPLE, hosts(*(host(name, name) for name in NAMES))
+        counts(*((name, username, 5) for name in NAMES)), KNOWN, hosts(*(host(name, name) for name in NAMES))
     )
     for username in ("alice", "bob", "nobody")
 }
@@ -141,7 +148,7 @@ def test_a_conflict_is_as_old_as_the_day_on_which_the_host_changed_hands():
         *(("lent", "alice", 5, second), ("lent", "bob", 1, fourth)),
     )
     names = ("always", "lent", "passed-on")
-    conflicts = decide(logons, PEOPLE, hosts(*(host(name, name, owners=("u3",)) for name in names)))
+    conflicts = decide(logons, KNOWN, hosts(*(host(name, name, owners=("u3",)) for name in names)))
     assert conflicts["action"].to_list() == ["conflict"] * 3
 
     def since(*earlier: pl.DataFrame) -> list[Any]:
@@ -154,3 +161,82 @@ def test_a_conflict_is_as_old_as_the_day_on_which_the_host_changed_hands():
     assert since(before) == [NOW.date() - timedelta(days=2)] * 2 + [
         min(third, NOW.date() - timedelta(days=2))
     ]
+
+
+# Who owns a host now: the last of what the inventory listed, and what runs wrote, undid and saw since
+
+PEOPLE = users(user("u1", email="ann@corp.example"), user("u2", email="bob@corp.example"))
+
+
+def instant(day, **later):
+    return NOW + timedelta(days=day, **later)
+
+
+def listed(day, *owners, **changes):
+    """What the inventory lists so many days after the first run."""
+    return hosts({"listed_at": instant(day)} | host("h1", "PC-1", "pc-one", owners=owners) | changes)
+
+
+def met(day, outcome, held, sent=None, **changes):
+    """A run read the host that day, which held this, and sent what `sent` says."""
+    changes |= {"outcome": outcome, "completed_at": instant(day, minutes=1)}
+    return plan("h1", run_id=f"run-{day}", old=held, new=sent or values(""), **changes)
+
+
+def wrote(day, outcome="written", owner="u1", department="Sales"):
+    return met(day, outcome, values(), values(owner, department))
+
+
+def owners_after(assets, *writes):
+    found = current_owners(assets, PEOPLE, pl.concat([plan(), *writes]).lazy())
+    return validated(CurrentOwners, found).row(0, named=True)
+
+
+THEIRS = ("inventory", None, None)
+IN_PART = {"owner": None, "department": None, "criticality": ""}
+NOT_WRITTEN = ("failed", "intended", "not_written", "owned_meanwhile", "planned")
+OURS = ("asset-owners", instant(0, minutes=1), "run-0")
+
+
+@pytest.mark.parametrize(
+    ("assets", "writes", "owner_ids", "origin"),
+    [
+        (listed(0), [], [], THEIRS),
+        (listed(0), [wrote(0)], ["u1"], OURS),
+        (listed(1, "u1"), [wrote(0)], ["u1"], OURS),
+        (listed(1, "u2"), [wrote(0)], ["u2"], THEIRS),
+        (
+            listed(0),
+            [wrote(0), wrote(1, "undone", "", "Store")],
+            [],
+            ("asset-owners", instant(1, minutes=1), "run-1"),
+        ),
+        (listed(0), [wrote(*one) for one in enumerate(NOT_WRITTEN)], [], THEIRS),
+        (listed(1, owner_ids=None, problem="a dict"), [], None, THEIRS),
+        (listed(0), [wrote(0), met(1, "undone", values("u3", "Legal"), IN_PART)], ["u3"], THEIRS),
+        (listed(0), [wrote(0), met(1, "undone", values(None, "Legal"), IN_PART)], [], THEIRS),
+        (listed(0), [wrote(0), met(1, "undone", values("u1,u3", "Legal"), IN_PART)], ["u1", "u3"], OURS),
+        (listed(0), [wrote(0), met(1, "not_written", values("u3"), kept=["owner"])], ["u3"], THEIRS),
+        (listed(0), [wrote(0), met(1, "not_written", values("u3"), message="unchanged")], ["u1"], OURS),
+        (listed(0), [met(1, "owned_meanwhile", values("u3", "Legal"))], ["u3"], THEIRS),
+        (listed(0), [met(1, "owned_meanwhile", values("CN=a%2COU=b,u3"))], ["CN=a,OU=b", "u3"], THEIRS),
+        (listed(0), [wrote(0, owner="CN=a,OU=b")], ["CN=a,OU=b"], OURS),
+        (
+            listed(2, "u2"),
+            [wrote(0), met(1, "undone", values("u3"), IN_PART)],
+            ["u2"],
+            THEIRS,
+        ),
+    ],
+)
+def test_the_owner_is_the_one_that_was_listed_written_or_seen_last(assets, writes, owner_ids, origin):
+    found = owners_after(assets, *writes)
+    assert (found["owner_ids"], (found["source"], found["since"], found["run_id"])) == (owner_ids, origin)
+
+
+def test_a_host_has_its_first_name_the_department_that_was_written_and_its_owners_addresses():
+    found = owners_after(listed(0, department="Store"), wrote(0))
+    names = ("hostname", "department", "owner_emails")
+    assert [found[name] for name in names] == ["PC-1", "Sales", ["ann@corp.example"]]
+    found = owners_after(listed(0, "u2", "u1", "u9"))
+    assert found["owner_emails"] == ["ann@corp.example", "bob@corp.example"]

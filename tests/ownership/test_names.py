@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ownership.names import domains_of, fits_any, normalise_hostname, normalise_username, printable, some_of
+from ownership.names import (
+    domains_of,
+    escape_id,
+    fits_any,
+    join_ids,
+    joined_ids,
+    normalise_hostname,
+    normalise_username,
+    printable,
+    some_of,
+    split_ids,
+)
 from tests import examples
 
 
@@ -127,3 +138,22 @@ def test_every_other_character_stands_for_itself(patterns, name):
 )
 def test_a_list_is_not_cut_without_a_word(names, said):
     assert some_of([*names]) == said
+
+
+# Several ids as one text
+
+IDS = st.text(alphabet="a,%25C\\ ", min_size=1)
+
+
+@given(st.lists(st.lists(IDS, min_size=1), min_size=1))
+def test_what_is_joined_can_be_taken_apart(lists):
+    ids = pl.DataFrame({"ids": lists}, {"ids": pl.List(pl.String)})
+    joined = ids.select(join_ids(pl.col("ids")))
+    assert joined["ids"].to_list() == [*map(joined_ids, lists)]
+    assert joined.select(split_ids(pl.col("ids"))).equals(ids)
+    one = pl.select(escape_id(pl.lit(lists[0][0]))).item()
+    assert one == joined_ids(lists[0][:1])
+
+
+def test_ids_without_commas_stand_there_as_they_are():
+    assert joined_ids([r"CORP\ann", "50%", "u1"]) == r"CORP\ann,50%,u1"

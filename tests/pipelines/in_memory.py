@@ -40,7 +40,7 @@ class LogFile(EvidenceSource):
 
 
 class Shelf(Inventory):
-    """An inventory in memory, which takes owners and nothing else."""
+    """An inventory in memory, which takes owners, and nothing else unless a test says so."""
 
     where, how_read, how_written = "The shelf", "nothing", "nothing"
 
@@ -65,7 +65,9 @@ class Shelf(Inventory):
         self.host(host_id)
         right_before()
         self.written[host_id] = dict(values)
-        self.assets[host_id]["owner_ids"] = [values["owner"]] if values["owner"] else []
+        held = self.assets[host_id]
+        held |= {name: value or None for name, value in values.items() if name != "owner"}
+        held["owner_ids"] = [values["owner"]] if values["owner"] else []
 
 
 @dataclass

@@ -11,6 +11,7 @@ import pytest
 from pipelines.cli.app import _COMMANDS
 from pipelines.cli.exit_status import message_and_status
 
+OWN_PROCESS = pytest.mark.slow  # each imports all that a command needs
 CALL = """
 import sys
 from pipelines.cli import main
@@ -33,11 +34,13 @@ def imported(commands, *modules):
     return done.stderr.splitlines()[-1]
 
 
+@OWN_PROCESS
 def test_help_of_a_command_waits_for_no_import_of_dagster():
     commands = [[name, "--help"] for name in _COMMANDS]
     assert imported(commands, "dagster") == f"{[0] * len(commands)} []"
 
 
+@OWN_PROCESS
 def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need(catalogued):
     of_it = ["--instance", str(catalogued)]
     read = (["explain", "pc-2"], ["runs"], ["sql", "FROM conflicts"], ["conflicts"])
@@ -45,6 +48,7 @@ def test_commands_that_only_read_load_neither_dagster_nor_what_only_writers_need
     assert imported(commands, "dagster", "pandera", "numpy") == f"{[0] * 6} []"
 
 
+@OWN_PROCESS
 @pytest.mark.parametrize(
     ("option", "status", "printed"), [("--version", 0, "asset-owners "), ("--no", 2, "")]
 )
@@ -69,6 +73,7 @@ cli.console_script()
     assert bool(done.stderr) is bool(status)
 
 
+@OWN_PROCESS
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii:strict"])
 def test_names_that_the_output_cannot_hold_are_printed_with_escapes(catalogued, encoding):
     of_it = ["--instance", str(catalogued)]
@@ -89,6 +94,7 @@ def test_names_that_the_output_cannot_hold_are_printed_with_escapes(catalogued, 
     assert r"--acknowledge: \u0141odz: no conflict" in done.stderr
 
 
+@OWN_PROCESS
 def test_help_and_a_mistyped_command_load_no_command():
     assert imported([["--help"], ["expalin"]], "polars", "resources", "dagster") == "[0, 2] []"
 

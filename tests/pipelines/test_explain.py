@@ -1,14 +1,17 @@
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pytest
 
 from ownership.codes import ACTION
 from resources.ledger.ledger import Result
+from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 from tests.reports.test_page import packed
+
+pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
 
 
 def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_day(call, stored):
@@ -117,3 +120,118 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         *shown, summary = told()
         assert shown[:2] == [False, "written"]
         assert "asset-owners wrote it on" in summary
+
+
+# What asset-owners runs lists
+
+
+def test_runs_of_a_clock_that_was_ahead_stand_last_and_are_pointed_out(call, stored, tmp_path):
+    """Otherwise they would be the first, and hide the newest ones, for years."""
+    tables = Tables(tmp_path / "home", "head_office")
+    row, ahead = tables.appended("runs", RUN), datetime.now(UTC) + timedelta(days=400)
+    tables.append("runs", row.with_columns(run_id=pl.lit("ahead000"), started_at=ahead), run_id="ahead000")
+    status, printed, said = call("runs", "--instance", stored)
+    assert (status, [line.split()[0] for line in printed.splitlines()]) == (0, ["run", RUN[:8], "ahead000"])
+    assert "1 run is dated in the future" in said
+    _, printed, said = call("runs", "--instance", stored, "--limit", "1")
+    assert printed.splitlines()[1].split()[0] == RUN[:8]
+    assert "1 older run: --limit 2\n" in said
+
+
+def test_the_only_run_that_wrote_is_found_among_many_dry_runs(call, stored, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office")
+    row = tables.appended("runs", RUN)
+    changed = {"kind": "dry_run", "written": 0, "started_at": datetime.now(UTC)}
+    for run_id in (f"dry{number:05}" for number in range(25)):
+        dry = pl.DataFrame([row.to_dicts()[0] | changed | {"run_id": run_id}], schema=row.schema)
+        tables.append("runs", dry, run_id=run_id)
+    assert "6 older runs: --limit 26" in call("runs", "--instance", stored)[2]
+    assert "6 older runs: --limit 26" in call("runs", "--instance", stored, "--json")[2]
+    status, printed, said = call("runs", "--instance", stored, "--written")
+    assert (status, "older" in said) == (0, False)
+    assert [line.split()[0] for line in printed.splitlines()] == ["run", RUN[:8]]
+
+
+# Hosts whose owner is not their primary user, and those that may stay so
+
+
+@pytest.fixture
+def listed(call, catalogued):
+    def listed():
+        status, printed, error = call("conflicts", "--instance", catalogued, "--format", "json")
+        assert status == 0, error
+        return json.loads(printed)
+
+    return listed
+
+
+def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes(
+    call, catalogued, listed, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SUDO_USER", "olga")
+    [found] = listed()
+    assert (found["host_id"], found["acknowledged_at"], found["note"]) == ("h2", None, None)
+    assert found["since"] == f"{NOW:%Y-%m-%d}"
+    known = ("conflicts", "--instance", catalogued, "--acknowledge", "PC-2", "--note", "a loan")
+    for again in (known, known[:-2]):  # without a note it keeps the one that it has
+        assert call(*again)[0] == 0
+    [found] = listed()
+    assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "70")
+    heads, row, below, _, counted, _, how = call("conflicts", "--instance", catalogued)[1].splitlines()
+    assert heads.split() == ["host", "owner", "logons", "name", "share", "since"]
+    assert row.split() == ["pc-2", "bob@corp.example", "ann@corp.example", "100%", f"{NOW:%Y-%m-%d}"]
+    assert below == "    acknowledged by olga: a loan", "what has no room is said below"
+    assert counted.split() == ["1", "1", "0"]
+    assert how.endswith("--acknowledge HOST --note WHY")
+    assert ": a loan.\n" in call("explain", "--instance", catalogued, "pc-2")[1]
+
+    tables = Tables(tmp_path / "home", "head_office")
+    decisions = tables.read("owner_decisions").filter(action="conflict").collect()
+
+    def new_on(day, *, evidence):
+        at, run_id = NOW + timedelta(days=day), f"later-{day}"
+        rows = decisions.with_columns(decided_at=at, run_id=pl.lit(run_id), evidence=pl.lit(evidence))
+        rows = rows.with_columns(pl.col("events", "total_events") * 100 * day)  # other counts change nothing
+        rows = rows.cast({"decided_at": decisions.schema["decided_at"]})
+        marked = store_decisions(tables, rows, decided_at=at, run_id=run_id, publish=True)
+        return marked["new_conflict"].item()
+
+    assert not new_on(1, evidence="single_user")
+    assert new_on(2, evidence="majority")
+    [found] = listed()
+    assert (found["acknowledged_at"], found["since"]) == (None, f"{NOW:%Y-%m-%d}"), "no other conflict"
+
+
+def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
+    for wrong in (
+        ("--acknowledge", "pc-1"),
+        ("--acknowledge", "nowhere", "--note", "x"),
+        ("--note", "x"),
+        ("--acknowledge", "pc-2", "--run", "12345678"),
+        ("--acknowledge", "pc-2", "--undo", "pc-2"),
+        ("--acknowledge", "pc-2", "--acknowledge", "nowhere"),
+        ("--undo", "pc-2", "--note", "x"),
+    ):
+        assert call("conflicts", "--instance", catalogued, *wrong)[0] == 2, wrong
+    assert listed()[0]["acknowledged_at"] is None
+
+
+def test_conflicts_are_acknowledged_by_a_file_and_that_is_undone_likewise(
+    call, catalogued, listed, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SUDO_USER", "olga")
+    of_it, file = ("conflicts", "--instance", catalogued), tmp_path / "conflicts.csv"
+    file.write_text(call(*of_it, "--format", "csv")[1])
+    status, printed, error = call(*of_it, "--acknowledge", f"@{file}", "--note", "a loan")
+    assert status == 0, error
+    assert printed.startswith("1 conflict acknowledged until its evidence or an owner changes\n")
+    [found] = listed()
+    assert (found["acknowledged_by"], found["note"]) == ("olga", "a loan")
+    assert call("report", "--instance", catalogued, "--out", tmp_path / "page.html")[0] == 0
+    of_page = packed((tmp_path / "page.html").read_text(encoding="utf-8"))["hosts"]
+    host = of_page["host_id"].index("h2")
+    assert (of_page["status"][host], of_page["why"][host]) == ("conflict", "acknowledged")
+    assert call(*of_it, "--undo", f"@{file}")[1].startswith("1 conflict no longer acknowledged")
+    assert listed()[0]["acknowledged_at"] is None

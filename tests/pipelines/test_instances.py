@@ -22,6 +22,8 @@ from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 from tests.reports.test_page import packed
 
+pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
+
 PLANNED = "0123abcd-1111-2222-3333-444444444444"
 
 

@@ -19,6 +19,8 @@ from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
 from tests.reports.test_page import packed
 
+pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
+
 
 def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, stored, tmp_path):
     status, printed, _ = call("report", "--instance", stored)

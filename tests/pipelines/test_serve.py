@@ -180,7 +180,7 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
 ):
     with serving(home) as (process, services, url):
         check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
-        check_that_a_page_which_frames_it_gets_no_click_through(browser, url)
+        check_that_no_page_frames_it(browser, url)
         mutation = f"{url}/graphql?query=mutation{{reloadWorkspace{{__typename}}}}"
         assert requests.get(mutation, timeout=10).status_code == 403
         two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
@@ -234,7 +234,7 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
     assert re.search('^{.*"message": "[^"]*has died', (home / "log").read_text(), re.MULTILINE)
 
 
-def check_that_a_page_which_frames_it_gets_no_click_through(browser, url):
+def check_that_no_page_frames_it(browser, url):
     """Neither on a launchpad that its address has filled in, nor on what answers for errors."""
     answers = {
         path: requests.get(f"{url}/{path}", timeout=60)
@@ -245,24 +245,16 @@ def check_that_a_page_which_frames_it_gets_no_click_through(browser, url):
         assert answer.headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
         assert answer.headers["X-Frame-Options"] == "DENY"
     launchpad = f"{url}/locations/{LOCATION}/jobs/windows_logons__tuning/playground"
-    frame = (
-        f"<body style='margin:0'><iframe style='border:0;width:100%;height:100%' src='{launchpad}'></iframe>"
-    )
+    frame = f"<iframe src='{launchpad}'></iframe>"
     with (
         Stub(lambda _: Reply(frame.encode(), headers={"Content-Type": "text/html"})) as other,
-        browser.new_context(viewport={"width": 1400, "height": 900}) as context,
+        browser.new_context() as context,
     ):
-        page, sent = context.new_page(), []
-        page.on("request", lambda request: sent.append(request.post_data or ""))
-        page.goto(launchpad)
-        button = page.get_by_role("button", name="Launch run", disabled=False)
-        button.wait_for(timeout=120_000)
-        place = button.bounding_box()
+        page = context.new_page()
         page.goto(other.url.replace("localhost", "127.0.0.1"))
-        page.wait_for_timeout(10_000)
-        page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
-        page.wait_for_timeout(5_000)
-    assert not [query for query in sent if "LaunchPipelineExecution" in query]
+        while (shown := page.frames[-1].url) in {"", "about:blank"}:
+            page.wait_for_timeout(100)
+    assert shown.startswith("chrome-error:"), "the browser refuses to show it there"
 
 
 def health(url):

@@ -56,7 +56,6 @@ def report(
     days=DAYS,
     message=None,
     outcome="written",
-    acknowledged=None,
     closest=None,
     coverage=((), None),
     planned_hosts=None,
@@ -73,7 +72,7 @@ def report(
     if outcome != "planned":
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
-    known = empty(AcknowledgedConflicts) if acknowledged is None else acknowledged
+    known = empty(AcknowledgedConflicts)
     tables = {
         "host_user_shares": made.shares,
         "username_matches": made.matches,
@@ -264,26 +263,6 @@ def test_a_run_of_some_hosts_says_how_many_are_left_for_later():
     assert "to write 1 " in texts
     assert "5 without an owner (2 left for later)" in texts
     assert "0.0% → 16.7% of 6 hosts would have an owner" in texts
-
-
-def test_a_conflict_that_somebody_acknowledged_is_known_until_the_evidence_changes():
-    row = {"host_id": "h2", "existing_owner": "u2", "resolved_owner": "u1", "evidence": "majority"}
-    said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
-    acknowledged = table(AcknowledgedConflicts, row | said)
-    html = report(acknowledged=acknowledged)
-    row, _ = of_host(html, "pc-2")
-    expected = {
-        "status": "conflict",
-        "why": "acknowledged",
-        "acknowledged_by": "kim",
-        "acknowledged_at": "2026-03-30",
-        "note": "a loan",
-    }
-    assert {name: row[name] for name in expected} == expected
-    assert "2 conflicts (1 acknowledged)" in texts_of(html)
-    other = acknowledged.with_columns(evidence=pl.lit("single_user"))
-    changed, _ = of_host(report(acknowledged=other), "pc-2")
-    assert (changed["why"], changed["note"]) == ("clear majority", None)
 
 
 def test_of_very_many_users_the_first_have_a_strip():

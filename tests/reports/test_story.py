@@ -9,7 +9,7 @@ from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, AuditSample
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, table
 
@@ -83,16 +83,6 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
 def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes, status, why, owners):
     found = by_now(hosts(host("h2", "pc-1")), *outcomes).filter(host_id="h2")
     assert found.select("status", "why", "owner_ids").row(0) == (status, why, owners)
-
-
-def test_a_host_of_somebody_who_is_excluded_says_so():
-    left = PEOPLE.with_columns(listed_values=pl.lit(["left: true"], pl.List(pl.String)))
-    decided = decide(LOGONS, left, ASSETS, Rules(exclude_user_assets={"left": ("true",)}))
-    owners = current_owners(ASSETS, left, empty(OwnerWrites).lazy())
-    found = hosts_by_now(decided, owners, empty(OwnerWrites).lazy(), NOBODY, empty(AuditSample))
-    assert dict(found.select("host_id", "why").rows()) == {
-        "h1": "no majority", "h2": "user excluded", "h3": "user excluded",
-    }  # fmt: skip
 
 
 def test_names_are_sorted_as_people_do():

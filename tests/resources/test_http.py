@@ -630,41 +630,23 @@ def test_an_answer_that_another_thread_gets_meanwhile_does_no_harm(monkeypatch):
         assert service.send(session, "POST", "/x").status == 200
 
 
-def test_a_long_answer_in_time_is_no_hang():
-    replies = iter([503, 503, 200])
-
-    def slow(_):
-        time.sleep(0.05)
-        return Reply(status=next(replies))
-
-    def call():
-        answer = service.send(session, "POST", "/slow")
-        service.raise_if_transient(answer, "/slow")
-
-    with Stub(slow) as stub:
-        service = transport(stub.url, patience_seconds=0.5, sleep=lambda _: None)
-        with service.new_session() as session:
-            service.retrying()(call)
-    assert (len(stub.requests), service.silent_since) == (3, None)
-
-
-def test_a_service_that_asks_to_wait_is_not_silent_until_then(monkeypatch):
-    now = [1.0]
+@pytest.mark.parametrize(("seconds", "headers"), [(30, {}), (0, {"Retry-After": "120"})])
+def test_a_service_that_answers_late_or_asks_to_wait_is_not_silent(monkeypatch, seconds, headers):
+    now, replies = [1.0], iter([503, 503, 200])
     monkeypatch.setattr(http, "time", Mock(monotonic=lambda: now[0]))
-    replies = iter([503, 503, 200])
+
+    def sleep(seconds):
+        now[0] += seconds
 
     def call():
         answer = service.send(session, "POST", "/busy")
         service.raise_if_transient(answer, "/busy")
 
-    def sleep(seconds):
-        now[0] += seconds
-
-    with Stub(lambda _: Reply(status=next(replies), headers={"Retry-After": "120"})) as stub:
-        service = transport(stub.url, sleep=sleep)
+    with Stub(lambda _: sleep(seconds) or Reply(status=next(replies), headers=headers)) as stub:
+        service = transport(stub.url, patience_seconds=100, sleep=sleep)
         with service.new_session() as session:
             service.retrying()(call)
-    assert len(stub.requests) == 3
+    assert (len(stub.requests), service.silent_since) == (3, None)
 
 
 def test_a_probe_of_a_service_that_hangs_takes_little_time_however_long_its_answers_may_take(caplog):

@@ -106,8 +106,8 @@ def slowly(sent):
     ("write", "seconds", "why"),
     [
         (lambda _: time.sleep(5), 0.5, "no answer within 0.5 seconds"),
-        (slowly, 4, "no answer within 4 seconds"),
-        (without_end, 60, "MemoryError in Apprise"),
+        (slowly, 1, "no answer within 1 seconds"),
+        pytest.param(without_end, 60, "MemoryError in Apprise", marks=pytest.mark.slow),
     ],
 )
 def test_a_service_that_never_answers_or_without_end_is_not_waited_for(told, write, seconds, why):

@@ -1,4 +1,15 @@
+import hashlib
+import io
+import zipfile
+
+import pytest
+
+from resources.errors import ServiceError
+from sandbox.engine_files import EngineError, install
+from sandbox.inventory import InventoryService, InventoryState, totp_code
 from sandbox.stand import write_unless_changed
+from tests.resources.http_stub import Reply, Stub
+from tests.resources.inventory_world import ADMIN, HOSTS, TENANT, USERS, client
 
 
 def test_an_instance_file_that_somebody_changed_is_kept_and_this_is_said(tmp_path):
@@ -16,3 +27,83 @@ def test_an_instance_file_that_somebody_changed_is_kept_and_this_is_said(tmp_pat
     file.unlink()
     write_unless_changed(file, "third", copy, said.append)
     assert file.read_text() == "third"
+
+
+# The inventory service
+
+
+def test_the_code_is_the_one_of_the_standard():
+    secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"  # RFC 6238, appendix B, its last six digits
+    assert [totp_code(secret, at) for at in (59, 1111111109, 20000000000)] == ["287082", "081804", "353130"]
+
+
+def test_the_journal_holds_every_change_and_nothing_else(tmp_path):
+    with InventoryState(tmp_path / "state.json") as state, InventoryService(state) as service:
+        state.reset([ADMIN], HOSTS, USERS, TENANT)
+        with client(tmp_path, service.url) as inventory:
+            for _ in range(2):
+                inventory.write("h-1", {"owner": "u-1", "department": "Sales"})
+            with pytest.raises(ServiceError):
+                inventory.write("h-1", {"owner": "nobody", "department": "Sales"})
+        state.set_field("h-1", "asset_owner", "u-1", by="helpdesk")
+        entries = state.journal()
+    assert [(one.seq, one.account, one.asset_id, one.field, one.old, one.new) for one in entries] == [
+        (1, ADMIN.email, "h-1", "asset_owner", None, "u-1"),
+        (2, ADMIN.email, "h-1", "department", None, "Sales"),
+        (3, ADMIN.email, "h-1", "asset_owner", "u-1", "u-1"),
+        (4, ADMIN.email, "h-1", "department", "Sales", "Sales"),
+        (5, "helpdesk", "h-1", "asset_owner", "u-1", "u-1"),
+    ]
+    first, same, second, _, by_hand = (one.request_id for one in entries)
+    assert first == same != second
+    assert by_hand is None
+
+
+# The files of the search engine
+
+pytestmark = pytest.mark.slow
+
+JAR = "/org/example/tool/1.0/tool-1.0.jar"
+MODULE = "/org/example/wire/1.0/wire-1.0.jar"
+PLUGIN = "/org/example/guard/1.0/guard-1.0.zip"
+
+
+def plugin() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("plugin-descriptor.properties", "name=guard\nextended.plugins=other\nversion=1.0\n")
+    return buffer.getvalue()
+
+
+def test_what_is_altered_or_missing_is_refused_without_a_password_and_a_retry_heals(tmp_path, monkeypatch):
+    whole = {JAR: b"a jar", MODULE: b"a module", PLUGIN: plugin()}
+    jar, module, guard = (hashlib.sha256(content).hexdigest() for content in whole.values())
+    (pins := tmp_path / "pins.txt").write_text(
+        f"org.example:tool:1.0 {jar} lib\n"
+        f"org.example:wire:1.0 {module} modules/transport-netty4\n"
+        f"org.example:guard:1.0:zip {guard} plugins/opensearch-security\n"
+    )
+    served = whole | {JAR: b"something else"}
+
+    def answer(request):
+        content = served.get(request.path.removeprefix("/maven"))
+        return Reply(b"", 404) if content is None else Reply(content)
+
+    with Stub(answer) as mirror:
+        address = mirror.url.replace("http://", "http://me:hunter2@")
+        (configuration := tmp_path / "jgo.conf").write_text(f"[repositories]\ncentral = {address}/maven\n")
+        monkeypatch.setenv("JGO_CONFIG_FILE", str(configuration))
+        monkeypatch.setenv("NO_PROXY", "localhost")
+        monkeypatch.setattr("tenacity.nap.time.sleep", lambda _: None)
+        cache = tmp_path / "cache"
+        with pytest.raises(EngineError, match=r"tool-1\.0\.jar has SHA-256 .*localhost"):
+            install(cache, print, pins=pins)
+        del served[JAR]
+        with pytest.raises(EngineError, match=r"tool-1\.0\.jar was not found at localhost") as caught:
+            install(cache, print, pins=pins)
+        assert "hunter2" not in str(caught.value)
+        served[JAR] = whole[JAR]
+        home = install(cache, print, pins=pins).home
+        assert (home / "lib" / "tool-1.0.jar").read_bytes() == b"a jar"
+        fetched = [request.path for request in mirror.requests]
+        assert fetched.count(f"/maven{MODULE}") == 1, "what was whole is not fetched again"

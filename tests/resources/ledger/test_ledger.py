@@ -1,7 +1,6 @@
 import sqlite3
 import sys
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -144,7 +143,8 @@ def locked(path):
 
 @pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(b"garbage" * 1000), locked])
 def test_a_ledger_that_cannot_be_opened_is_named(tmp_path, monkeypatch, spoil):
-    monkeypatch.setattr("sqlite3.connect", partial(sqlite3.connect, timeout=0.1))
+    connect = sqlite3.connect
+    monkeypatch.setattr("sqlite3.connect", lambda *where, **how: connect(*where, **how | {"timeout": 0.1}))
     tables = Tables(tmp_path, "corp")
     assert not tables.reads_ledger()
     with tables.ledger() as ledger:
