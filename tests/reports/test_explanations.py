@@ -432,7 +432,7 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
     ],
 )
 def test_people_are_found_by_any_of_their_names(asked, found):
-    assert [*people_called(asked, PEOPLE)] == found
+    assert [*people_called(asked, PERSONS)] == found
 
 
 def test_of_people_who_share_a_name_each_host_says_whose_it_is():
