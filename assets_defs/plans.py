@@ -84,7 +84,7 @@ def plan_to_apply(
     """
     plan_id = _followed_run(run, "apply", plan_id)
     planned = rows_to_apply(run.instance, run.tables, plan_id, hosts)
-    made_by = run.tables.appended("runs", run.tables.decided_by(plan_id)).row(0, named=True)
+    made_by = run.tables.rows("runs", run.tables.decided_by(plan_id)).row(0, named=True)
     options = json.loads(made_by["options"])
     if not options.get("enrich", run.instance.scan.enrich):
         unsent = pl.lit(None, pl.String)
@@ -358,7 +358,7 @@ def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
     inventory = run.inventory()
     hosts, settled = inventory.hosts(), 0
     for run_id in cut_off:  # the last one first: it had read that no owner was there
-        writes, began = run.tables.writes_to(target), run.tables.appended("runs", run_id)["started_at"]
+        writes, began = run.tables.writes_to(target), run.tables.rows("runs", run_id)["started_at"]
         settled += settle_leftovers(ledger, run_id, hosts, inventory, writes, began=began)
         run.tables.publish_writes(run_id)
         if run_id != run.run_id:

@@ -268,7 +268,7 @@ def _states(steps: Sequence[Any]) -> list[str]:
 
 
 def _row(tables: Tables, run_id: str) -> dict[str, Any]:
-    return next(iter(tables.appended("runs", run_id).to_dicts()), {})
+    return next(iter(tables.rows("runs", run_id).to_dicts()), {})
 
 
 def _store(tables: Tables, row: Mapping[str, Any]) -> None:

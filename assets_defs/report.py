@@ -125,7 +125,7 @@ class Report:
         """Whether nothing of what the run decided has been written yet."""
         if self._tables.applied_by(self._run_id):
             return False
-        kinds = self._tables.appended("runs", self._run_id)["kind"].to_list()
+        kinds = self._tables.rows("runs", self._run_id)["kind"].to_list()
         only_plans = {*kinds} & {"dry_run", "backfill"}
         return bool(only_plans) or not self._writes[0].filter(outcome="planned").is_empty()
 

@@ -76,7 +76,7 @@ def store_run(
 
 def store_writes(tables: Tables, writes: pl.DataFrame, *, run_id: str) -> None:
     """Store rows of owner_writes of a run as it would have written them."""
-    by = pl.lit(next(iter(tables.appended("runs", run_id)["by"]), None), pl.String)
+    by = pl.lit(next(iter(tables.rows("runs", run_id)["by"]), None), pl.String)
     with tables.ledger() as ledger:
         ledger.store("owner_writes", writes.with_columns(by=by))
     tables.publish_writes(run_id)

@@ -183,7 +183,7 @@ def _undo(tables: Tables, run_id: str) -> None:
     at, undo = _evening(RUNS[-1]) + timedelta(minutes=30), f"undo-of-{run_id}"
     plan = {"run_id": undo, "target": _INSTANCE.target, "intended_at": at}
     rows = plan_undo(tables.run_writes(run_id), tables.writes().collect(), **plan).head(2)
-    run = tables.appended("runs", f"run-of-{RUNS[-1]}").to_dicts()[0]
+    run = tables.rows("runs", f"run-of-{RUNS[-1]}").to_dicts()[0]
     owned = {"owned_before": run["owned_after"], "owned_after": run["owned_after"] - rows.height}
     times = {"started_at": at, "ended_at": at}
     run |= {"run_id": undo, "kind": "undo", "of_run": run_id, "written": rows.height, **times, **owned}

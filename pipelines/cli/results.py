@@ -301,7 +301,7 @@ def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> It
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:
     """Return whether a plan is over the limits of a run."""
     # What apply and undo see of the inventory is not stored, only its size, which the limits need.
-    listed = int(tables.appended("runs", run_id)["hosts"].sum())
+    listed = int(tables.rows("runs", run_id)["hosts"].sum())
     return exceeded_limit(len(hosts), listed, instance.writes, what="hosts") is not None
 
 

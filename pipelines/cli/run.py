@@ -113,7 +113,7 @@ def run(
     }
     if hosts or limit:
         found["in_all"] = decisions.filter(action="write").height
-    planned_only = any(map(plans_only, tables.appended("runs", run_id).to_dicts()))
+    planned_only = any(map(plans_only, tables.rows("runs", run_id).to_dicts()))
     dry_run = planned_only or dry_run or instance.writes.dry_run
     again = ["run", *_host_arguments(hosts)]
     report = print_result(instance, tables, result, again, dry_run=dry_run, as_json=as_json, **found)

@@ -124,7 +124,7 @@ def _with_known_conflicts(
 
 def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
     """Return the look-back window and the rules that a run decided with."""
-    rows = tables.appended("runs", run_id).select("window_from", "window_to", "rules").rows()
+    rows = tables.rows("runs", run_id).select("window_from", "window_to", "rules").rows()
     if not rows:
         raise AssetOwnersError(
             f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "

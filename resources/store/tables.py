@@ -330,10 +330,6 @@ class Tables:
     def _publish(self, table: str, ledger: Ledger) -> None:
         write_file(ledger.rows(table), self._snapshot(table), self.analysts)
 
-    def appended(self, table: str, run_id: str) -> pl.DataFrame:
-        """Return the rows that one run appended to a table."""
-        return self.rows(table, run_id)
-
     def all_runs(self, table: str, *, except_run: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
         return self.rows(table).lazy().filter(pl.col("run_id") != pl.lit(except_run or ""))
@@ -354,11 +350,11 @@ class Tables:
 
     def has_written(self, run_id: str) -> bool:
         """Return whether a run has rows of owner_writes in the ledger: it began to write."""
-        return not self.appended("owner_writes", run_id).is_empty()
+        return not self.rows("owner_writes", run_id).is_empty()
 
     def run_writes(self, run_id: str) -> pl.DataFrame:
         """Return rows of owner_writes of one run; of a run that only planned, its plan."""
-        rows = self.appended("owner_writes", run_id)
+        rows = self.rows("owner_writes", run_id)
         return self.read_own("owner_writes", run_id) if rows.is_empty() else rows
 
     def writes(self) -> pl.LazyFrame:
@@ -410,7 +406,7 @@ class Tables:
 
     def decided_by(self, run_id: str) -> str:
         """Return the run whose decisions a run rests on: itself, or the one that it follows."""
-        about = next(iter(self.appended("runs", run_id)["of_run"]), None)
+        about = next(iter(self.rows("runs", run_id)["of_run"]), None)
         own = about is None or self.holds("owner_decisions", run_id)
         return run_id if own else self.decided_by(about)
 
@@ -445,7 +441,7 @@ class Tables:
 
     def followed_plan(self, plan_id: str) -> pl.DataFrame:
         """Return the rows of owner_writes of a run, each with what became of it when the plan was applied."""
-        applied = (self.appended("owner_writes", run_id) for run_id in self.applied_by(plan_id))
+        applied = (self.rows("owner_writes", run_id) for run_id in self.applied_by(plan_id))
         rows = pl.concat([self.run_writes(plan_id), *applied])
         # A second apply skips the hosts that the first one wrote.
         in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)

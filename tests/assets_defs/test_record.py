@@ -92,7 +92,7 @@ def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
     rows.append(plan("h-2", outcome="not_written", message="left alone: put back since, by run r-2"))
     tables.append("owner_writes", pl.concat(rows), run_id="run-1")
     record.succeed()
-    (row,) = tables.appended("runs", "run-1").to_dicts()
+    (row,) = tables.rows("runs", "run-1").to_dicts()
     assert result_in_words(row) == "1 undone, 1 undone in part, 1 skipped"
     filled = {"kind": "backfill", "to_write": None, "left_alone": None, "window_from": NOW, "window_to": NOW}
     assert result_in_words(row | filled) == "1 days"

@@ -189,7 +189,7 @@ def test_what_the_rules_no_longer_decide_of_the_inventory_as_it_is_now_is_not_ap
         shelf.hosts = lambda: listed
     assert follow(planned, "apply", RUN, rules=rules) == {"h1": "not_written"}
     assert re.search(said, planned.tables.run_writes("next")["message"].item())
-    assert planned.tables.appended("runs", "next").select("to_write", "failed", "left_alone").row(0) == (
+    assert planned.tables.rows("runs", "next").select("to_write", "failed", "left_alone").row(0) == (
         0,
         0,
         1,
@@ -322,7 +322,7 @@ def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(pla
     with planned.tables.ledger() as ledger:
         assert ledger.targets() == {"elsewhere": "another"}
     for run_id, outcome in (("dead", "not_written"), ("failed", "failed")):
-        assert planned.tables.appended("owner_writes", run_id)["outcome"].to_list() == [outcome]
+        assert planned.tables.rows("owner_writes", run_id)["outcome"].to_list() == [outcome]
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["by a later plan", "by an earlier plan"])
@@ -337,7 +337,7 @@ def test_of_two_runs_whose_answers_were_lost_the_one_that_wrote_later_has_writte
         for run_id in ("a", "b"):
             ledger.mark_attempted(run_id, "h1")
     write_planned(planned)
-    outcomes = [planned.tables.appended("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
+    outcomes = [planned.tables.rows("owner_writes", run_id)["outcome"].item() for run_id in ("a", "b")]
     assert outcomes == ["not_written", "written"]
 
 
@@ -349,7 +349,7 @@ def test_an_apply_whose_answer_was_lost_wrote_what_is_there_whoever_did_between_
         ledger.intend(lost)
         ledger.mark_attempted("second", "h1")
     write_planned(planned)
-    assert planned.tables.appended("owner_writes", "second")["outcome"].item() == "written"
+    assert planned.tables.rows("owner_writes", "second")["outcome"].item() == "written"
 
 
 def test_a_plan_that_rests_on_what_other_runs_made_is_not_applied(tmp_path, shelf):
@@ -397,7 +397,7 @@ def test_to_undo_a_plan_names_the_runs_that_applied_it(planned, shelf):
     assert follow(planned, "apply", RUN, run_id="applied") == {"h1": "written"}
     with pytest.raises(ConfigurationError, match=r"asset-owners undo .*applied$"):
         follow(planned, "undo", RUN, run_id="further")
-    first = planned.tables.appended("runs", "applied")
+    first = planned.tables.rows("runs", "applied")
     planned.tables.append("runs", first.with_columns(run_id=pl.lit("part-2")))
     with pytest.raises(ConfigurationError, match=r"by runs applied, part-2\. To undo .*applied; .*part-2$"):
         follow(planned, "undo", RUN, run_id="further")

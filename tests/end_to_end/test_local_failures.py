@@ -170,7 +170,7 @@ def test_a_service_that_is_told_to_end_while_a_run_writes_ends_in_ten_seconds_an
     assert seconds < 10, log.read_text()
     writes = stand.tables.writes().select("host_id", "outcome").collect()
     assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
-    row = stand.tables.appended("runs", run_id).row(0, named=True)
+    row = stand.tables.rows("runs", run_id).row(0, named=True)
     assert (row["status"], row["left_alone"]) == ("failed", 2), row
 
 

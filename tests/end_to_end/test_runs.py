@@ -68,7 +68,7 @@ def test_a_run_that_is_executed_again_from_failure_only_plans_and_says_so(engine
     rows = stand.tables.run_writes(second.run_id)
     assert set(rows.select("host_id", "outcome").iter_rows()) == {("h-1", "planned"), ("h-2", "planned")}
     assert stand.written() == {}
-    (row,) = stand.tables.appended("runs", second.run_id).to_dicts()
+    (row,) = stand.tables.rows("runs", second.run_id).to_dicts()
     assert row["kind"] == "dry_run"
     assert "does not execute logons" in row["message"]
     assert " run --instance " in row["message"]

@@ -135,7 +135,7 @@ def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted
 
 
 def record(job, result):
-    return job.tables.appended("runs", result.run_id).row(0, named=True)
+    return job.tables.rows("runs", result.run_id).row(0, named=True)
 
 
 def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):

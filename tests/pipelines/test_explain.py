@@ -91,7 +91,7 @@ def test_a_run_that_decided_nothing_is_refused_without_a_word_on_what_others_dec
 
 def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, stored, tmp_path):
     tables = Tables(tmp_path / "home", "head_office", name="Head office")
-    stored_writes, run = tables.run_writes(RUN), tables.appended("runs", RUN)
+    stored_writes, run = tables.run_writes(RUN), tables.rows("runs", RUN)
     planned = stored_writes.with_columns(outcome=pl.lit("planned"), completed_at=None).cast(
         stored_writes.schema
     )
@@ -128,7 +128,7 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
 def test_runs_of_a_clock_that_was_ahead_stand_last_and_are_pointed_out(call, stored, tmp_path):
     """Otherwise they would be the first, and hide the newest ones, for years."""
     tables = Tables(tmp_path / "home", "head_office")
-    row, ahead = tables.appended("runs", RUN), datetime.now(UTC) + timedelta(days=400)
+    row, ahead = tables.rows("runs", RUN), datetime.now(UTC) + timedelta(days=400)
     tables.append("runs", row.with_columns(run_id=pl.lit("ahead000"), started_at=ahead), run_id="ahead000")
     status, printed, said = call("runs", "--instance", stored)
     assert (status, [line.split()[0] for line in printed.splitlines()]) == (0, ["run", RUN[:8], "ahead000"])
@@ -140,7 +140,7 @@ def test_runs_of_a_clock_that_was_ahead_stand_last_and_are_pointed_out(call, sto
 
 def test_the_only_run_that_wrote_is_found_among_many_dry_runs(call, stored, tmp_path):
     tables = Tables(tmp_path / "home", "head_office")
-    row = tables.appended("runs", RUN)
+    row = tables.rows("runs", RUN)
     changed = {"kind": "dry_run", "written": 0, "started_at": datetime.now(UTC)}
     for run_id in (f"dry{number:05}" for number in range(25)):
         dry = pl.DataFrame([row.to_dicts()[0] | changed | {"run_id": run_id}], schema=row.schema)

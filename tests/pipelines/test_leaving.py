@@ -126,7 +126,7 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
         [left] = ledger.rows("owner_writes", "other").to_dicts()
     assert left["old_values"]["owner"].startswith("u2,forgotten-")
     assert left["message"] is None
-    (write,) = tables.appended("owner_writes", RUN).to_dicts()
+    (write,) = tables.rows("owner_writes", RUN).to_dicts()
     assert (write["host_id"], write["outcome"]) == ("h1", "written")
     assert write["new_values"]["owner"].startswith(HASH)
     assert any('"carol"' in text for text in after.values())

@@ -171,7 +171,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     nobody = nobody.filter(host_id="h1")
     store_decisions(tables, nobody, decided_at=NOW, run_id="what-if-run", publish=False)
-    tables.append("runs", tables.appended("runs", RUN).with_columns(run_id=pl.lit("what-if-run")))
+    tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("what-if-run")))
     ids = (RUN, "what-if-run")
     status, printed, _ = call("diff", "--instance", stored, *ids)
     lines = printed.splitlines()

@@ -255,9 +255,9 @@ def test_each_run_write_and_acknowledgement_has_a_row_with_who_did_it_and_why(
 ):
     tables = Tables(tmp_path / "home", "head_office")
     monkeypatch.setenv("SUDO_USER", "olga")
-    row = tables.appended("runs", RUN).with_columns(options=pl.lit('{"reason": "a loan"}'))
+    row = tables.rows("runs", RUN).with_columns(options=pl.lit('{"reason": "a loan"}'))
     tables.append("runs", row, run_id=RUN)
-    writes = tables.appended("owner_writes", RUN).with_columns(by=pl.lit("user kim"))
+    writes = tables.rows("owner_writes", RUN).with_columns(by=pl.lit("user kim"))
     tables.append("owner_writes", writes, run_id=RUN)
     of_it = ("--instance", catalogued)
     assert call("conflicts", *of_it, "--acknowledge", "h2", "--note", "known")[0] == 0

@@ -406,7 +406,7 @@ def test_a_ledger_that_is_lost_begins_again_with_what_analysts_see(tables):
     assert tables.has_written(RUN), "also before a run has begun another one"
     tables.prepare()
     assert tables.reads_ledger()
-    assert tables.appended("owner_writes", RUN).equals(writes("a", "written"))
+    assert tables.rows("owner_writes", RUN).equals(writes("a", "written"))
 
 
 def test_a_run_that_published_is_shown_also_where_it_knew_no_host(tables):
