@@ -19,7 +19,7 @@ from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
 from resources.search.asking import Asker
-from resources.search.responses import Bucket, RefusedSearchError, texts
+from resources.search.responses import FURTHER, Bucket, RefusedSearchError, texts
 from resources.search.source import Senders
 from resources.settings import Instance
 from resources.settings.presets import Preset, presets
@@ -32,7 +32,7 @@ DOCUMENTS_PER_HOST = 2
 SAMPLED_HOSTS = 50
 TEXT = "text"
 
-FIELDS = ("hostname_field", "user_field", "logon_type_field", "user_domain_field")
+FIELDS = ("hostname_field", "user_field", *(f"{name}_field" for name in FURTHER))
 """Settings that name a field to group by."""
 
 _COMPUTER_FIELD = re.compile(

@@ -19,6 +19,7 @@ from resources.search import explaining
 from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
 from resources.search.properties import check_fields, check_names, check_parts
 from resources.search.responses import (
+    FURTHER,
     MIN_PAGE,
     Bucket,
     Found,
@@ -48,7 +49,7 @@ class SearchClient(Asker, EvidenceSource):
         super().__init__(instance, sleep=sleep)
         self.user_field, self.host_field = instance.user_field, instance.hostname_field
         self._page_size = MAX_PAGE
-        asked = {"logon_type": instance.logon_type_field, "user_domain": instance.user_domain_field}
+        asked = {name: getattr(instance, f"{name}_field") for name in FURTHER}
         self._further = {name: field for name, field in asked.items() if field}
         # A bucket for documents without a value as well would double the time of the first page.
         self._sources: list[dict[str, Any]] = [

@@ -69,6 +69,10 @@ class Pair(_Part):
     user_domain: Name | msgspec.UnsetType | None = msgspec.UNSET
 
 
+FURTHER = Pair.__struct_fields__[2:]
+"""What is counted beside both names, where its setting (`logon_type_field` and so on) names a field."""
+
+
 class PairBucket(_Part):
     """The number of documents with a pair."""
 
