@@ -189,7 +189,7 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
     if field := run.instance.decisive_user_field:
         follows = f"platform_user_value_field ({field}) decides where it has the name"
     else:
-        follows = "they get no host; write in platform_user_value_field which field is right"
+        follows = "none of them gets a host; write in platform_user_value_field which field is right"
     names = "name fits" if pairs.height == 1 else "names fit"
     return _none(pairs, f"{pairs.height} account {names} several user assets: {follows}")
 
@@ -259,7 +259,7 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
-    """No conflict is new: the decisions published before had it, too."""
+    """Every conflict was there in the previous run that published its decisions."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())

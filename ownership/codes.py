@@ -169,7 +169,7 @@ OUTCOME: Mapping[str, Words] = {
         short="skipped",
     ),
     "undone": Words(
-        "The host has its former values again, as far as it still held what the run wrote.",
+        "The host has its former values again, where it still had those that the run wrote.",
         "The next run writes {owner} again, unless rules.exclude_hosts names the host.",
     ),
 }
@@ -213,7 +213,7 @@ CLAIMED_BY: Mapping[str, str] = {
 """What the number of owners expected to be wrong rests on (rules 9.4)."""
 
 BREAKDOWN: Mapping[str, str] = {
-    "all": "Not at all: all hosts together.",
+    "all": "No grouping: all hosts together.",
     "share_band": "The primary user's share of the logon events.",
     "active_days": "The primary user's days with a logon.",
     "department": "The department of the user asset decided on.",

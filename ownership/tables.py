@@ -483,8 +483,12 @@ class ThresholdBacktest(Table, filled_by="tune"):
     audit_precision: pl.Float64 = _fraction("Share of audit_hosts that are right.")
     audit_low: pl.Float64 = _fraction(_LOW)
     audit_high: pl.Float64 = _fraction(_HIGH)
-    wrong_to_choose: pl.Float64 = column("wrong, by the half that chooses (rules 9.6).", ge=0, nullable=True)
-    wrong_if_best: pl.Float64 = column("wrong, by the other half.", ge=0, nullable=True)
+    wrong_to_choose: pl.Float64 = column(
+        "`wrong`, estimated by the half of the hosts that chooses a setting (rules 9.6).", ge=0, nullable=True
+    )
+    wrong_if_best: pl.Float64 = column(
+        "`wrong`, estimated by the other half, which judges it.", ge=0, nullable=True
+    )
     wrong_if_best_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
     wrong_if_best_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
 

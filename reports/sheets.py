@@ -206,7 +206,7 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
 
 def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     """Yield what the answers in a sheet mean, and why some hosts are in it twice."""
-    yield "Let somebody who knows write into the column right: yes if the host is the person's, no if not."
+    yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     if number := sample["is_asked_twice"].sum():
         yield (
             f"The last {number} rows ask about {number} of the hosts again, to see how often an answer is "

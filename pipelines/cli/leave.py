@@ -45,7 +45,7 @@ def forget(
 
     It replaces their ids and names in tables, history and ledger, and empties notes, reasons and
     messages in these rows. Reports and exports in the home, and all runs of the instance in Dagster, are
-    deleted, whomever they name. A name that fits several people lists them and changes nothing. After an
+    deleted, also those about others. A name that fits several people lists them and changes nothing. After an
     interruption repeat it with the same words. `asset-owners docs data_protection` says what is left.
 
     Example: --instance NAME ann@corp.example
@@ -146,8 +146,9 @@ def delete_beside_tables(
         if really:
             delete_file(path)
     runs = runs_of(dagster, instance.name)
-    whose = f"all that {printable(instance.name)} has there, whomever they name"
-    print(f"  {len(runs):>9,} runs in Dagster: {whose}, with their logs, plots and checks")
+    whose = f"all that {printable(instance.name)} has there, also of others"
+    with_them = "with logs, plots and checks; its assets begin anew there"
+    print(f"  {len(runs):>9,} runs in Dagster: {whose}, {with_them}")
     if really:
         delete_runs(dagster, runs)
         delete_unlisted(dagster)

@@ -149,7 +149,9 @@ def follow_up(
         int | None, number("Maximum number of hosts to write; overrides max_writes and max_write_percent.")
     ] = None,
     dry_run: DryRun = False,
-    yes: Annotated[bool, flag("--yes", "Do not ask. On a terminal, an undo of several hosts does.")] = False,
+    yes: Annotated[
+        bool, flag("--yes", "Do not ask. An undo of several hosts asks first on a terminal.")
+    ] = False,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why you do it; kept in `options` of the table runs.")
     ] = None,

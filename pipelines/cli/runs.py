@@ -56,7 +56,7 @@ def runs(
         ]
         print(json.dumps({"instance": instance.name, "runs": rows}, default=lambda at: at.isoformat()))
     else:
-        heading = ("run", "kind", "started (UTC)", "took", "days, or run", "result")
+        heading = ("run", "kind", "started (UTC)", "by", "took", "days, or run", "result")
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))
         print_lines(in_columns([heading, *lines]))
     if older := every.height - listed.height:
@@ -76,6 +76,7 @@ def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, 
         short_run_id(row["run_id"]),
         row["kind"].replace("_", " "),
         f"{row['started_at']:%Y-%m-%d %H:%M}",
+        printable((row["by"] or "").removeprefix("user ")),
         str(row["ended_at"] - row["started_at"]).partition(".")[0] if row["ended_at"] else "",
         days if row["window_to"] else f"run {short_run_id(row['of_run'])}",
         printable(result),

@@ -140,7 +140,7 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
         run = command_line(None, "run", "--dry-run")
         raise AssetOwnersError(
             f"There are no tables{of} in {location} yet; run the instance first ({run}), or set "
-            "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to where they lie"
+            "ASSET_OWNERS_HOME, or ASSET_OWNERS_TABLES, to the folder that holds them"
         )
     if len(slugs) == 1:
         return slugs[0], as_of_run(Tables(home(), slugs[0], location=location), run_id)

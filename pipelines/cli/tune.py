@@ -45,12 +45,12 @@ def draw(
 ) -> None:
     """Draw planned owners of the last run by chance, store them, and write the sheet.
 
-    `written`: of those that were written since the last draw, and that hosts still have.
+    `written`: of those that were written since the last draw, or else ever, and that hosts still have.
     """
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     with holding(own_tables(instance)) as tables:
-        run_id, decisions = (_written_since if written else _last_plan)(instance, tables)
+        run_id, decisions, plan = (_written if written else _last_plan)(instance, tables)
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
@@ -68,7 +68,6 @@ def draw(
         if out:
             write_sheet("--audit-file", out, table)
     planned = decisions.filter(action="write").height
-    plan = "were written since the last draw" if written else f"run {short_run_id(run_id)} planned"
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
         f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}.",
@@ -118,36 +117,38 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
     return run_id, [*lines, *audit_in_words(asked, planned, users)]
 
 
-def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
-    """Return the last run that planned any owner, dry runs among them, and what it decided."""
+def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
+    """Return the last run that planned any owner, also a dry run, what it decided, and words for that."""
     for run_id in runs_by_file(tables):
         decisions = tables.read_own("owner_decisions", run_id)
         if "write" in decisions["action"]:
-            return run_id, decisions
+            return run_id, decisions, f"run {short_run_id(run_id)} planned"
     plan = command_line(instance, "run", "--dry-run")
     raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
 
 
-def _written_since(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame]:
-    """Return what was decided about the owners written since the last draw, and the last run that decided.
+def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
+    """Return the same for the owners written since the last draw or, if there are none, ever.
 
-    All of them were decided by the rules of that run, and hosts still have them.
+    All were decided by the rules of that run, the last one, and hosts still have them.
     """
     drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
-    since = pl.col("since") > pl.lit(drawn_at or datetime.min.replace(tzinfo=UTC))
-    owners = tables.read("current_owners").filter(since, source="asset-owners")
-    ours = owners.sort("since").select("host_id", "run_id").collect()
+    written = tables.read("current_owners").filter(source="asset-owners").sort("since").collect()
+    since = written.filter(pl.col("since") > drawn_at) if drawn_at else written
+    ours, words = (
+        (written, "were written") if since.is_empty() else (since, "were written since the last draw")
+    )
     decided: dict[str, pl.DataFrame] = {}
-    for (run_id,), hosts in ours.group_by("run_id", maintain_order=True):
+    for (run_id,), hosts in ours.select("host_id", "run_id").group_by("run_id", maintain_order=True):
         decided_by = tables.decided_by(str(run_id))
         plan = tables.read_own("owner_decisions", decided_by).filter(action="write")
         decided[decided_by] = plan.join(hosts, on="host_id", how="semi")
     if not decided:
-        raise AssetOwnersError(f"{instance.name}: --written: no owner was written since the last draw")
+        raise AssetOwnersError(f"{instance.name}: --written: no host has an owner that a run wrote")
     last = [*decided][-1]
     rules = decided_with(tables, last)[1].of_evidence
     alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
-    return last, pl.concat(alike)
+    return last, pl.concat(alike), words
 
 
 def tune(
@@ -222,7 +223,8 @@ def tune(
     in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     why = "" if in_full else command_line(instance, "tune", "-v")
     done = tables.followed_plan(decided_by).filter(outcome="written").height or None
-    ask = command_line(instance, "tune", *tuning.AUDIT)
+    all_are_written = done == planned.filter(action="write").height
+    ask = command_line(instance, "tune", *tuning.AUDIT, *(["--written"] if all_are_written else []))
     claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [

@@ -227,7 +227,7 @@ def _complaint(detail: Any) -> str:
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return f"{key}: is an unknown key; {_suggest_key(location[-1], location[:-1])}"
+        return f"{key}: unknown key; {_suggest_key(location[-1], location[:-1])}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
     for theirs, ours in _OF_PYDANTIC.items():
         message = re.sub(f"^should {theirs}", ours, message)

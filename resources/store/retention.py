@@ -207,8 +207,11 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
 
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
-    """Yield the runs that decided by the settings of the instance file, if that is kept; the last first."""
-    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time())
+    """Yield the runs that decided about the present by the settings of the instance file; the last first.
+
+    Of those whose decisions are kept. A backfill may be of days long past.
+    """
+    runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time(), pl.col("kind") != "backfill")
     runs = runs.sort("started_at", descending=True).select("run_id", "options")
     for run_id, options in runs.collect().iter_rows():
         if CHANGES not in json.loads(options or "{}") and tables.holds("owner_decisions", run_id):

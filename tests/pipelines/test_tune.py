@@ -237,7 +237,7 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file, "--audit")
     assert call(*of_it, "40", "--audit-file", tmp_path / "first.csv")[0] == 0
     status, _, said = call(*of_it, "5", "--written")
-    assert (status, "no owner was written since the last draw" in said) == (1, True)
+    assert (status, "no host has an owner that a run wrote" in said) == (1, True)
     now = datetime.now(UTC)
     fields = {"outcome": "written", "intended_at": now, "completed_at": now}
     written = [f"s{n}" for n in range(12)]
@@ -246,6 +246,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
     assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
+    status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "third.csv")
+    assert (status, "5 of 12 owners that were written, drawn" in printed) == (0, True)
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

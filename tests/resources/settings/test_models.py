@@ -181,13 +181,13 @@ def test_a_domain_that_is_spelled_as_part_of_an_account_is_refused_with_the_righ
 
 def test_all_that_is_wrong_or_missing_is_named_at_once(write):
     wrong = {
-        "hostname_feild": ("x", "is an unknown key; did you mean 'hostname_field'?"),
-        "scan.lookback": (7, "is an unknown key; did you mean 'lookback_days'?"),
+        "hostname_feild": ("x", "unknown key; did you mean 'hostname_field'?"),
+        "scan.lookback": (7, "unknown key; did you mean 'lookback_days'?"),
         "platform.schedule": (
             "daily",
-            "is an unknown key; did you mean scan.schedule? It belongs below a line `scan:` without a #",
+            "unknown key; did you mean scan.schedule? It belongs below a line `scan:` without a #",
         ),
-        "platform.query": ("*", "is an unknown key; the known key of this name is not indented"),
+        "platform.query": ("*", "unknown key; the known key of this name is not indented"),
         "scan.lookback_days": (0, "'0' must be at least 1"),
         "scan.late_days": ("2d", "'2d' is not a whole number"),
         "rules.exclude_users": ("admin", "'admin' must be a list, such as [admin]"),
@@ -490,7 +490,7 @@ def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
         ({"logs": ["wazhu"]}, "logs.0.preset: 'wazhu' is not a known way of shipping; write one of "),
         (
             {"logs": [{"user_feild": "x"}]},
-            "logs.0.user_feild: is an unknown key; did you mean 'user",
+            "logs.0.user_feild: unknown key; did you mean 'user",
         ),
         ({"logs": ["linux"], "rules.logon_type_weights": {2: 10}}, "rules.logon_type_weights: needs logon"),
     ],
