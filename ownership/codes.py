@@ -112,8 +112,11 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
-    if decision["evidence"] == "not_stable" and decision["named_since"] is None:
-        return MOVED
+    if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
+        if decision["named_since"] is None:
+            return MOVED
+        is_owned = decision["existing_owner"] is not None
+        return Words(EVIDENCE["not_stable"]) if is_owned else EVIDENCE["answered_no"]
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 

@@ -261,7 +261,8 @@ class OwnerDecisions(Table):
         nullable=True,
     )
     stable_on: pl.Date = column(
-        "Day whose run writes the owner of a not_stable host, if the same one stays named.", nullable=True
+        "Day whose run writes the owner of a not_stable host, if the same one stays named; null: none does.",
+        nullable=True,
     )
 
     events_within_total = _EVENTS_WITHIN_TOTAL

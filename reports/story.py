@@ -119,12 +119,11 @@ class Remedies:
         """What would lead to another owner in the inventory, whatever it held when the run decided."""
         named, owners, field = host["resolved_owner"], host["owner_ids"], self._fields.owner
         owner = person(named, self.name_of) if named else ""
-        if owners and named in owners:
+        if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif owners:
-            then = f"the next run would write {owner}" if named else "no run replaces an owner"
             name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
-            yield f"Clear {field} of {name} in the inventory: {then}."
+            yield f"Clear {field} of {name} in the inventory: the next run would write {owner}."
         elif named and owners is not None:
             advice = OUTCOME[host["outcome"]].advice if host["outcome"] else ""
             yield (advice or _NEXT_RUN_WRITES).format(owner=owner)

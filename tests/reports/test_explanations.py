@@ -147,6 +147,18 @@ CASES = {
         "alice has been named on each day since 2026-03-02; if that stays so, the run of 2026-04-10 writes",
         rules=Rules(min_stable_days=40),
     ),
+    "named for too few days on a host with an owner": case(
+        "belongs to u9 in the inventory; the logons give no owner: the primary user has been named for fewer",
+        "To change the owner, set it in the inventory (owned_by)",
+        assets=[OWNED],
+        rules=Rules(min_stable_days=40),
+    ),
+    "named for too few days and answered no": case(
+        "has no owner: somebody answered no",
+        "Set the right owner in the inventory; if that is alice after all",
+        rules=Rules(min_stable_days=40),
+        answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
+    ),
     "kinds of logon that count more": case(
         *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
@@ -154,7 +166,7 @@ CASES = {
     ),
     "no logons of an owned host": case(
         "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
-        *("One user would be named as the owner", "Clear owned_by of ws1 (h1) in the inventory: no run"),
+        *("One user would be named as the owner", "To change the owner, set it in the inventory (owned_by)"),
         logons=[],
         assets=[OWNED],
     ),
