@@ -172,7 +172,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
         place if kind == "env" else f"{{{kind}: {place}}}" for kind, place in section.get(key, {}).items()
     )
     unless = "" if default else " (Enter: none)"
-    text = f"Name of the variable with its {SECRETS[key]}, or {{file: PATH}}{unless}"
+    text = f"Name of the variable with its {SECRETS[key]}, or path of a file with it{unless}"
     place = prompt(text, default=default, show_default=bool(default), value_proc=_place)
     if not place:
         return
@@ -185,9 +185,13 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
 
 def _place(answer: str) -> dict[str, str]:
     """Return where a secret lies; an answer that may be the secret itself is asked for again."""
+    if not answer:
+        return {}
+    file = Path(answer).expanduser().absolute()
+    named = {"file": str(file)} if "/" in answer and file.is_file() else {"env": answer}
     try:
-        place = yaml.safe_load(answer) if answer.startswith("{") else {"env": answer} if answer else {}
-        return Secret.model_validate(place).model_dump(exclude_none=True, mode="json") if place else {}
+        place = yaml.safe_load(answer) if answer.startswith("{") else named
+        return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter("Do not type the password here; it is asked for next, hidden") from error
 

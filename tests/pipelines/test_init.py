@@ -14,8 +14,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 import trustme
+import typer
 
 from ownership.names import fits_any, normalise_username
+from pipelines.cli.init import _place
 from resources.settings import instance_path, load_instance
 from resources.settings.presets import presets
 from sandbox.inventory import Account, InventoryService, InventoryState
@@ -284,3 +286,14 @@ def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
 def test_who_wants_no_questions_gets_the_file_to_fill_in(answer, file, tmp_path):
     assert answer("n", arguments=[tmp_path / "mine.yaml"])[0] == 0
     assert (tmp_path / "mine.yaml").read_text().count("\n") == file.read_text().count("\n")
+
+
+def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_typed(tmp_path):
+    (tmp_path / "secret").write_text("hunter2")
+    file = str(tmp_path / "secret")
+    assert [_place(answer) for answer in ("", "OTHER", file, f"{{file: {file}}}")] == [
+        *({}, {"env": "OTHER"}),
+        *({"file": file}, {"file": file}),
+    ]
+    with pytest.raises(typer.BadParameter, match="Do not type the password here"):
+        _place(str(tmp_path / "hunter2"))
