@@ -62,7 +62,7 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "answered_no": Words(
         "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
-        "Set the right owner in the inventory; if that is {username} after all, set them, or answer yes in "
+        "Set the right owner in the inventory, {username} if it is theirs after all, or answer yes in "
         "the sheet of the audit.",
     ),
     "low_confidence": Words(

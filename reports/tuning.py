@@ -178,9 +178,9 @@ def settings_in_words(
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
     if best is None:
         none = (
-            f"No setting tried is known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}%"
+            f"No other setting is known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}%"
         )
-        words.append(f"{none} of these owners (table threshold_backtest).")
+        words.append(f"{none} of these owners; the table threshold_backtest has what was tried.")
     if best is None and nearest is None:
         known = "None of them is expected to be better than the present ones."
         return words if now["wrong"] is None else [*words, known]
@@ -231,7 +231,7 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]
 def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
-        return ["No account and no kind of host is worth excluding."]
+        return ["Excluding accounts or kinds of hosts would not help."]
     lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
@@ -259,7 +259,7 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
     counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"The evidence no longer supports {drift.height:,} owners: {counts} (table ownership_drift)."]
+    return [f"Logons do not confirm {drift.height:,} owners: {counts} (table ownership_drift)."]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

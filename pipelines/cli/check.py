@@ -94,7 +94,7 @@ def check(
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
         again = command_line(instance, *(["check"] if wrong else ["run", "--dry-run"]))
-        print(f"{'When it is mended' if wrong else 'Next, see what a run would write'}:\n    {again}")
+        print(f"{'After fixing it' if wrong else 'Next, see what a run would write'}:\n    {again}")
     return 1 if wrong else 0
 
 

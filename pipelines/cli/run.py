@@ -65,7 +65,7 @@ def run(
         ),
     ] = None,
     yes: Annotated[
-        bool, flag("--yes", "Do not ask. On a terminal, the first run that would write does.")
+        bool, flag("--yes", "Do not ask. The first run that would write asks on a terminal.")
     ] = False,
     detailed_exitcode: DetailedExitCode = False,
     fail_on: FailOn = None,

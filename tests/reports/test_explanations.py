@@ -155,7 +155,7 @@ CASES = {
     ),
     "named for too few days and answered no": case(
         "has no owner: somebody answered no",
-        "Set the right owner in the inventory; if that is alice after all",
+        "Set the right owner in the inventory, alice if it is theirs after all",
         rules=Rules(min_stable_days=40),
         answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
     ),
