@@ -243,44 +243,50 @@ def _level(value: str) -> float | None:
 def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """Return how the owners that two runs give differ, from their decisions: a row for each such host.
 
-    A run gives an owner where it plans to write one, or finds it there already. One that was written since
-    is not dropped: `count_unsupported` counts it.
+    A run gives an owner where it plans to write one, or finds it there already. A host that has an owner,
+    whom the first run chooses and the second one does not, keeps it: no run overwrites it.
 
-    Columns: host_id, hostname and change (`add`, `drop` or `change`); owner and what it rests on of the
-    second run, and with `_before` of the first. Hosts for which neither run gives an owner are not part
-    of it.
+    Columns: host_id, hostname and change (`add`, `drop`, `change` or `keep`); owner and what it rests on of
+    the second run, and with `_before` of the first. Of a host that keeps its owner, `owner_before` is that
+    one, and `owner` whom the second run would choose. Hosts for which neither run gives an owner are not part
+    of it, nor those that have the owner already whom the second run plans.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "events", "active_days", "existing_owner")
+    columns = ("evidence", "match", "action", "share", "events", "active_days")
+    only_here = ("resolved_owner", "existing_owner", "decided_at")
     before, after = (
-        rows.drop_nulls("host_id").select("host_id", "hostname", *columns, owner=given)
+        rows.drop_nulls("host_id").select("host_id", "hostname", *columns, *only_here, owner=given)
         for rows in (first, second)
     )
     old, new = pl.col("owner_before"), pl.col("owner")
     planned_before, planned = (pl.col(name).eq_missing("write") for name in ("action_before", "action"))
+    # Whichever run is named first: the one that read the inventory last knows who owns the host.
+    is_reversed = pl.col("decided_at") < pl.col("decided_at_before")
+    owners = pl.when(is_reversed).then("existing_owner_before").otherwise("existing_owner").str.split(",")
+    chosen_before, chosen = pl.col("resolved_owner_before"), pl.col("resolved_owner")
+    owns_before, owns = (
+        owners.list.contains(escape_id(user)).fill_null(value=False) for user in (chosen_before, chosen)
+    )
+    is_kept = owns_before & chosen_before.ne_missing(chosen)
     return (
         after.join(before, on="host_id", how="full", coalesce=True, suffix="_before")
         .with_columns(
             pl.coalesce("hostname", "hostname_before"),
-            change=pl.when(new.is_null())
-            .then(pl.when(planned_before & old.ne_missing(pl.col("existing_owner"))).then(pl.lit("drop")))
+            owner=pl.when(is_kept).then(chosen).otherwise(new),
+            owner_before=pl.when(is_kept).then(chosen_before).otherwise(old),
+            change=pl.when(is_kept)
+            .then(pl.lit("keep"))
+            .when(new.is_null())
+            .then(pl.when(planned_before).then(pl.lit("drop")))
             .when(old.is_null() | (old == new))
-            .then(pl.when(planned & ~planned_before).then(pl.lit("add")))
+            .then(pl.when(planned & ~planned_before & ~owns).then(pl.lit("add")))
             .when(planned | planned_before)
             .then(pl.lit("change")),
         )
         .drop_nulls("change")
-        .drop("hostname_before", "existing_owner", "existing_owner_before")
+        .drop("hostname_before", *only_here, *(f"{name}_before" for name in only_here))
         .sort("change", "hostname", "host_id")
     )
-
-
-def count_unsupported(first: pl.DataFrame, second: pl.DataFrame) -> int:
-    """Count the owners that hosts have, whom the first of two runs finds and the second does not."""
-    now = second.drop_nulls("host_id").select("host_id", found="resolved_owner", there="existing_owner")
-    both = first.drop_nulls("resolved_owner").join(now, on="host_id")
-    is_there = (pl.col("action") == "agree") | (pl.col("there") == pl.col("resolved_owner"))
-    return both.filter(is_there, pl.col("found").ne_missing(pl.col("resolved_owner"))).height
 
 
 def plan_writes(

@@ -15,7 +15,7 @@ from reports.sentences import COUNTS, display_names, in_columns, logons
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
 _FIELDS = ("owner", *_ENRICHED)
-_SIGNS = {"add": "+", "drop": "-", "change": "~"}
+_SIGNS = {"add": "+", "drop": "-", "change": "~", "keep": "="}
 
 
 def sent_changes(names: Mapping[str, str] | None = None) -> list[pl.Expr]:
@@ -128,34 +128,44 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
         for name in ("owner_before", "owner"):
             yield name, row[name] and name_of.get(row[name], row[name])
         was, now = f"was: {_short_reason(row, '_before')}", f"now: {_short_reason(row, '')}"
-        yield "reason", {"add": was, "drop": now, "change": f"{was}, {now}"}[row["change"]]
+        reasons = {"add": was, "drop": now, "change": f"{was}, {now}", "keep": now}
+        yield "reason", reasons[row["change"]]
 
     return [dict(cells(row)) for row in differences.iter_rows(named=True)]
 
 
-def differences_in_words(diff: Sequence[Mapping[str, str | None]], no_longer_found: int) -> Iterator[str]:
+def differences_in_words(
+    diff: Sequence[Mapping[str, str | None]],
+    not_chosen: Sequence[Mapping[str, str | None]],
+    see_all: str = "",
+) -> Iterator[str]:
     """Yield each difference of two plans as a line that begins with its sign, then a summary.
 
-    `no_longer_found` is the number of owners that are there, and that the second plan does not support.
+    `not_chosen` are the hosts that keep an owner whom the second plan would not choose: all of them, or the
+    first ones and the command that shows the others.
     """
     rows = []
-    for row in diff:
-        owners = " → ".join(owner for owner in (row["owner_before"], row["owner"]) if owner)
+    shown = not_chosen[:SHOWN_HOSTS] if see_all else not_chosen
+    for row in (*diff, *shown):
+        joint = ", not " if row["change"] == "keep" else " → "
+        owners = joint.join(dict.fromkeys(owner for owner in (row["owner_before"], row["owner"]) if owner))
         cells = [row["hostname"] or row["host_id"] or "", owners, row["reason"] or ""]
         rows.append((_SIGNS[str(row["change"])], cells))
     yield from _lines(rows)
+    if len(not_chosen) > len(shown):
+        yield f"  and {len(not_chosen) - len(shown):,} more: {see_all}"
     counts = Counter(row["change"] for row in diff)
     yield f"{counts['add']:,} to add, {counts['drop']:,} no longer planned, {counts['change']:,} changed"
-    if no_longer_found:
-        owners = "owner that is" if no_longer_found == 1 else "owners that are"
-        yield f"{no_longer_found:,} {owners} there would no longer be found"
+    if kept := len(not_chosen):
+        keep = "host keeps" if kept == 1 else "hosts keep"
+        yield f"{kept:,} {keep} an owner whom this rule would not choose"
 
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
     names = ("evidence", "match", "action", "events", "active_days", "share")
     evidence, match, action, events, days, share = (row[f"{name}{suffix}"] for name in names)
-    if action in (None, "conflict", "agree"):
+    if row["change"] != "keep" and action in (None, "conflict", "agree"):
         return short_words(ACTION)[action] if action else "not known"
     percent = f"{int(100 * share + 1e-9)}%" if share else ""  # as on the page: 0.29 is 29%, 59.9% is not 60%
     if match == "matched":

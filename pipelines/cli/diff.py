@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from ownership.plan import compare_plans, count_unsupported
+from ownership.plan import compare_plans
 from pipelines.cli.options import InstanceFile, Json, own_tables, print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
@@ -22,7 +22,7 @@ def diff(
     *,
     as_json: Json = False,
 ) -> None:
-    """Print which owners the later run adds, changes and no longer plans, and why; it may be a dry run.
+    """Print which owners the later run adds, changes and no longer chooses, and why; it may be a dry run.
 
     Example: --instance NAME 1a2b3c4d 5e6f7a8b
     """
@@ -33,14 +33,14 @@ def diff(
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))
     else:
-        print_lines(differences_in_words(**compared))
+        print_lines(differences_in_words(compared["diff"], compared["not_chosen"]))
 
 
 def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     """Return how the owners that two runs give differ; they need whole run ids.
 
-    diff (`compared_owners`), and no_longer_found (how many owners are there that the second run does not
-    support).
+    diff and not_chosen (`compared_owners`; the latter of the hosts that keep an owner whom the second run
+    would not choose), and no_longer_found (how many these are).
     """
     for run_id in (first, second):
         if not tables.holds("owner_decisions", run_id):
@@ -55,7 +55,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     for run_id in (first, second):
         users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
         name_of |= names_of(users.iter_rows(named=True))
-    return {
-        "diff": compared_owners(differences, name_of),
-        "no_longer_found": count_unsupported(*decisions),
-    }
+    rows = compared_owners(differences, name_of)
+    kept = [row for row in rows if row["change"] == "keep"]
+    others = [row for row in rows if row["change"] != "keep"]
+    return {"diff": others, "not_chosen": kept, "no_longer_found": len(kept)}

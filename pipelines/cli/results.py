@@ -205,8 +205,10 @@ def print_result(
             if report["plan"] and not about:
                 print_lines(ways_to_look(instance, run_id, decisions))
         if "diff" in report:
-            print(f"Compared with run {short_run_id(report['compared_with'])}:")
-            print_lines(differences_in_words(report["diff"], report["no_longer_found"]))
+            runs = [short_run_id(each) for each in (report["compared_with"], run_id)]
+            print(f"Compared with run {runs[0]}:")
+            see_all = command_line(instance, "diff", *runs)
+            print_lines(differences_in_words(report["diff"], report["not_chosen"], see_all=see_all))
         print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:

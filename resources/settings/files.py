@@ -95,7 +95,7 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
     try:
         instance = Instance.model_validate(content, context=context)
     except ValidationError as error:
-        lines = [f"{path}: {_complaint(detail)}" for detail in error.errors(include_url=False)]
+        lines = [_complaint(detail, path, changes) for detail in error.errors(include_url=False)]
         raise ConfigurationError(
             some_of(lines, MAX_COMPLAINTS, joint="\n")
         ) from None  # it shows wrong keys, which may be secrets
@@ -109,12 +109,13 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
             f"{path}: logs: {', '.join(single)} cannot be given beside it, for each of the logs has its own; "
             "move what is there into an entry of logs, or take logs out"
         )
+    key = "rules.logon_type_weights"
     if instance.rules.logon_type_weights and not any(
         one.logon_type_field for one in instance.sources.values()
     ):
         raise ConfigurationError(
-            f"{path}: rules.logon_type_weights: needs logon_type_field; name there the document field that "
-            "has the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
+            f"{_origin(key, path, changes)}: {key}: needs logon_type_field; name there the document field "
+            "that has the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
         )
     _require_separate_fields(path, instance)
     return instance
@@ -222,29 +223,39 @@ _StrictLoader.yaml_implicit_resolvers = {
 _StrictLoader.add_implicit_resolver(_INTEGER, re.compile(r"[-+]?(0|[1-9][0-9]*)$"), list("-+0123456789"))
 
 
-def _complaint(detail: Any) -> str:
+def _complaint(detail: Any, path: Path, changes: Sequence[str]) -> str:
     """Return one line about a wrong key: where, its value, what to do."""
     location = [str(part)[:MAX_SHOWN] for part in detail["loc"]]
     key, kind, value = ".".join(location), detail["type"], detail["input"]
+    where = _origin(key, path, changes)
     if kind == "extra_forbidden":
-        return f"{key}: unknown key; {_suggest_key(location[-1], location[:-1])}"
+        meant = _suggest_key(location[-1], location[:-1], in_file=where != "--set")
+        return f"{where}: {key}: unknown key; {meant}"
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
     for theirs, ours in _OF_PYDANTIC.items():
         message = re.sub(f"^should {theirs}", ours, message)
     if location[0] == "cookies":  # a wrong name may hold the value
-        return f"cookies: {message}"
+        return f"{where}: cookies: {message}"
     # Values in the wrong place may be secrets.
     hidden = kind in {"hidden", *_PLAIN} or value is None or isinstance(value, dict | list)
-    return f"{key}: {message}" if hidden else f"{key}: {str(value)[:MAX_SHOWN]!r} {message}"
+    return f"{where}: {key}: " + (message if hidden else f"{str(value)[:MAX_SHOWN]!r} {message}")
 
 
-def _suggest_key(key: str, section: list[str]) -> str:
+def _origin(key: str, path: Path, changes: Sequence[str]) -> str:
+    """Return where a setting, or one below or above it, has its value from: `--set`, or the file."""
+    tried = (f"{change.partition('=')[0]}." for change in changes)
+    is_tried = any(f"{key}.".startswith(setting) or setting.startswith(f"{key}.") for setting in tried)
+    return "--set" if is_tried else str(path)
+
+
+def _suggest_key(key: str, section: list[str], *, in_file: bool) -> str:
     """Return the key that was probably meant: of a section whose line is a comment, or a similar one."""
     if key in Instance.model_fields:
-        return "the known key of this name is not indented"
+        return "the known key of this name is not indented" if in_file else f"did you mean {key!r}?"
     if others := [name for name in Instance.model_fields if key in _keys_of([name])]:
         meant = " or ".join(f"{name}.{key}" for name in others)
-        return f"did you mean {meant}? It belongs below a line `{others[0]}:` without a #"
+        place = f" It belongs below a line `{others[0]}:` without a #" if in_file else ""
+        return f"did you mean {meant}?{place}"
     near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
     return f"did you mean {near[0]!r}?"
 

@@ -7,7 +7,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ownership.plan import Conditions, Plan, enrichment_change, plan_undo, refusals, select_hosts
+from ownership.plan import (
+    Conditions,
+    Plan,
+    compare_plans,
+    enrichment_change,
+    plan_undo,
+    refusals,
+    select_hosts,
+)
 from tests.ownership.builders import BEGUN, NOW, RUN, TARGET, counts, decide, host, hosts, plan, user, users
 
 
@@ -213,3 +221,49 @@ def test_a_host_that_the_plan_does_not_have_or_several_may_be_is_an_error(asked,
     assert select_hosts(plan(decisions, PEOPLE, assets), ["ab"], decisions)["hostname"].to_list() == ["kiosk"]
     with pytest.raises(LookupError, match=says):
         select_hosts(plan(decisions, PEOPLE, assets), [asked], decisions)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "change"),
+    [
+        (("u1", None), (None, None), "drop"),
+        (("u1", None), (None, "u1"), "keep"),
+        (("u1", "u1"), (None, "u1"), "keep"),
+        (("u1", None), (None, "u1,u2"), "keep"),
+        (("u1", "u1"), ("u2", "u1"), "keep"),
+        (("u1", None), ("u2", "u1"), "keep"),
+        (("u,1", "u%2C1"), (None, "u%2C1"), "keep"),
+        (("u1", "u1"), (None, None), None),
+        (("u1", None), (None, "u2"), "drop"),
+        ((None, "u1"), (None, "u1"), None),
+        (("u1", "u1"), ("u1", "u1"), None),
+        (("u1", None), ("u1", "u1"), None),
+        (("u1", "u1"), ("u1", None), "add"),
+        ((None, "u1"), ("u1", None), "add"),
+        ((None, None), ("u1", None), "add"),
+        (("u1", None), ("u2", None), "change"),
+        (("u1", None), ("u2", "u2"), "change"),
+    ],
+)
+def test_a_host_that_has_its_owner_already_is_kept_or_no_difference_in_either_order(first, second, change):
+    """Each run has whom it chooses, and whom it read in the inventory."""
+    runs = []
+    for day, (chosen, existing) in enumerate((first, second)):
+        if chosen is None:
+            action = "keep" if existing else "none"
+        elif existing is None:
+            action = "write"
+        else:
+            action = "agree" if chosen.replace(",", "%2C") in existing.split(",") else "conflict"
+        decided = decide(counts(("ws1", "alice", 5)), PEOPLE, hosts(host("h1", "ws1")))
+        values = pl.lit(chosen, pl.String), pl.lit(existing, pl.String), pl.lit(action)
+        chosen_and_there = dict(zip(("resolved_owner", "existing_owner", "action"), values, strict=True))
+        runs.append(decided.with_columns(decided_at=NOW + timedelta(days=day), **chosen_and_there))
+    found = compare_plans(*runs)
+    assert found["change"].to_list() == [change] * (change is not None)
+    if change == "keep":
+        assert found.select("owner_before", "owner").row(0) == (first[0], second[0])
+        assert "keep" not in compare_plans(runs[1], runs[0].head(0))["change"]
+    now = second[1] or ""
+    back = compare_plans(*reversed(runs)).filter(change="add")
+    assert back.filter(pl.col("owner").is_in(now.split(","))).is_empty(), "it has this owner already"

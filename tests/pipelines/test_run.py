@@ -182,6 +182,22 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     assert lines[-1] == "0 to add, 1 no longer planned, 0 changed"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
+    owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()
+    later = {"existing_owner": pl.lit(owner), "action": pl.lit("keep")}
+    later |= {"decided_at": pl.col("decided_at").dt.offset_by("1h")}
+    store_decisions(
+        tables, nobody.with_columns(**later), decided_at=NOW, run_id="written-since", publish=False
+    )
+    tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("written-since")))
+    assert call("diff", "--instance", stored, RUN, "written-since")[1].splitlines() == [
+        "= pc-1.corp.example  ann@corp.example  now: no majority (100%)",
+        "0 to add, 0 no longer planned, 0 changed",
+        "1 host keeps an owner whom this rule would not choose",
+    ]
+    found = json.loads(call("diff", "--instance", stored, RUN, "written-since", "--json")[1])
+    assert (found["diff"], found["no_longer_found"]) == ([], 1)
+    assert [(row["host_id"], row["owner"]) for row in found["not_chosen"]] == [("h1", None)]
+    assert json.loads(call("diff", "--instance", stored, "written-since", RUN, "--json")[1])["diff"] == []
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
     assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
 

@@ -3,7 +3,7 @@ from typing import Any
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.plan import compare_plans, count_unsupported
+from ownership.plan import compare_plans
 from ownership.tables import OwnerDecisions, OwnerWrites
 from reports.plan import (
     SHOWN_HOSTS,
@@ -98,23 +98,31 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         PEOPLE,
         later,
     )
-    compared = compared_owners(compare_plans(first, second), {"u1": "ann@corp.example"})
-    lost = count_unsupported(first.filter(host_id="written").with_columns(action=pl.lit("agree")), second)
-    assert (lost, count_unsupported(second, first.clear()), count_unsupported(second, first)) == (0, 0, 0)
-    is_written = pl.col("host_id") == "written"
-    lost_since = second.with_columns(
-        resolved_owner=pl.when(~is_written).then("resolved_owner"),
-        action=pl.when(is_written).then(pl.lit("keep")).otherwise("action"),
+    names = {"u1": "ann@corp.example"}
+    compared = compared_owners(compare_plans(first, second), names)
+    no_majority = pl.col("host_id").is_in(["written", "dropped"])
+    unsure = second.with_columns(
+        evidence=pl.when(no_majority).then(pl.lit("no_majority")).otherwise("evidence"),
+        match=pl.when(~no_majority).then("match"),
+        resolved_owner=pl.when(~no_majority).then("resolved_owner"),
+        action=pl.when(no_majority).then(pl.lit("keep")).otherwise("action"),
     )
-    assert count_unsupported(first, lost_since) == 1, "planned, written, and no longer found"
-    assert "written" not in compare_plans(first, lost_since)["host_id"]
-    nobody = first.with_columns(resolved_owner=pl.lit(None, pl.String))
-    assert [*differences_in_words(compared, count_unsupported(second, nobody))] == [
+    kept = compared_owners(compare_plans(second, unsure), names)
+    assert [*differences_in_words(compared, kept)] == [
         "+ added    ann@corp.example       was: no majority (54%)",
         "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
         "- dropped  ann@corp.example       now: several user assets",
         "- taken    ann@corp.example       now: has another owner",
+        "= written  ann@corp.example       now: no majority (100%)",
         "1 to add, 2 no longer planned, 1 changed",
-        "1 owner that is there would no longer be found",
+        "1 host keeps an owner whom this rule would not choose",
     ]
-    assert [*differences_in_words([], 0)] == ["0 to add, 0 no longer planned, 0 changed"]
+    other = kept[0] | {"owner": "u2"}
+    lines = [*differences_in_words([], [other] * 22, "SEE ALL")]
+    assert lines[SHOWN_HOSTS - 1 :] == [
+        "= written  ann@corp.example, not u2  now: no majority (100%)",
+        "  and 2 more: SEE ALL",
+        "0 to add, 0 no longer planned, 0 changed",
+        "22 hosts keep an owner whom this rule would not choose",
+    ]
+    assert [*differences_in_words([], [])] == ["0 to add, 0 no longer planned, 0 changed"]
