@@ -23,6 +23,7 @@ from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
 from resources.store.retention import store_decisions
 from resources.store.run_state import OVERDUE_AFTER
+from resources.store.tables import short_run_id
 
 
 def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
@@ -95,7 +96,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    found = shown_decisions(run, frame, run.run_id)
+    found = _published(run) | shown_decisions(run, frame, run.run_id)
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""
@@ -108,6 +109,16 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         "window_from": run.window.first.isoformat(),
         "window_to": run.window.last.isoformat(),
     }
+
+
+def _published(run: ScanRun) -> dict[str, str]:
+    """Say whose decisions the tables show where it is not this run's (rules 7.6)."""
+    if run.may_write:
+        return {}
+    shown = run.tables.published_run()
+    what = "backfill" if run.mode.kind == "backfill" else "dry run"
+    tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
+    return {"published": f"no: a {what}; {tables}"}
 
 
 def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:
