@@ -71,15 +71,15 @@ def table_asset(
     return step
 
 
-def asset_arguments(
-    instance: Instance, table: str, *, kind: str, group: str | None = None, more: str = ""
-) -> dict[str, Any]:
-    """Return the arguments of Dagster's decorators that describe a table's asset; `more` ends the description."""
+def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
+    model = TABLES[table]
+    by_job = f" In this UI, the job `{group}` fills it (tab *Launchpad*)." * (model.__filled_by__ == "tune")
     return {
         "key": asset_key(instance, table),
         "group_name": group or instance.slug,
         "owners": OWNERS,
-        "description": description(TABLES[table]) + more,
+        "description": description(model) + by_job,
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),

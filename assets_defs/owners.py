@@ -96,7 +96,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    found = _published(run) | shown_decisions(run, frame, run.run_id)
+    found = shown_decisions(run, frame, run.run_id)
+    if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
+        shown = run.tables.published_run()
+        tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
+        found = {"published": f"no: a {run.mode.kind.replace('_', ' ')}; {tables}"} | found
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""
@@ -109,16 +113,6 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         "window_from": run.window.first.isoformat(),
         "window_to": run.window.last.isoformat(),
     }
-
-
-def _published(run: ScanRun) -> dict[str, str]:
-    """Say whose decisions the tables show where it is not this run's (rules 7.6)."""
-    if run.may_write:
-        return {}
-    shown = run.tables.published_run()
-    what = "backfill" if run.mode.kind == "backfill" else "dry run"
-    tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
-    return {"published": f"no: a {what}; {tables}"}
 
 
 def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:

@@ -190,14 +190,6 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     return hosts_sheet(hosts, users, instance.rules.as_rules(), instance.field_names)
 
 
-def decisions_now(tables: Tables) -> pl.DataFrame:
-    """Return the decisions that tables show, with the owner that each host has now."""
-    shown = tables.visible()
-    owners = shown.read("current_owners").select("host_id", existing_owner=pl.col("owner_ids").list.first())
-    decisions = shown.read("owner_decisions").drop("existing_owner")
-    return decisions.join(owners, on="host_id", how="left").collect()
-
-
 def _hosts_now(tables: Tables, decisions: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
     owners, *known = (
         tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")

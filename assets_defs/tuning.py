@@ -39,12 +39,9 @@ def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
     Of what they read the lineage has the results: it leads from these to the rest, without forty more lines.
     """
     group = part_name(instance, "tuning")
-    by_job = {"tune": f" In this UI, the job `{group}` fills it (tab *Launchpad*)."}
     return [
         dg.AssetSpec(
-            **asset_arguments(
-                instance, table, kind="polars", group=group, more=by_job.get(TABLES[table].__filled_by__, "")
-            ),
+            **asset_arguments(instance, table, kind="polars", group=group),
             deps=[asset_key(instance, read) for read in TABLES[table].__reads__ if read in READ_LAST],
         )
         for table in TUNING_TABLES
