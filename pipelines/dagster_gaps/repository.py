@@ -133,7 +133,7 @@ class OneInstancePerRun(dg.RepositoryDefinition):
             job = super().get_maybe_subset_job_def(job_name, *selected, **selection)
         except dg.DagsterError as error:
             invalid = [one.message for one in self._instances.values() if isinstance(one, BrokenInstance)]
-            raise dg.DagsterInvalidSubsetError("\n".join([str(error), *invalid])) from error
+            raise dg.DagsterInvalidSubsetError("\n".join([*invalid, str(error)])) from error
         slugs = sorted({slug_of_part(node.name) for node in job.nodes})
         if any((*selected, *selection.values())) and len(slugs) > 1:
             chosen: list[Any] = [self._instances[slug] for slug in slugs]  # broken ones have no assets
