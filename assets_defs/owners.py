@@ -100,7 +100,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
         tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
-        found = {"published": f"no: a {run.mode.kind.replace('_', ' ')}; {tables}"} | found
+        kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
+        found = {"published": f"no: a {kind}; {tables}"} | found
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""

@@ -3,6 +3,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets_defs.run_request import BACKFILL
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
 
@@ -59,8 +60,12 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert last.success
     (event,) = [one for one in last.get_asset_materialization_events() if one.asset_key == WRITES]
     assert numbers(event)[:2] == (0, 0)
-    (decided,) = job(options={"dry_run": True}).asset_materializations_for_node(
-        "windows_logons__owner_decisions"
-    )
-    assert decided.metadata["published"].value == f"no: a dry run; tables show run {last.run_id[:8]}"
+    some: Any = {"asset_selection": [dg.AssetKey(["windows_logons", "owner_decisions"])]}
+    for what, run in {
+        "dry run": job(options={"dry_run": True}),
+        "backfill": job(tags={BACKFILL: "b"}),
+        "run of some assets": job(**some),
+    }.items():
+        (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
+        assert decided.metadata["published"].value == f"no: a {what}; tables show run {last.run_id[:8]}"
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"
