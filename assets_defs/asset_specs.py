@@ -1,6 +1,5 @@
 """The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -12,7 +11,7 @@ from assets_defs.record import as_dagster_failure
 from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
 from assets_defs.run_request import SINK
 from ownership.decisions import funnel, least_certain_first, owned_percent, summary
-from ownership.declaration import column_descriptions, columns_of, polars_schema
+from ownership.declaration import column_descriptions, columns_of, description, polars_schema
 from ownership.names import printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
@@ -74,11 +73,13 @@ def table_asset(
 
 def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
     """Return the arguments of Dagster's decorators that describe a table's asset."""
+    model = TABLES[table]
+    by_job = f" In this UI, the job `{group}` fills it (tab *Launchpad*)." * (model.__filled_by__ == "tune")
     return {
         "key": asset_key(instance, table),
         "group_name": group or instance.slug,
         "owners": OWNERS,
-        "description": inspect.getdoc(TABLES[table]),
+        "description": description(model) + by_job,
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),
@@ -201,7 +202,8 @@ def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, An
         "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
         "outcomes": writes_in_words(rows),
         "hosts_written": done,
-        "funnel": _table(funnel(decisions, written=done).to_dicts()),
+        # Of an old run that is undone they may no longer be kept.
+        **({"funnel": _table(funnel(decisions, written=done).to_dicts())} if decisions.height else {}),
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),
         **examples("first_failures", unsent.select("host_id", "outcome", "message")),

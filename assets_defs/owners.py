@@ -23,6 +23,7 @@ from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
 from resources.store.retention import store_decisions
 from resources.store.run_state import OVERDUE_AFTER
+from resources.store.tables import short_run_id
 
 
 def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
@@ -96,6 +97,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
     found = shown_decisions(run, frame, run.run_id)
+    if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
+        shown = run.tables.published_run()
+        tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
+        kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
+        found = {"published": f"no: a {kind}; {tables}"} | found
     counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""

@@ -38,6 +38,7 @@ class InstanceRepository(dg.RepositoryData):
         self.instances = {instance.slug: instance for instance in instances}
         self._define = define
         self._defined: dict[str, dg.RepositoryDefinition] = {}
+        self.is_served = False  # by a code server; a run's process asks for its own job alone
         self._lock = RLock()  # web server and daemon ask the code server at the same time
 
     def _repository_of(self, slug: str) -> dg.RepositoryDefinition:
@@ -79,6 +80,7 @@ class InstanceRepository(dg.RepositoryData):
     # What Dagster asks for. The resources of an instance go with its own assets and jobs.
 
     def get_all_jobs(self) -> Sequence[dg.JobDefinition]:  # noqa: D102
+        self.is_served = True
         repositories = self._repositories()
         own = [one.get_job(name) for one in repositories for name in one.job_names if name != ALL_ASSETS]
         own.append(self._maintenance_job)
@@ -111,18 +113,27 @@ class OneInstancePerRun(dg.RepositoryDefinition):
 
     def __init__(self, instances: InstanceRepository) -> None:
         super().__init__(REPOSITORY, repository_data=instances)
-        self._instances = instances.instances
+        self._data, self._instances = instances, instances.instances
 
     def get_maybe_subset_job_def(self, job_name: str, *selected: Any, **selection: Any) -> dg.JobDefinition:
         """Return the part of a job that a run executes, at launch and in the run's process.
 
         That process first asks for the whole job, which would fail in its first step
-        (`assets_defs.run_request.executed_steps`).
+        (`assets_defs.run_request.executed_steps`). It reads the instance files again: a job whose file is
+        invalid by then has other steps and options, and Dagster's error about these would not say why.
 
         Raises:
-            dagster.DagsterInvalidSubsetError: the selection has assets or checks of several instances.
+            dagster.DagsterInvalidSubsetError: the selection has assets or checks of several instances, or
+                a file is invalid that may be this instance's.
         """
-        job = super().get_maybe_subset_job_def(job_name, *selected, **selection)
+        found = self._instances.get(slug_of_part(job_name))
+        if isinstance(found, BrokenInstance) and not self._data.is_served:
+            raise dg.DagsterInvalidSubsetError(found.message)
+        try:
+            job = super().get_maybe_subset_job_def(job_name, *selected, **selection)
+        except dg.DagsterError as error:
+            invalid = [one.message for one in self._instances.values() if isinstance(one, BrokenInstance)]
+            raise dg.DagsterInvalidSubsetError("\n".join([*invalid, str(error)])) from error
         slugs = sorted({slug_of_part(node.name) for node in job.nodes})
         if any((*selected, *selection.values())) and len(slugs) > 1:
             chosen: list[Any] = [self._instances[slug] for slug in slugs]  # broken ones have no assets

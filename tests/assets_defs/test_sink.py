@@ -3,10 +3,22 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets_defs.run_request import BACKFILL
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
+
+
+WRITES = dg.AssetKey(["windows_logons", "owner_writes"])
+
+
+def numbers(event):
+    """What the plots and the funnel of owner_writes show."""
+    shown: Any = event.materialization.metadata
+    stages = {row.data["stage"]: row.data["hosts"] for row in shown["funnel"].records}
+    wanted = {stage: stages[stage] for stage in ("in the inventory", "to write", "written")}
+    return shown["hosts_written"].value, shown["hosts_owned_percent"].value, wanted
 
 
 def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
@@ -24,6 +36,8 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
     job = Job(tmp_path, instance())
     runs = [job(options={"dry_run": True})]
+    (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
+    assert decided.metadata["published"].value == "no: a dry run; no run has published any yet"
     with dg.DagsterInstance.ephemeral() as recorded:
         for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
             ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
@@ -32,12 +46,26 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert results == ["1 undone", "1 written, undone"]
     shown_again, event = runs[1].get_asset_materialization_events()
     assert shown_again.asset_key == dg.AssetKey(["windows_logons", "owner_decisions"])
+    assert "published" not in shown_again.materialization.metadata
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
+    assert numbers(event) == (1, 100, {"in the inventory": 1, "to write": 1, "written": 1})
     (event,) = runs[2].get_asset_materialization_events()
+    assert numbers(event) == (0, 0, {"in the inventory": 1, "to write": 1, "written": 0})
     shown: Any = event.materialization.metadata
     assert list(shown)[:3] == ["run", "report", "result"]
     host = shown["hosts"].records[0].data
     assert (host["Status"], host["Reason"]) == ("no owner", "undone")
     assert "what asset-owners wrote was undone on" in host["In words"]
-    assert job().success
+    last = job()
+    assert last.success
+    (event,) = [one for one in last.get_asset_materialization_events() if one.asset_key == WRITES]
+    assert numbers(event)[:2] == (0, 0)
+    some: Any = {"asset_selection": [dg.AssetKey(["windows_logons", "owner_decisions"])]}
+    for what, run in {
+        "dry run": job(options={"dry_run": True}),
+        "backfill": job(tags={BACKFILL: "b"}),
+        "run of some assets": job(**some),
+    }.items():
+        (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
+        assert decided.metadata["published"].value == f"no: a {what}; tables show run {last.run_id[:8]}"
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"

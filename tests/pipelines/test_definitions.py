@@ -176,6 +176,45 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
         repository.get_job("customer_2")
 
 
+ALL, WRITES = "__ASSET_JOB", dg.AssetKey(["head_office", "owner_writes"])
+HOLD = dg.AssetCheckKey(dg.AssetKey(["head_office", "owner_decisions"]), "written_owners_hold")
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("head_office", "Head office"), ("hq", "Head office")], ids=["slug", "other name"]
+)
+@pytest.mark.parametrize(
+    ("job", "some"),
+    [
+        ("head_office", {}),
+        ("head_office__apply", {}),
+        (ALL, {"asset_selection": {WRITES}}),
+        (ALL, {"asset_check_selection": {HOLD}}),
+    ],
+    ids=["scan", "apply", "assets", "checks"],
+)
+def test_the_process_of_a_run_whose_file_has_become_invalid_says_what_is_wrong_in_it(
+    many, file, name, job, some
+):
+    """It loads the file again, and was given the settings of the job as that was."""
+    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
+    assert build_repository().get_maybe_subset_job_def(job, **some).nodes
+    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
+    with pytest.raises(dg.DagsterError, match=f"{file}.yaml: urll: is an unknown key"):
+        build_repository().get_maybe_subset_job_def(job, **some)
+    served = build_repository()
+    if job in served.job_names and not some:
+        assert served.get_maybe_subset_job_def(job).nodes, "a code server can launch the job that fails"
+
+
+def test_the_page_of_a_table_of_tuning_names_what_fills_it(instances):
+    specs = {spec.key.path[1]: spec for spec in instances(one=content()).resolve_all_asset_specs()}
+    said = {name: one.description for name, one in specs.items() if one.group_name == "head_office__tuning"}
+    assert all("Filled by `asset-owners tune" in text for text in said.values())
+    by_hand = [name for name, text in said.items() if "the job `head_office__tuning` fills it" not in text]
+    assert by_hand == ["audit_sample"], "only a person draws one"
+
+
 PARTS = ["apply", "apply plan", "undo", "undo run", "plan", "sink", "writes", "cannot be used"]
 PARTS += ["logons", "logon checks", "inventory checks", "owner checks", "blocking check"]
 PARTS += ["scan", "tables", "search", "inventory", "owner decisions", "owner writes", "tuning"]

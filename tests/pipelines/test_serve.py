@@ -27,6 +27,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.responses import PlainTextResponse
 
 from assets_defs.asset_specs import LOCATION
+from assets_defs.run_request import SCANNED
 from pipelines.cli.serve import _Services
 from pipelines.dagster_gaps.health import routes
 from pipelines.dagster_gaps.launcher import (
@@ -186,6 +187,7 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         two = [{"path": [slug, "inventory_hosts"]} for slug in ("beta", "windows_logons")]
         refused = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": two}, LOCATION)
         assert "asset-owners run --instance beta" in refused["message"], refused
+        check_that_a_run_says_what_is_wrong_in_its_file(home, url)
         one = [{"path": ["windows_logons", "logon_counts"]}]
         launched = Webserver(url).launch({"pipelineName": "__ASSET_JOB", "assetSelection": one}, LOCATION)
         run_id = launched["run"]["runId"]
@@ -232,6 +234,21 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
     eventually(lambda: "answers" not in health(url)["code_locations"].values())
     eventually(lambda: health(url)["code_locations"] == {LOCATION: "answers"})
     assert re.search('^{.*"message": "[^"]*has died', (home / "log").read_text(), re.MULTILINE)
+
+
+def check_that_a_run_says_what_is_wrong_in_its_file(home, url):
+    """The page shows the settings as they were loaded; the process of the run reads the file again."""
+    file, all_of_it = home / "instances" / "Beta.yaml", [{"path": ["beta", name]} for name in SCANNED]
+    valid, config = file.read_text(), {"resources": {"beta__scan": {"config": {"dry_run": True}}}}
+    file.write_text(f"{valid}urll: x\n")
+    for selection in ({}, {"assetSelection": all_of_it}):
+        launched = Webserver(url).launch({"pipelineName": "beta", **selection}, LOCATION, [], config)
+        run_id = launched["run"]["runId"]
+        eventually(lambda run_id=run_id: Webserver(url).run(run_id)["status"] == "FAILURE")
+        with dagster_instance(home) as recorded:
+            entries = recorded.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+        assert any("Beta.yaml: urll: is an unknown key" in f"{one.dagster_event}" for one in entries)
+    file.write_text(valid)
 
 
 def check_that_no_page_frames_it(browser, url):
