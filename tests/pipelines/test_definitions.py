@@ -200,7 +200,7 @@ def test_the_process_of_a_run_whose_file_has_become_invalid_says_what_is_wrong_i
     (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
     assert build_repository().get_maybe_subset_job_def(job, **some).nodes
     (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
-    with pytest.raises(dg.DagsterError, match=f"{file}.yaml: urll: is an unknown key"):
+    with pytest.raises(dg.DagsterError, match=f"{file}.yaml: urll: unknown key"):
         build_repository().get_maybe_subset_job_def(job, **some)
     served = build_repository()
     if job in served.job_names and not some:
