@@ -186,7 +186,9 @@ def test_a_host_that_a_link_opens_is_in_sight_and_keys_go_on_from_there(opened):
 
 def test_an_empty_list_says_why_and_where_to_look(opened):
     page = opened(report(), "view=conflicts&q=pc-6")
-    expect(page.locator("#about-rows")).to_have_text(re.compile("^None of 2 fits the search.* It is in: Hosts$"))
+    expect(page.locator("#about-rows")).to_have_text(
+        re.compile("^None of 2 fits the search.* It is in: Hosts$")
+    )
     expect(page.get_by_role("columnheader", name="Host")).to_be_hidden()
     page.get_by_role("link", name="Hosts", exact=True).click()
     lists(page, "pc-6")
