@@ -141,6 +141,12 @@ const OF_HOSTS = [
   { name: "kind", title: "Kind of host", of: (host) => hosts.kind[host] },
 ];
 
+// The filters that only the cards above the lists set.
+const FROM_CARDS = [
+  { name: "stage", title: "Reached", say: (value) => content.stages[value - 1] ?? value },
+  { name: "sure", title: sure.head, say: (value) => `${10 * value} to ${10 * value + 10}%` },
+];
+
 // What a file has of hosts beside the columns of the list.
 const SAVED = {
   address: column("Owner's address", (host) => ownersOf(host).map((person) => people.address[person]).join(", ")),
@@ -234,6 +240,7 @@ const VIEWS = {
 };
 
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
+VIEWS.names.advice = `A host can have an owner once a host asset has its name in ${content.hostnameField}.`;
 
 // Search: a text in a name, an address or an id; or else a whole name in another spelling of it.
 
@@ -359,11 +366,12 @@ function drawList(query) {
   list = { name, view, rows: sorted(view, rows, query.get("sort")) };
   at("#views").replaceChildren(...Object.entries(VIEWS).map(([each, of]) => drawTab(each, of, each === name)));
   at("#search").value = query.get("q") ?? "";
-  at("#list [role=status]").textContent = `${whole(rows.length)} of ${whole(view.rows.length)}`;
-  drawFacets(facets, query);
+  const number = `${whole(rows.length)} of ${whole(view.rows.length)}`;
+  at("#list [role=status]").replaceChildren(number, ...drawChosen(facets, query));
+  drawFacets(facets);
   drawHeads(view, query.get("sort"));
   drawRows(PAGE_ROWS);
-  at("#empty").replaceChildren(...(rows.length ? [] : whyEmpty(view, query)));
+  at("#about-rows").replaceChildren(...(rows.length ? one(view.advice ?? null) : whyEmpty(view, query)));
   at("#rows table").hidden = !rows.length;
 }
 
@@ -373,10 +381,19 @@ function drawTab(name, view, isOpen) {
   return tab;
 }
 
-function drawFacets(facets, query) {
-  const names = ["q", "stage", "sure", ...facets.map(({ name }) => name)];
-  const none = Object.fromEntries(names.map((name) => [name, null]));
-  const clear = names.some((name) => query.has(name)) ? [link("Clear filters", none)] : [];
+// What narrows the list, by name: also where there is no place for the filters.
+function drawChosen(facets, query) {
+  const filters = [...FROM_CARDS, ...facets];
+  const chosen = filters.filter(({ name }) => query.has(name)).map(({ name, title, say = String }) => {
+    const text = `${title}: ${query.getAll(name).map(say).join(", ")}`;
+    return element("a", { href: addressWith({ [name]: null }) }, bdi(text), element("small", {}, " ✕"));
+  });
+  const none = Object.fromEntries(["q", ...filters.map(({ name }) => name)].map((name) => [name, null]));
+  const clear = chosen.length || query.has("q") ? [link("Clear filters", none)] : [];
+  return [...chosen, ...clear].flatMap((each) => [" \u2003", each]);
+}
+
+function drawFacets(facets) {
   const useful = facets.filter(({ counts, wanted }) => wanted.size || counts.size > 1);
   const sections = useful.map(({ name, title, counts, wanted }) => {
     const values = [...counts].sort(([left, few], [right, many]) => many - few || byName(left, right));
@@ -386,8 +403,8 @@ function drawFacets(facets, query) {
     const rest = more ? [quiet(`and ${whole(more)} more`)] : [];
     return element("section", {}, element("h3", {}, title), element("ul", {}, ...items), ...rest);
   });
-  at("#facets div").replaceChildren(...clear, ...sections);
-  at("#facets").hidden = !clear.length && !sections.length;
+  at("#facets div").replaceChildren(...sections);
+  at("#facets").hidden = !sections.length;
 }
 
 function drawValue(name, value, count, isChosen) {

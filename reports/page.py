@@ -84,6 +84,8 @@ def report_page(
         "windowDays": window.days if window else 0,
         "lastDay": last_day and last_day.isoformat(),
         "statuses": STATUS,
+        "stages": page_tables.FUNNEL,
+        "hostnameField": fields.hostname,
         "hosts": page_tables.hosts_columns(told, kinds, people),
         "users": page_tables.users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": page_tables.unmatched_columns(unmatched, closest, people),

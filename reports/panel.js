@@ -233,6 +233,10 @@ at(".skip").addEventListener("click", (event) => {
   at("#search").focus();
 });
 document.addEventListener("click", copyCommand);
+// How much of the screen the header takes, in however many lines its texts are.
+new ResizeObserver(() => {
+  document.documentElement.style.setProperty("--header", `${at("body > header").offsetHeight}px`);
+}).observe(at("body > header"));
 addEventListener("hashchange", follow);
 addEventListener("beforeprint", () => {
   drawRows(PRINTED_ROWS);

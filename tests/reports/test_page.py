@@ -210,7 +210,7 @@ def test_the_pictures_count_host_assets():
         "1 host not in the inventory",
         "2026-03-10 (3), 2026-03-11 (not fetched)",
         "2026-03-01: 20.5%",
-        "20.5% → 33.3% by run 12345678 , 2026-03-30, the last that wrote",
+        "Run 12345678 wrote last, 2026-03-30: 20.5% before it, 33.3% after it",
         "At more than 60%, 3 owners would be written.",
         "Compared with &lt;nobody&gt;.",
     ):
@@ -269,6 +269,12 @@ def test_of_very_many_users_the_first_have_a_strip():
     logons = counts(*(("kiosk", f"user{number:02}", 50 - number) for number in range(20)))
     _, its_users = of_host(report(logons, assets=hosts(host("h1", "kiosk"))), "kiosk")
     assert [bool(days) for _, days in its_users.values()] == [True] * 12 + [False] * 8
+
+
+def test_a_plan_without_writes_offers_no_command():
+    texts = texts_of(report(counts(), outcome="planned"))
+    assert "There is nothing to write." in texts
+    assert "apply" not in texts
 
 
 def test_a_page_about_nothing_says_so():

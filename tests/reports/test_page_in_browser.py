@@ -186,7 +186,9 @@ def test_a_host_that_a_link_opens_is_in_sight_and_keys_go_on_from_there(opened):
 
 def test_an_empty_list_says_why_and_where_to_look(opened):
     page = opened(report(), "view=conflicts&q=pc-6")
-    expect(page.locator("#empty")).to_have_text(re.compile("^None of 2 fits the search.* It is in: Hosts$"))
+    expect(page.locator("#about-rows")).to_have_text(
+        re.compile("^None of 2 fits the search.* It is in: Hosts$")
+    )
     expect(page.get_by_role("columnheader", name="Host")).to_be_hidden()
     page.get_by_role("link", name="Hosts", exact=True).click()
     lists(page, "pc-6")
@@ -198,7 +200,7 @@ def test_an_empty_list_says_why_and_where_to_look(opened):
         "people": "no user asset that owns or uses",
         "names": "The inventory has every host",
     }.items():
-        expect(opened(empty, f"view={view}").locator("#empty")).to_contain_text(said)
+        expect(opened(empty, f"view={view}").locator("#about-rows")).to_contain_text(said)
 
 
 def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(opened):
@@ -296,6 +298,7 @@ def test_other_lists_are_a_click_away(opened):
     lists(page, "kim", "ext.moore", first="user")
     page.get_by_role("link", name="Hosts not in the inventory 1").click()
     lists(page, "pc-9")
+    expect(page.locator("#about-rows")).to_contain_text("once a host asset has its name in search_agent_name")
     page.get_by_role("link", name="Writes of this run 1").click()
     expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
 
@@ -368,6 +371,40 @@ def test_no_list_is_cut_off_whatever_is_open_beside_it(opened, width):
             expect(page.get_by_role("complementary")).to_be_visible(visible=bool(beside))
             cut = "all => all.some(({scrollWidth, clientWidth}) => scrollWidth > clientWidth)"
             assert not page.locator("#rows, #rows td, html").evaluate_all(cut), (view, beside)
+
+
+@pytest.mark.parametrize("width", [375, 960, 1300])
+def test_what_narrows_the_list_is_named_beside_its_number_and_is_taken_away_there(opened, width):
+    address = "status=no+owner&status=conflict&reason=no+majority&stage=2&sure=6"
+    beside = "&host=h4" if width > 375 else ""
+    page = opened(report(), address + beside, viewport={"width": width, "height": 800})
+    number = page.locator("#list [role=status]")
+    for name, left in {
+        "Reason: no majority ✕": "1 of 6",
+        "Share: 60 to 70% ✕": "5 of 6",
+        "Reached: with logons ✕": "5 of 6",
+        "Status: no owner, conflict ✕": "6 of 6",
+    }.items():
+        number.get_by_role("link", name=name).click()
+        expect(number).to_contain_text(left)
+    expect(number).to_have_text("6 of 6")
+
+
+@pytest.mark.parametrize("width", [1300, 1920])
+def test_nothing_goes_below_the_header_in_however_many_lines_it_is(opened, width):
+    names = [f"pc-{number}" for number in range(100)]
+    logons = counts(*((name, "ann", 2) for name in names))
+    html = report(
+        logons, assets=hosts(*(host(name, name) for name in names)), instance="x" * 200, outcome="planned"
+    )
+    page = opened(html, "host=pc-90", viewport={"width": width, "height": 800})
+    header, title = page.locator("body > header"), page.locator("#panel-title")
+    expect(page.locator("#rows tr[aria-current]")).to_be_in_viewport()
+    for place in (title, page.get_by_role("link", name="Close")):
+        assert place.bounding_box()["y"] >= header.bounding_box()["y"] + header.bounding_box()["height"]
+    for _ in range(40):
+        page.keyboard.press("k")
+    assert page.locator("#rows a:focus").bounding_box()["y"] >= header.bounding_box()["height"]
 
 
 def test_hostile_names_run_nothing(opened):
