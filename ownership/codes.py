@@ -115,8 +115,10 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
         if decision["named_since"] is None:
             return MOVED
-        is_owned = decision["existing_owner"] is not None
-        return Words(EVIDENCE["not_stable"]) if is_owned else EVIDENCE["answered_no"]
+        besides = "{username} has been named on each day since {named_since}; no run replaces an owner."
+        if decision["existing_owner"] is None:
+            besides = f"Somebody has answered no besides. {EVIDENCE['answered_no'].advice}"
+        return Words(EVIDENCE["not_stable"], besides, short=EVIDENCE["not_stable"].short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 

@@ -35,7 +35,7 @@ def runs(
     tables = own_tables(instance)
     all_runs = tables.all_runs("runs").collect()
     undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at").group_by("of_run")
-    undos = undone.agg(pl.last("run_id"), pl.sum("written", "in_part"))
+    undos = undone.agg("run_id", pl.sum("written", "in_part"))
     undone_by = {undo["of_run"]: undo for undo in undos.iter_rows(named=True)}
     ahead = pl.col("started_at") > latest_time()
     every = all_runs.filter((pl.col("written") > 0) | (not written))
@@ -51,7 +51,7 @@ def runs(
         rows = [
             row
             | {name: json.loads(row[name] or "null") for name in ("options", "rules", "seconds_by_step")}
-            | {"undone_by": undone_by.get(row["run_id"], {}).get("run_id")}
+            | {"undone_by": undone_by.get(row["run_id"], {"run_id": [None]})["run_id"][-1]}
             for row in listed.iter_rows(named=True)
         ]
         print(json.dumps({"instance": instance.name, "runs": rows}, default=lambda at: at.isoformat()))
@@ -68,7 +68,8 @@ def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, 
     result = result_in_words(row)
     if undo and row["written"] is not None:
         undone = undone_in_words(row["written"], undone=undo["written"], in_part=undo["in_part"])
-        result += f", {undone} by run {short_run_id(undo['run_id'])}"
+        several = "s" * (len(undo["run_id"]) > 1)
+        result += f", {undone} by run{several} {', '.join(map(short_run_id, undo['run_id']))}"
     if first_line := (row["message"] or "").strip().partition("\n")[0]:
         result += f": {shorten(first_line, LONGEST, placeholder='…')}"
     days = f"{row['window_from']} to {row['window_to']}"

@@ -150,6 +150,12 @@ def test_the_only_run_that_wrote_is_found_among_many_dry_runs(call, stored, tmp_
     status, printed, said = call("runs", "--instance", stored, "--written")
     assert (status, "older" in said) == (0, False)
     assert [line.split()[0] for line in printed.splitlines()] == ["run", RUN[:8]]
+    undo = row.with_columns(kind=pl.lit("undo"), of_run=pl.lit(RUN), written=pl.lit(1, pl.Int64))
+    for number in (1, 2):
+        later = pl.col("started_at") + timedelta(hours=number)
+        rows = undo.with_columns(later, run_id=pl.lit(f"undo{number:04}"))
+        tables.append("runs", rows, run_id=f"undo{number:04}")
+    assert " undone by runs undo0001, undo0002" in call("runs", "--instance", stored, "--written")[1]
 
 
 # Hosts whose owner is not their primary user, and those that may stay so

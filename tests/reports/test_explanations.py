@@ -149,13 +149,16 @@ CASES = {
     ),
     "named for too few days on a host with an owner": case(
         "belongs to u9 in the inventory; the logons give no owner: the primary user has been named for fewer",
-        "To change the owner, set it in the inventory (owned_by)",
+        *(
+            "alice has been named on each day since 2026-03-02",
+            "To change the owner, set it in the inventory",
+        ),
         assets=[OWNED],
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days and answered no": case(
-        "has no owner: somebody answered no",
-        "Set the right owner in the inventory, alice if it is theirs after all",
+        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
+        "Somebody has answered no besides. Set the right owner in the inventory, alice if it is theirs",
         rules=Rules(min_stable_days=40),
         answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
     ),
