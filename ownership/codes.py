@@ -117,7 +117,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
             return MOVED
         besides = "{username} has been named on each day since {named_since}; no run replaces an owner."
         if decision["existing_owner"] is None:
-            besides = f"Somebody has answered no besides. {EVIDENCE['answered_no'].advice}"
+            besides = f"Somebody has also answered no. {EVIDENCE['answered_no'].advice}"
         return Words(EVIDENCE["not_stable"], besides, short=EVIDENCE["not_stable"].short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason

@@ -159,7 +159,10 @@ def owner_decisions(
             ),
             # No run writes an owner who was answered no, or a host that has one.
             stable_on=pl.when(
-                pl.col("stable_days") > 0, pl.col("answered_no").is_null(), ~HAS_OWNER, evidence="not_stable"
+                pl.col("stable_days") > 0,
+                pl.col("answered_no").is_null(),
+                ~HAS_OWNER.fill_null(value=False),  # a name without an asset has none
+                evidence="not_stable",
             ).then(evidence.window.last + pl.duration(days=evidence.stable_windows - pl.col("stable_days"))),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
             decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")),

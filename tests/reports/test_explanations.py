@@ -158,9 +158,16 @@ CASES = {
     ),
     "named for too few days and answered no": case(
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
-        "Somebody has answered no besides. Set the right owner in the inventory, alice if it is theirs",
+        "Somebody has also answered no. Set the right owner in the inventory, alice if it is theirs",
         rules=Rules(min_stable_days=40),
         answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
+    ),
+    "named for too few days under a name that no asset has": case(
+        "is not a host of the inventory: the primary user has been named for fewer than min_stable_days days",
+        "alice has been named on each day since 2026-03-02",
+        "There must be a host asset with ws1 in name.",
+        assets=[host("h2", "other")],
+        rules=Rules(min_stable_days=40),
     ),
     "kinds of logon that count more": case(
         *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
