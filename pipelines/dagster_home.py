@@ -63,7 +63,8 @@ def warn_of_other_home(instance_tag: str) -> None:
 def has_daemon(dagster: "dg.DagsterInstance") -> bool:
     """Return whether a daemon said lately that it works for this home, such as that of `dg dev`."""
     last = (daemon.last_heartbeat for daemon in dagster.get_daemon_statuses().values())
-    return any(one and one.timestamp > time.time() - DAEMON_SILENCE_SECONDS for one in last)
+    # One from the future comes from a clock that was ahead: waiting for it could take days.
+    return any(one and abs(time.time() - one.timestamp) < DAEMON_SILENCE_SECONDS for one in last)
 
 
 @contextmanager

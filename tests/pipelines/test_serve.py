@@ -60,7 +60,7 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert recorded.run_launcher.supports_check_run_worker_health
 
 
-@pytest.mark.parametrize(("age", "works"), [(None, False), (70, False), (20, True)])
+@pytest.mark.parametrize(("age", "works"), [(None, False), (70, False), (20, True), (-3600, False)])
 def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path, age, works):
     with dagster_instance(tmp_path) as recorded:
         if age:
