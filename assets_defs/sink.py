@@ -27,7 +27,6 @@ from assets_defs.plans import apply_plan, undo_run, write_planned
 from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
-from ownership.decisions import owned_percent
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
@@ -166,11 +165,9 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     counted = writes_metadata(written, decisions)
     counted["result"] = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
-    # As the inventory is now: the plan, or what is undone, may be days old.
-    shown = tables.visible()
-    owners = shown.read("current_owners").select("host_id", existing_owner=pl.col("owner_ids").list.first())
-    hosts = shown.read("owner_decisions").drop("existing_owner").join(owners, on="host_id", how="left")
-    counted["hosts_owned_percent"] = round(owned_percent(hosts.collect()), 1)
+    if row["hosts"]:  # as listed by this run: the plan, or what is undone, may be days old
+        owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
+        counted["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
     return {
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),

@@ -50,7 +50,7 @@ def draw(
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     with holding(own_tables(instance)) as tables:
-        run_id, decisions, plan = (_written if written else _last_plan)(instance, tables)
+        run_id, decisions, origin = (_written if written else _last_plan)(instance, tables)
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
@@ -70,7 +70,7 @@ def draw(
     planned = decisions.filter(action="write").height
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
-        f"{sample.height:,} of {planned:,} owners that {plan}, drawn with seed {seed}.",
+        f"{sample.height:,} of {planned:,} owners that {origin}, drawn with seed {seed}.",
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
     ]
