@@ -29,16 +29,14 @@ def refreshed(page: str) -> str:
 
 def _lines(model: type[BaseModel], indent: str) -> Iterator[str]:
     """The settings of a section with their defaults, then its sections."""
-    fields = {name: (field, _model_of(field)) for name, field in _fields_of(model).items()}
+    fields = _fields_of(model)
+    sections = {name: section for name, field in fields.items() if (section := _model_of(field))}
     yield from (
-        f"{indent}{name}: {_default(field)}".rstrip()
-        for name, (field, section) in fields.items()
-        if not section
+        f"{indent}{name}: {_default(fields[name])}".rstrip() for name in fields if name not in sections
     )
-    for name, (field, section) in fields.items():
-        if section:
-            yield f"{indent}{name}:  # {field.description}"
-            yield from _lines(section, f"{indent}  ")
+    for name, section in sections.items():
+        yield f"{indent}{name}:"
+        yield from _lines(section, f"{indent}  ")
 
 
 def _fields_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
