@@ -314,7 +314,8 @@ class OwnerDecisionsHistory(OwnerDecisions):
     """A decision that differs from the host's previous one in more than counts.
 
     It holds until the host's next row. A host that neither inventory nor logons have any more gets a last row
-    with the action gone. Rows are kept for keep.history_days, and older ones that still held then.
+    with the action gone, and so does a name once an asset has it. Rows are kept for keep.history_days, and
+    older ones that still held then.
     """
 
     __key__ = ("hostname", "host_id", "decided_at")

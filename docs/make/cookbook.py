@@ -36,6 +36,8 @@ RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
 
 RECIPE = re.compile(r"(?<=```sql\n)((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
 """A query of the page and its answer."""
+_SHOWN = 4
+"""Rows of an answer that the page shows."""
 
 _INSTANCE = Instance.model_validate(
     {
@@ -79,12 +81,13 @@ def answered(page: str, home: Path) -> str:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The rows under the names of their columns, without the lines and types that the shell draws."""
+    """The first rows under the names of their columns, without the lines and types that the shell draws."""
     relation = connection.sql(query)
     rows = pl.DataFrame(relation.fetchall(), schema=relation.columns, orient="row")
     with pl.Config(tbl_formatting="NOTHING", tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True):
         pl.Config.set_tbl_rows(-1).set_tbl_cols(-1).set_tbl_width_chars(200).set_fmt_str_lengths(200)
-        return "".join(f"{line.rstrip()}\n" for line in str(rows).splitlines())
+        head, *lines = (f"{line.rstrip()}\n" for line in str(rows).splitlines())
+    return "".join([head, *lines[:_SHOWN], *([" …\n"] if len(lines) > _SHOWN else [])])
 
 
 def fill(home: Path) -> None:
