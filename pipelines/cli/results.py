@@ -22,7 +22,7 @@ from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
-from pipelines.cli.diff import compare
+from pipelines.cli.diff import compare, compared_in_words
 from pipelines.cli.exit_status import message_and_status, print_trace
 from pipelines.cli.options import own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
@@ -31,7 +31,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
+from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from reports.sentences import host_name
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -205,10 +205,10 @@ def print_result(
             if report["plan"] and not about:
                 print_lines(ways_to_look(instance, run_id, decisions))
         if "diff" in report:
-            runs = [short_run_id(each) for each in (report["compared_with"], run_id)]
-            print(f"Compared with run {runs[0]}:")
-            see_all = command_line(instance, "diff", *runs)
-            print_lines(differences_in_words(report["diff"], report["not_chosen"], see_all=see_all))
+            last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
+            print(f"Compared with run {last}:")
+            see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
+            print_lines(compared_in_words(report, runs, see_all))
         print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:

@@ -171,15 +171,22 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     nobody = nobody.filter(host_id="h1")
     store_decisions(tables, nobody, decided_at=NOW, run_id="what-if-run", publish=False)
-    tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("what-if-run")))
+    row = tables.rows("runs", RUN)
+    rules = json.loads(row["rules"].item()) | {"share_threshold_percent": 80, "exclude_users": ["ann"]}
+    tried = json.dumps({"set": ["rules.exclude_users=[ann]", "scan.lookback_days=2", "index=of-ann"]})
+    row = row.with_columns(pl.col("window_to").dt.offset_by("1d"), options=pl.lit(tried))
+    what_if = row.with_columns(run_id=pl.lit("what-if-run"), rules=pl.lit(json.dumps(rules)))
+    tables.append("runs", what_if)
     ids = (RUN, "what-if-run")
     status, printed, _ = call("diff", "--instance", stored, *ids)
     lines = printed.splitlines()
-    assert (status, lines[0].split()) == (
+    differ = "rules.share_threshold_percent 60 → 80, rules.exclude_users, scan.lookback_days 3 → 4, index"
+    assert lines[0] == f"Settings that differ: {differ}"
+    assert (status, lines[1].split()) == (
         0,
         ["-", "pc-1.corp.example", "ann@corp.example", "now:", "no", "majority", "(100%)"],
     )
-    assert lines[-1] == "0 to add, 1 no longer planned, 0 changed"
+    assert lines[-1] == "- no longer planned: 1"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()
@@ -190,14 +197,15 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("written-since")))
     assert call("diff", "--instance", stored, RUN, "written-since")[1].splitlines() == [
+        "Settings that differ: none",
         "= pc-1.corp.example  ann@corp.example  now: no majority (100%)",
-        "0 to add, 0 no longer planned, 0 changed",
-        "1 host keeps an owner whom this rule would not choose",
+        "= keeps an owner whom run written- would not choose: 1",
     ]
     found = json.loads(call("diff", "--instance", stored, RUN, "written-since", "--json")[1])
     assert (found["diff"], found["no_longer_found"]) == ([], 1)
     assert [(row["host_id"], row["owner"]) for row in found["not_chosen"]] == [("h1", None)]
-    assert json.loads(call("diff", "--instance", stored, "written-since", RUN, "--json")[1])["diff"] == []
+    back = json.loads(call("diff", "--instance", stored, "written-since", RUN, "--json")[1])
+    assert (back["diff"], [row["host_id"] for row in back["not_chosen_before"]]) == ([], ["h1"])
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
     assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
 
