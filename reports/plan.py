@@ -175,14 +175,17 @@ def differences_in_words(
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
-    names = ("evidence", "match", "action", "events", "active_days", "share")
-    evidence, match, action, events, days, share = (row[f"{name}{suffix}"] for name in names)
+    names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
+    evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
     if row["change"] not in KEPT and action in (None, "conflict", "agree"):
         return short_words(ACTION)[action] if action else "not known"
     of_all = percent(share) if share else ""
     if match == "matched":
         return of_all
     few = f"{events:,} on {days} day{'s' * (days != 1)}" if events else ""
-    detail = {"no_majority": of_all, "too_few_events": few}.get(evidence)
+    waits = (
+        f"would be written from {ready} on, if nothing changes" if ready else since and f"named since {since}"
+    )
+    detail = {"no_majority": of_all, "too_few_events": few, "not_stable": waits}.get(evidence)
     reason = short_words(EVIDENCE, MATCH)[match or evidence]
     return f"{reason} ({detail})" if detail else reason

@@ -252,6 +252,12 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
         acknowledged = tables.read("acknowledged_conflicts").collect()
         yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
+    waiting = tables.read_own("owner_decisions", run_id)["stable_on"].drop_nulls()
+    if waiting.len():
+        hosts = f"{waiting.len():,} host{'s' * (waiting.len() != 1)} not stable yet get an owner"
+        when = "SELECT hostname, stable_on FROM owner_decisions WHERE stable_on IS NOT NULL ORDER BY ALL"
+        yield f"If nothing changes, {hosts} by {waiting.max()}; when each:"
+        yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), when)}"
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
 

@@ -1,3 +1,4 @@
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ from reports.plan import (
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
 from tests.resources.writeback import world
 
+DAY = date(2026, 4, 2)
 COMMANDS: dict[str, Any] = {"apply": "APPLY", "see_all": "SEE ALL"}
 
 
@@ -122,6 +124,14 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "~ another owner: 1",
         "= keeps an owner whom run B would not choose: 1",
     ]
+    for ready, says in (
+        (DAY, f"would be written from {DAY} on, if nothing changes"),
+        (None, f"named since {DAY}"),
+    ):
+        since = {"named_since": pl.lit(DAY), "stable_on": pl.lit(ready, pl.Date)}
+        waiting = unsure.with_columns(pl.col("evidence").replace("no_majority", "not_stable"), **since)
+        [reason] = [row["reason"] for row in compared_owners(compare_plans(second, waiting), names)]
+        assert reason == f"now: not stable yet ({says})"
     other = kept[0] | {"owner": "u2"}
     lines = [*told([], [], [other] * 22, see_all="SEE ALL")]
     assert lines[SHOWN_HOSTS:] == [
