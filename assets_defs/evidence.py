@@ -403,7 +403,12 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
     """Return what was learnt from answers to audits of such a window that are not too old."""
-    return fit(_alike(recent_answers(tables, instance.keep.history_days), instance, window))
+    return fit(answers_to_learn_from(instance, tables, window))
+
+
+def answers_to_learn_from(instance: Instance, tables: Tables, window: Window) -> pl.DataFrame:
+    """Return the answers to audits of such a window that are not too old."""
+    return _alike(recent_answers(tables, instance.keep.history_days), instance, window)
 
 
 def _alike(answers: pl.DataFrame, instance: Instance, window: Window) -> pl.DataFrame:
