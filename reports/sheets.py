@@ -16,7 +16,7 @@ from fastexcel import FastExcelError
 
 from ownership.decisions import TRAITS
 from ownership.declaration import polars_schema
-from ownership.names import as_shown, printable, some_of
+from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
@@ -323,8 +323,8 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         printable(row["hostname"] or row["host_id"])
         for row in sample.filter(pl.col("right").is_null()).to_dicts()
     ]
-    said = f"Audit with seed {sample['seed'].item(-1)}: of {sample.height:,} owners {known:,} are answered, "
-    words = [f"{said}{right:,} of them right."]
+    said = f"Audit with seed {sample['seed'].item(-1)}: of {counted(sample.height, 'owner')}"
+    words = [f"{said} {known:,} are answered, {right:,} of them right."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
     twice, is_little = asked_twice(sample), known < MIN_COMPARED
@@ -332,13 +332,13 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         rate = (
             f": about {twice.rate():.0%} of all answers may be wrong ({RATES.mean():.1%} is assumed at first)"
         )
-        differ = f"Of {twice.hosts:,} hosts asked twice {twice.contradicted:,} got two answers"
+        differ = f"Of {counted(twice.hosts, 'host')} asked twice {twice.contradicted:,} got two answers"
         words.append(f"{differ}{'' if is_little else rate}.")
     if known and known == right:
         words.append(f"{right:,} of {known:,} right: at least {least_right_percent(known)}% of the plan is.")
     elif known and planned and is_little:
         more = f"an estimate takes {MIN_COMPARED}, {MIN_COMPARED - known:,} more"
-        words.append(f"{known:,} answers say little of {planned:,} planned owners: {more}.")
+        words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         estimate, low, high = (round(max(number, known - right)) for number in found)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ownership.decisions import least_certain_first
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
@@ -137,7 +137,7 @@ def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None, un
         asked.append(f"primary devices only ({number} per user)")
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
-    owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
+    owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
     since = f" ({undone:,} undone since)" if undone else ""
     return f"At {', '.join(asked)}, {owners} {verb} written{since}, {_wrong(line, done=done)}."
@@ -227,9 +227,9 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
-                f"{expected.owners:,} owner{'s' * (expected.owners != 1)}",
+                counted(expected.owners, "owner"),
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{left:,} host{'s' * (left != 1)} left",
+                f"{counted(left, 'host')} left",
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
@@ -272,7 +272,7 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
     counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"Logons do not confirm {drift.height:,} owners: {counts} (table ownership_drift)."]
+    return [f"Logons do not confirm {counted(drift.height, 'owner')}: {counts} (table ownership_drift)."]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
-from ownership.names import printable, printable_lines
+from ownership.names import counted, printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
 from pipelines.cli.diff import compare, compared_in_words
@@ -222,7 +222,7 @@ def print_warnings(error: str = "") -> None:
     things = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
     if things:
         sys.stdout.flush()
-        number = f"{len(things)} thing{'s' * (len(things) != 1)} to look at:"
+        number = f"{counted(len(things), 'thing')} to look at:"
         print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
 
 
@@ -254,9 +254,9 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     waiting = tables.read_own("owner_decisions", run_id)["stable_on"].drop_nulls()
     if waiting.len():
-        hosts = f"{waiting.len():,} host{'s' * (waiting.len() != 1)} not stable yet get an owner"
+        hosts = f"{counted(waiting.len(), 'host')} not stable yet"
         when = "SELECT hostname, stable_on FROM owner_decisions WHERE stable_on IS NOT NULL ORDER BY ALL"
-        yield f"If nothing changes, {hosts} by {waiting.max()}; when each:"
+        yield f"If nothing changes, owners are written by {waiting.max()} on {hosts}; when each:"
         yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), when)}"
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
@@ -265,7 +265,7 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the outcomes, and which hosts were skipped and why."""
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
-    some = f", {writes.height:,} of {report['in_all']:,} hosts" if "in_all" in report else ""
+    some = f", {writes.height:,} of {counted(report['in_all'], 'host')}" if "in_all" in report else ""
     yield f"{printable(instance.name)}: run {run_id}{some}"
     if "plan" not in report or not skipped.is_empty():
         yield f"{writes_in_words(writes)}."
@@ -328,6 +328,9 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
         next_step = f" Next: {command_line(instance, 'check')}"
+        if "//127.0.0.1:" in message and "connection refused" in message and (home() / "sandbox").is_dir():
+            up = command_line(None, "sandbox", "up")
+            return f"{failed} Nothing was written. The demo's services, in another terminal: {up}"
         known = "--instance" in message or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"

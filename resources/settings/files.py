@@ -257,8 +257,9 @@ def _suggest_key(key: str, section: list[str], *, in_file: bool) -> str:
         meant = " or ".join(f"{name}.{key}" for name in others)
         place = f" It belongs below a line `{others[0]}:` without a #" if in_file else ""
         return f"did you mean {meant}?{place}"
-    near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
-    return f"did you mean {near[0]!r}?"
+    nearest = difflib.get_close_matches(key, known := _keys_of(section), n=len(known), cutoff=0)
+    is_near = key in nearest[0] or difflib.get_close_matches(key, nearest[:1], cutoff=0.5)
+    return f"did you mean {nearest[0]!r}?" if is_near else f"known here are {some_of(nearest)}"
 
 
 def _keys_of(location: list[str]) -> list[str]:

@@ -80,7 +80,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 )
 @pytest.mark.parametrize("stored_in", ["the table", "the ledger alone"])
 def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
-    tmp_path, outcomes, again, summary, stored_in
+    tmp_path, monkeypatch, outcomes, again, summary, stored_in
 ):
     """The table may be out of reach when the writing ends."""
     tables = Tables(tmp_path, "small")
@@ -97,6 +97,11 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {summary}")
     named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "sandbox").mkdir()
+    refused = "Nothing listens at http://127.0.0.1:39877 (connection refused); check platform.url"
+    of_demo = failure_summary(instance(), tables, RUN, *again, message=refused)
+    assert ("asset-owners sandbox up" in of_demo, "Next: " in of_demo) == (not outcomes, bool(outcomes))
 
 
 def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):

@@ -286,7 +286,7 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     [missing, little] = audit_in_words(few, 30, PEOPLE)[1:]
     assert missing.startswith(f"25 without an answer: {rows[5]}, ")
     assert missing.endswith(" and 20 more.")
-    assert little == "5 answers say little of 30 planned owners: an estimate takes 30, 25 more."
+    assert little == "5 answers about 30 planned owners say little: an estimate takes 30, 25 more."
     once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample, PEOPLE)
     assert (once["right"].sum(), once["contradicted"].count()) == (5, 0)
     with pytest.raises(SheetError, match="delete one of the two"):
