@@ -12,7 +12,7 @@ from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
 from assets_defs.run_request import SINK
 from ownership.decisions import funnel, least_certain_first, owned_percent, summary
 from ownership.declaration import column_descriptions, columns_of, description, polars_schema
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
 from reports.run_results import writes_in_words
@@ -196,10 +196,10 @@ def hosts_metadata(
 def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
     """Return whether a run sent anything, and the outcome of its plan, rows of owner_writes."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
-    done, planned = counts.get("written", 0), f"Nothing is sent: {rows.height:,} hosts to write"
+    done, planned = counts.get("written", 0), f"Nothing is sent: {counted(rows.height, 'host')} to write"
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     return {
-        "result": planned if counts.keys() <= {"planned"} else f"{done:,} hosts written",
+        "result": planned if counts.keys() <= {"planned"} else f"{counted(done, 'host')} written",
         "outcomes": writes_in_words(rows),
         "hosts_written": done,
         # Of an old run that is undone they may no longer be kept.

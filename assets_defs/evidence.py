@@ -24,7 +24,7 @@ from assets_defs.run_request import executed_steps, today_of, window_of
 from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -164,7 +164,8 @@ def _fetch(
             "add up to logon_days.counted: restore them from a backup; or, to go on without these days, "
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
-    context.log.info(f"Logons: {len(wanted):,} of {len(days):,} days fetched, {events:,} events")
+    of_days = f"{len(wanted):,} of {counted(len(days), 'day')}"
+    context.log.info(f"Logons: {of_days} fetched, {counted(events, 'event')}")
     numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(stored.emptied)}
     return wanted, {**numbers, "events_fetched": events}
 
@@ -330,8 +331,8 @@ def _share(run: ScanRun) -> dict[str, Any]:
     run.store("host_user_shares", shares)
     found = shares_metadata(shares)
     run.log.info(
-        f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} "
-        f"events from {run.window.first} to {run.window.last}"
+        f"Shares: {counted(found['users'], 'user')} on {counted(found['hosts'], 'host')}, "
+        f"{counted(found['events'], 'event')} from {run.window.first} to {run.window.last}"
     )
     return {"dagster/row_count": shares.height, **found}
 
@@ -403,7 +404,12 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
 
 def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
     """Return what was learnt from answers to audits of such a window that are not too old."""
-    return fit(_alike(recent_answers(tables, instance.keep.history_days), instance, window))
+    return fit(answers_to_learn_from(instance, tables, window))
+
+
+def answers_to_learn_from(instance: Instance, tables: Tables, window: Window) -> pl.DataFrame:
+    """Return the answers to audits of such a window that are not too old."""
+    return _alike(recent_answers(tables, instance.keep.history_days), instance, window)
 
 
 def _alike(answers: pl.DataFrame, instance: Instance, window: Window) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from assets_defs.evidence import require_evidence, resolution_of, with_history
 from assets_defs.report import sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun
 from ownership.codes import MOVED
-from ownership.names import printable
+from ownership.names import counted, printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
 from resources.store.retention import store_decisions
@@ -75,7 +75,7 @@ def _match(run: ScanRun) -> dict[str, Any]:
     frame = resolution_of(run).match_usernames(usernames)
     run.store("username_matches", frame)
     users, unmatched = frame["username"].n_unique(), frame["user_id"].null_count()
-    run.log.info(f"Matches: {users - unmatched:,} of {users:,} users stand for a user asset")
+    run.log.info(f"Matches: {users - unmatched:,} of {counted(users, 'user')} matched to a user asset")
     return {"dagster/row_count": frame.height, "users": users, "unmatched_users": unmatched}
 
 
@@ -102,11 +102,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
         found = {"published": f"no: a {kind}; {tables}"} | found
-    counted = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
+    conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
-    more = f". {unknown:,} names in the logons are not in the inventory" if unknown else ""
+    more = f". Not in the inventory: {counted(unknown, 'name')} in the logons" if unknown else ""
     get = f"{found['hosts_to_write']:,} get{'s' * (found['hosts_to_write'] == 1)} an owner"
-    run.log.info(f"Decided {frame['host_id'].count():,} hosts: {get}, {counted}{more}")
+    run.log.info(f"Decided {counted(frame['host_id'].count(), 'host')}: {get}, {conflicts_now}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
         run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
     _log_conflicts(run, conflicts)

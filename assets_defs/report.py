@@ -218,7 +218,8 @@ def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: b
         return []
     why = command_line(instance, "tune", "-v") if brief else ""
     ask = "" if done else command_line(instance, "tune", *AUDIT)
-    said = claim_in_words(line, ask=ask, why=why, written=0 if done else None)
+    written, undone = tables.written_and_undone(to_write["run_id"].item(0))
+    said = claim_in_words(line, ask=ask, why=why, written=written if done else None, undone=undone)
     if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

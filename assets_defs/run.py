@@ -43,7 +43,14 @@ from resources.inventory.adapter import Inventory
 from resources.ledger.ledger import Ledger
 from resources.search import open_source
 from resources.search.source import Logs, OpenSource, extraction_fingerprints
-from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, part_name
+from resources.settings import (
+    MAX_LOOKBACK_DAYS,
+    Instance,
+    changes_in_words,
+    command_line,
+    journal_url,
+    part_name,
+)
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import Tables
 from resources.writeback.target_lock import locked_ledger
@@ -376,9 +383,8 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
     message = mode.why_no_writes
     if message and run.instance.changes:
-        # Their values may name people, and stand in the options.
-        settings = dict.fromkeys(change.partition("=")[0] for change in run.instance.changes)
-        message += f"; tried: {', '.join(settings)}"
+        # Values that may name people stand in the options only.
+        message += f"; tried: {', '.join(changes_in_words(run.instance))}"
     if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
         context.log.info(line)
     if "logons" in steps:

@@ -102,6 +102,11 @@ def some_of(texts: Sequence[str], most: int = 5, *, joint: str = ", ") -> str:
     return joint.join(texts[:most]) + more
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with what it counts: 1 host, 2 hosts."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:
     """Return whether a normalised name matches a pattern: `*` matches any characters, `?` exactly one."""
     # A regular expression may not grow for ever; thousands of patterns are somebody's list of accounts.

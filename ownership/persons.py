@@ -83,6 +83,10 @@ class Persons:
             keys = {key for key in self._with_id(parts[2]) if key in (called or {key})}
         return [self._person(*key) for key in sorted(keys, key=str)]
 
+    def accounts(self) -> list[str]:
+        """Return the accounts and whole addresses that are known."""
+        return self._accounts["account"].unique().sort().to_list()
+
     def _with_id(self, asked: str) -> set[_Key]:
         text = as_shown(asked).lower()
         found = {user_id for user_id in self._user_ids if as_shown(user_id).lower() == text}

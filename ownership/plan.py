@@ -240,19 +240,23 @@ def _level(value: str) -> float | None:
         return _LEVELS.get(value.strip().casefold())
 
 
+KEPT = ("keep", "confirm")
+"""Changes of `compare_plans` by which a host keeps its owner."""
+
+
 def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """Return how the owners that two runs give differ, from their decisions: a row for each such host.
 
     A run gives an owner where it plans to write one, or finds it there already. A host that has an owner,
-    whom the first run chooses and the second one does not, keeps it: no run overwrites it.
+    whom one of the runs chooses and the other one does not, keeps it: no run overwrites it.
 
-    Columns: host_id, hostname and change (`add`, `drop`, `change` or `keep`); owner and what it rests on of
-    the second run, and with `_before` of the first. Of a host that keeps its owner, `owner_before` is that
-    one, and `owner` whom the second run would choose. Hosts for which neither run gives an owner are not part
-    of it, nor those that have the owner already whom the second run plans.
+    Columns: host_id, hostname and change (`add`, `drop` or `change`; `keep` where the first run chooses the
+    owner that the host keeps, `confirm` where the second one does); owner and what it rests on of the second
+    run, and with `_before` of the first. Of a host that keeps its owner, these are whom each run chooses.
+    Hosts for which neither run gives an owner are not part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "events", "active_days")
+    columns = ("evidence", "match", "action", "share", "events", "active_days", "named_since", "stable_on")
     only_here = ("resolved_owner", "existing_owner", "decided_at")
     before, after = (
         rows.drop_nulls("host_id").select("host_id", "hostname", *columns, *only_here, owner=given)
@@ -267,21 +271,25 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     owns_before, owns = (
         owners.list.contains(escape_id(user)).fill_null(value=False) for user in (chosen_before, chosen)
     )
-    is_kept = owns_before & chosen_before.ne_missing(chosen)
+    is_other = chosen_before.ne_missing(chosen)
     return (
         after.join(before, on="host_id", how="full", coalesce=True, suffix="_before")
         .with_columns(
             pl.coalesce("hostname", "hostname_before"),
-            owner=pl.when(is_kept).then(chosen).otherwise(new),
-            owner_before=pl.when(is_kept).then(chosen_before).otherwise(old),
-            change=pl.when(is_kept)
+            change=pl.when(owns_before & is_other)
             .then(pl.lit("keep"))
             .when(new.is_null())
             .then(pl.when(planned_before).then(pl.lit("drop")))
-            .when(old.is_null() | (old == new))
-            .then(pl.when(planned & ~planned_before & ~owns).then(pl.lit("add")))
-            .when(planned | planned_before)
-            .then(pl.lit("change")),
+            .when(old.is_not_null() & (old != new) & (planned | planned_before))
+            .then(pl.lit("change"))
+            .when(owns & is_other)
+            .then(pl.lit("confirm"))
+            .when((old.is_null() | (old == new)) & planned & ~planned_before & ~owns)
+            .then(pl.lit("add")),
+        )
+        .with_columns(
+            pl.when(pl.col("change").is_in(KEPT)).then(name).otherwise(given).alias(given_as)
+            for given_as, name, given in (("owner", chosen, new), ("owner_before", chosen_before, old))
         )
         .drop_nulls("change")
         .drop("hostname_before", *only_here, *(f"{name}_before" for name in only_here))

@@ -14,7 +14,7 @@ from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.plan import sent_changes
-from reports.sentences import confidence_words, either, in_columns, instant
+from reports.sentences import confidence_words, either, in_columns, instant, percent
 from reports.story import details_of, told_hosts
 
 _SHOWN_USERS = 10
@@ -175,7 +175,7 @@ def _users_table(decision: Mapping[str, Any]) -> Iterator[str]:
         (
             _shown(user["username"]),
             f"{user['events']:>6}",
-            f"{user['share']:>6.1%}",
+            f"{percent(user['share']):>5}",
             str(user["first_seen"]),
             str(user["last_seen"]),
             _stands_for(user["user_assets"]),

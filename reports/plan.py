@@ -9,13 +9,20 @@ import polars as pl
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import printable
-from ownership.plan import enrichment_change
-from reports.sentences import COUNTS, display_names, in_columns, logons
+from ownership.plan import KEPT, enrichment_change
+from reports.sentences import COUNTS, display_names, in_columns, logons, percent
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
 _FIELDS = ("owner", *_ENRICHED)
-_SIGNS = {"add": "+", "drop": "-", "change": "~", "keep": "="}
+_SIGNS = {
+    "add": ("+", "to add"),
+    "drop": ("-", "no longer planned"),
+    "change": ("~", "another owner"),
+    "keep": ("=", "keeps an owner whom {1} would not choose"),
+    "confirm": ("=", "keeps an owner whom {0} would not choose"),
+}
+"""The sign of each change of `compare_plans`, and what it means; {0} and {1} are the two runs."""
 
 
 def sent_changes(names: Mapping[str, str] | None = None) -> list[pl.Expr]:
@@ -128,49 +135,57 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
         for name in ("owner_before", "owner"):
             yield name, row[name] and name_of.get(row[name], row[name])
         was, now = f"was: {_short_reason(row, '_before')}", f"now: {_short_reason(row, '')}"
-        reasons = {"add": was, "drop": now, "change": f"{was}, {now}", "keep": now}
+        reasons = {"add": was, "drop": now, "change": f"{was}, {now}", "keep": now, "confirm": was}
         yield "reason", reasons[row["change"]]
 
     return [dict(cells(row)) for row in differences.iter_rows(named=True)]
 
 
 def differences_in_words(
+    settings: Sequence[str],
     diff: Sequence[Mapping[str, str | None]],
-    not_chosen: Sequence[Mapping[str, str | None]],
+    kept: Sequence[Mapping[str, str | None]],
+    runs: Sequence[str],
     see_all: str = "",
 ) -> Iterator[str]:
-    """Yield each difference of two plans as a line that begins with its sign, then a summary.
+    """Yield which settings of two plans differ, each difference as a line with its sign, and what signs mean.
 
-    `not_chosen` are the hosts that keep an owner whom the second plan would not choose: all of them, or the
-    first ones and the command that shows the others.
+    `kept` are the hosts that keep an owner whom one of the plans would not choose: all of them, or the first
+    ones and the command that shows the others. `runs` is how the two runs are called.
     """
+    yield f"Settings that differ: {', '.join(settings) or 'none'}"
     rows = []
-    shown = not_chosen[:SHOWN_HOSTS] if see_all else not_chosen
+    shown = kept[:SHOWN_HOSTS] if see_all else kept
     for row in (*diff, *shown):
-        joint = ", not " if row["change"] == "keep" else " → "
-        owners = joint.join(dict.fromkeys(owner for owner in (row["owner_before"], row["owner"]) if owner))
-        cells = [row["hostname"] or row["host_id"] or "", owners, row["reason"] or ""]
-        rows.append((_SIGNS[str(row["change"])], cells))
+        joint = ", not " if row["change"] in KEPT else " → "
+        owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
+        owners = owners[::-1] if row["change"] == "confirm" else owners
+        cells = [row["hostname"] or row["host_id"] or "", joint.join(dict.fromkeys(owners))]
+        rows.append((_SIGNS[str(row["change"])][0], [*cells, row["reason"] or ""]))
     yield from _lines(rows)
-    if len(not_chosen) > len(shown):
-        yield f"  and {len(not_chosen) - len(shown):,} more: {see_all}"
-    counts = Counter(row["change"] for row in diff)
-    yield f"{counts['add']:,} to add, {counts['drop']:,} no longer planned, {counts['change']:,} changed"
-    if kept := len(not_chosen):
-        keep = "host keeps" if kept == 1 else "hosts keep"
-        yield f"{kept:,} {keep} an owner whom this rule would not choose"
+    if len(kept) > len(shown):
+        yield f"  and {len(kept) - len(shown):,} more: {see_all}"
+    counts = Counter(row["change"] for row in (*diff, *kept))
+    for name, (sign, meaning) in _SIGNS.items():
+        if counts[name]:
+            yield f"{sign} {meaning.format(*runs)}: {counts[name]:,}"
+    if not counts:
+        yield "No owner differs"
 
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
-    names = ("evidence", "match", "action", "events", "active_days", "share")
-    evidence, match, action, events, days, share = (row[f"{name}{suffix}"] for name in names)
-    if row["change"] != "keep" and action in (None, "conflict", "agree"):
+    names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
+    evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
+    if row["change"] not in KEPT and action in (None, "conflict", "agree"):
         return short_words(ACTION)[action] if action else "not known"
-    percent = f"{int(100 * share + 1e-9)}%" if share else ""  # as on the page: 0.29 is 29%, 59.9% is not 60%
+    of_all = percent(share) if share else ""
     if match == "matched":
-        return percent
+        return of_all
     few = f"{events:,} on {days} day{'s' * (days != 1)}" if events else ""
-    detail = {"no_majority": percent, "too_few_events": few}.get(evidence)
+    waits = (
+        f"would be written from {ready} on, if nothing changes" if ready else since and f"named since {since}"
+    )
+    detail = {"no_majority": of_all, "too_few_events": few, "not_stable": waits}.get(evidence)
     reason = short_words(EVIDENCE, MATCH)[match or evidence]
     return f"{reason} ({detail})" if detail else reason

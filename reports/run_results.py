@@ -8,6 +8,7 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, short_words
 from ownership.history import open_conflicts
+from ownership.names import counted
 
 
 def result_in_words(row: Mapping[str, Any]) -> str:
@@ -22,9 +23,9 @@ def result_in_words(row: Mapping[str, Any]) -> str:
 
 def conflicts_in_words(conflicts: int, *, acknowledged: int = 0, new: int = 0) -> str:
     """Say how many conflicts there are, and how many of them somebody acknowledged and how many are new."""
-    counted = {"acknowledged": acknowledged, "new": new}
-    parts = [f"{number:,} {word}" for word, number in counted.items() if number]
-    return f"{conflicts:,} conflict{'s' * (conflicts != 1)}" + (f" ({', '.join(parts)})" if parts else "")
+    of_them = {"acknowledged": acknowledged, "new": new}
+    parts = [f"{number:,} {word}" for word, number in of_them.items() if number]
+    return counted(conflicts, "conflict") + (f" ({', '.join(parts)})" if parts else "")
 
 
 def count_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> str:
@@ -40,7 +41,7 @@ def counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
     if row["status"] == "failed":
         yield "failed"
     if row["kind"] == "backfill" and row["status"] == "succeeded":
-        yield f"{(row['window_to'] - row['window_from']).days + 1:,} days"
+        yield counted((row["window_to"] - row["window_from"]).days + 1, "day")
     undo = row["kind"].endswith("undo")
     if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
         yield f"{row['to_write'] or 0:,} to {'undo' if undo else 'write'}"
@@ -85,8 +86,7 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
         yield f"{count:>8,}  {sentence}"
     if reasons:
-        hosts = f"{reasons.total():,} host{'s' * (reasons.total() != 1)}"
-        yield f"Why the logons give no owner for {hosts}:"
+        yield f"Why the logons give no owner for {counted(reasons.total(), 'host')}:"
         for code, number in reasons.most_common():
             yield f"{number:>8,}  {words[code]}: {sentences[code]}"
 
@@ -102,7 +102,7 @@ def _counted_outcomes(rows: pl.DataFrame) -> Iterator[str]:
     why = changed.otherwise(pl.col("message").str.strip_prefix("skipped: "))
     counts = rows.group_by("outcome", why=pl.when(is_skipped).then(why)).len()
     for outcome, why_not, number in counts.sort(-pl.col("len").cast(int), "outcome", "why").iter_rows():
-        hosts, them = f"{number:,} host{'s' * (number != 1)}", "it" if number == 1 else "them"
+        hosts, them = counted(number, "host"), "it" if number == 1 else "them"
         if why_not:
             yield f"Nothing to undo on {hosts}: {why_not.replace('{them}', them)}"
         elif outcome == "undone":

@@ -77,6 +77,11 @@ def confidence_words(confidence: float) -> str:
     return f"About {min(max(round(100 * confidence), 1), 99)} of 100 such owners are right"
 
 
+def percent(share: float) -> str:
+    """Return a share as the page shows it: 0.29 is 29%, and 59.9% is not 60%."""
+    return f"{int(100 * share + 1e-9)}%"
+
+
 def logons(row: Mapping[str, Any]) -> str:
     """How many of the logons on a host are a user's, on how many days, and what they count for."""
     days, weight = row.get("active_days"), row.get("weight")

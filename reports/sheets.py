@@ -16,11 +16,12 @@ from fastexcel import FastExcelError
 
 from ownership.decisions import TRAITS
 from ownership.declaration import polars_schema
-from ownership.names import as_shown, printable
+from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.accuracy import least_right_percent, wrong_by_audit
+from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit
+from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
@@ -145,7 +146,7 @@ def _cells_to_last(sheet: bytes) -> int:
 
 
 _READ = (*HOSTS, "person", "seed", "right")
-_QUESTION = "Is it this person's? yes, no; empty: not known"
+_QUESTION = "Is it this person's? yes, no; empty: not known. instead: e-mail address or id of whose it is"
 _AGAIN = "Asked again, on purpose: yes or no, as if new"
 _INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
@@ -184,7 +185,7 @@ def as_sample(
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """The sheet for a spreadsheet: a row of texts for each host, the last of them to be answered.
+    """The sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
 
     The hosts that are asked twice follow once more, the other way round.
     """
@@ -200,13 +201,14 @@ def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     return (
         sample.with_columns(pl.col("seed").cast(pl.String), evidence=evidence, person=persons)
         .join(departments, on="user_id", how="left", maintain_order="left")
-        .select(*HOSTS, "person", "department", "evidence", "seed", "question", instead=empty, right=empty)
+        .select(*HOSTS, "person", "department", "evidence", "seed", "question", right=empty, instead=empty)
     )
 
 
 def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     """Yield what the answers in a sheet mean, and why some hosts are in it twice."""
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
+    yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
         yield (
             f"The last {number} rows ask about {number} of the hosts again, to see how often an answer is "
@@ -263,7 +265,8 @@ def answered(
         if len(answers) > 1:
             contradicted[number] = answers[0] != answer
         if len(set(answers)) > 1:
-            notes.append(f"line {line}: {host} is answered yes and no, which counts as no answer; ask again")
+            two = f"lines {lines[0]} and {line}: {host} is answered yes and no, which counts as no answer"
+            notes.append(f"{two}; write the right one into both, and give the sheet back again")
             right[number] = instead[number] = None
             continue
         if earlier is not None and earlier != answer:
@@ -316,17 +319,29 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
     0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`.
     """
     known, right = sample["right"].count(), sample.filter("right").height
-    said = f"Audit with seed {sample['seed'].item(-1)}: of {sample.height:,} owners {known:,} are answered, "
-    words = [f"{said}{right:,} of them right."]
-    twice = asked_twice(sample)
+    missing = [
+        printable(row["hostname"] or row["host_id"])
+        for row in sample.filter(pl.col("right").is_null()).to_dicts()
+    ]
+    said = f"Audit with seed {sample['seed'].item(-1)}: of {counted(sample.height, 'owner')}"
+    words = [f"{said} {known:,} are answered, {right:,} of them right."]
+    if known and missing:
+        words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
+    twice, is_little = asked_twice(sample), known < MIN_COMPARED
     if twice.hosts:
-        rate = f"about {twice.rate():.0%} of all answers may be wrong"
-        words.append(f"Of {twice.hosts:,} hosts asked twice {twice.contradicted:,} got two answers: {rate}.")
+        rate = (
+            f": about {twice.rate():.0%} of all answers may be wrong ({RATES.mean():.1%} is assumed at first)"
+        )
+        differ = f"Of {counted(twice.hosts, 'host')} asked twice {twice.contradicted:,} got two answers"
+        words.append(f"{differ}{'' if is_little else rate}.")
     if known and known == right:
         words.append(f"{right:,} of {known:,} right: at least {least_right_percent(known)}% of the plan is.")
+    elif known and planned and is_little:
+        more = f"an estimate takes {MIN_COMPARED}, {MIN_COMPARED - known:,} more"
+        words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
-        estimate, low, high = map(round, found)
+        estimate, low, high = (round(max(number, known - right)) for number in found)
         words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)

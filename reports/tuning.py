@@ -8,10 +8,10 @@ from typing import Any
 import polars as pl
 
 from ownership.decisions import least_certain_first
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.rules import Rules
 from ownership.tuning.backtest import KEY, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model
+from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
 
 AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
@@ -108,23 +108,24 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any], *, ask: str = "", why: str = "", written: int | None = None
+    line: Mapping[str, Any], *, ask: str = "", why: str = "", written: int | None = None, undone: int = 0
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
     `ask` is the command that draws an audit, `why` the one that says why a number is not known; without it
-    that is said here. `written` is that of `backtest_sentence`.
+    that is said here. `written` and `undone` are those of `backtest_sentence`.
     """
-    said = [backtest_sentence(line, written=written), reason(line, brief=bool(why))]
+    said = [backtest_sentence(line, written=written, undone=undone), reason(line, brief=bool(why))]
     if ask and line["to_write"] and line["wrong_measure"] != "audit":
         said.append(f"Let a colleague check 50 of them: {ask}")
     return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
 
 
-def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None) -> str:
+def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None, undone: int = 0) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
-    `written`: how many are known to be written of a run that may write; None: it may not.
+    `written`: how many are known to be written of a run that may write; None: it may not. `undone`: those of
+    them that were undone since.
     """
     done = written is not None
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
@@ -136,9 +137,10 @@ def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None) ->
         asked.append(f"primary devices only ({number} per user)")
     if not line["to_write"]:
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
-    owners, past = ("1 owner", "was") if line["to_write"] == 1 else (f"{line['to_write']:,} owners", "were")
+    owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
-    return f"At {', '.join(asked)}, {owners} {verb} written, {_wrong(line, done=done)}."
+    since = f" ({undone:,} undone since)" if undone else ""
+    return f"At {', '.join(asked)}, {owners} {verb} written{since}, {_wrong(line, done=done)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -196,27 +198,38 @@ def settings_in_words(
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
 
 
-def confidence_in_words(model: Model | None, planned: pl.DataFrame) -> list[str]:
+def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
 
-    `planned` are rows of `owner_decisions`. Without a model: what is needed for one.
+    `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from.
+    Without a model: what is needed for one.
     """
     if model is None:
-        needed = f"{MIN_ANSWERED} answers to an audit of these rules"
-        return [f"How sure each owner is: not known yet; it takes {needed} (tune --audit {MIN_ANSWERED})."]
+        needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
+        unknown = f"How sure each owner is: not known yet; it takes {needed}"
+        if missing == MIN_ANSWERED:
+            return [f"{unknown} (tune --audit {MIN_ANSWERED})."]
+        how = (
+            "Answer rows that are empty, and give the sheet back again; where nobody knows, draw more owners"
+        )
+        return [f"{unknown}, {missing:,} more than there are. {how} (tune --audit {missing})."]
+    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []
+    owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
     for percent in LEVELS:
-        expected = model.expected_right(owners.filter(100 * pl.col("confidence") >= percent))
+        sure = owners.filter(100 * pl.col("confidence") >= percent)
+        expected = model.expected_right(sure)
         wrong, low, high = (
-            round(expected.owners - right) for right in (expected.right, expected.high, expected.low)
+            max(round(expected.owners - right), sure["is_wrong"].count())
+            for right in (expected.right, expected.high, expected.low)
         )
         left = planned.height - expected.owners
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
-                f"{expected.owners:,} owner{'s' * (expected.owners != 1)}",
+                counted(expected.owners, "owner"),
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{left:,} host{'s' * (left != 1)} left",
+                f"{counted(left, 'host')} left",
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
@@ -259,7 +272,7 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
     counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"Logons do not confirm {drift.height:,} owners: {counts} (table ownership_drift)."]
+    return [f"Logons do not confirm {counted(drift.height, 'owner')}: {counts} (table ownership_drift)."]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

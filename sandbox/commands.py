@@ -88,8 +88,8 @@ def demo() -> None:
             "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
             "each reason and its number of hosts": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(str(log))}",
-            "both services again, for runs of your own": _to_paste(None, "sandbox", "up"),
-            "the Dagster UI on the sandbox": _to_paste(None, "sandbox", "ui"),
+            "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
+            "or, instead of that, both services with Dagster's UI": _to_paste(None, "sandbox", "ui"),
             "an instance file for services of your own": _to_paste(None, "init"),
         }
         for what, command in commands.items():

@@ -191,10 +191,10 @@ class Comparison:
     """What would be decided on a window if every primary user was named, and whether that is right.
 
     Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
-    right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer) and
-    audited (an audit could have drawn this owner). `before`, a window as long that ends before the days held
-    back, has right_afterwards (null: nobody logged on in them, or the primary user has no user asset, or the
-    days are not usual).
+    right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer),
+    audited (an audit could have drawn this owner) and is_answered_no (so that the run does not write them).
+    `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody logged
+    on in them, or the primary user has no user asset, or the days are not usual).
     """
 
     now: pl.DataFrame

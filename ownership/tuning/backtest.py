@@ -127,6 +127,7 @@ class _Now(_Hosts):
         self.drawn_from = _yes(frame["audited"])
         self.answered = frame["right_by_audit"].is_not_null().to_numpy()
         self.right_by_audit = _yes(frame["right_by_audit"])
+        self.answered_no = _yes(frame["is_answered_no"])
         self.twice = asked_twice(frame)
         self.in_training_half = _yes(frame["in_training_half"])
         self.traits = frame.select(pl.col(*TRAITS).rank() / pl.len()).to_numpy()
@@ -172,14 +173,15 @@ def _yes(values: pl.Series) -> np.ndarray:
 def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
     """Return what one setting leads to: all columns of `threshold_backtest` but its key."""
     named = now.named(rules)
-    people, to_write = named & now.compared, named & now.action["write"]
+    people, given = named & now.compared, named & now.action["write"]
     future = before.named(rules) & before.compared
-    answered = to_write & now.answered
+    answered = given & now.answered
     values: dict[str, Any] = {
         "hosts_with_evidence": now.frame.height,
         "resolved": int(named.sum()),
         "matched": int((named & now.matched).sum()),
         **{column: int((named & now.action[action]).sum()) for column, action in COUNTED.items()},
+        "to_write": int((given & ~now.answered_no).sum()),
     }
     for measure, chosen, right, squares in (
         ("people", people, now.right, now.squares(people)),
@@ -191,30 +193,38 @@ def _line(now: _Now, before: _Hosts, rules: Rules) -> dict[str, Any]:
         precision, low, high = wilson(int((chosen & right).sum()), hosts, squares)
         shares = {"hosts": hosts, "precision": precision, "low": low, "high": high}
         values |= {f"{measure}_{name}": value for name, value in shares.items()}
-    return values | _claim(now, before, to_write, people, future)
+    return values | _claim(now, before, given, people, future)
 
 
 def _claim(
-    now: _Now, before: _Hosts, to_write: np.ndarray, people: np.ndarray, future: np.ndarray
+    now: _Now, before: _Hosts, given: np.ndarray, people: np.ndarray, future: np.ndarray
 ) -> dict[str, Any]:
-    """Return how many of the owners to write are probably wrong, or why that is unknown (rules 9.4)."""
+    """Return how many of the owners to write are probably wrong, or why that is unknown (rules 9.4).
+
+    `given` are the hosts that get an owner by the rules. Those answered no are not written, and tell of the
+    others all the same.
+    """
+    to_write, judged = given & ~now.answered_no, given & (now.answered | ~now.answered_no)
     bands_to_write = now.bands(to_write)
 
-    def by_audit(answered: np.ndarray) -> tuple[float, float, float]:
-        return wrong_by_audit(
+    def by_audit(answered: np.ndarray) -> Sequence[float]:
+        no = answered & ~now.right_by_audit
+        found = wrong_by_audit(
             int(answered.sum()),
-            int((answered & ~now.right_by_audit).sum()),
+            int(no.sum()),
             twice=now.twice,
-            drawn_from=int((to_write & now.drawn_from).sum()),
-            to_write=int(to_write.sum()),
+            drawn_from=int((judged & now.drawn_from).sum()),
+            to_write=int(judged.sum()),
         )
+        # Answers may be wrong, but no number is below that of the owners who were answered no.
+        return [max(number - (judged & now.answered_no).sum(), (no & to_write).sum()) for number in found]
 
-    def by_comparison(chosen: np.ndarray, hosts: _Hosts = now) -> tuple[float, float, float]:
+    def by_comparison(chosen: np.ndarray, hosts: _Hosts = now) -> Sequence[float]:
         wrong, _ = hosts.bands(chosen & ~hosts.right)
         return wrong_among(hosts.bands(chosen), wrong, bands_to_write)
 
-    if not (no_audit := now.why_no_audit(to_write)):
-        measure, compared, wrong = "audit", to_write & now.answered, by_audit
+    if not (no_audit := now.why_no_audit(judged)):
+        measure, compared, wrong = "audit", judged & now.answered, by_audit
     elif not (no_people := now.why_no_people(people, to_write)):
         measure, compared, wrong = "people", people, by_comparison
     else:

@@ -169,11 +169,17 @@ def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, polars_schema(ConfidenceBands), orient="row")
 
 
+def answers_missing(answered: pl.DataFrame) -> int:
+    """Return how many more answers it takes to learn from rows of `audit_sample`."""
+    known = answered.drop_nulls(["right", *FEATURES]).height
+    return max(MIN_ANSWERED - known - asked_twice(answered).contradicted, 0)
+
+
 def fit(answered: pl.DataFrame) -> Model | None:
     """Learn from rows of `audit_sample`; None where fewer than `MIN_ANSWERED` are answered."""
-    twice, rows = asked_twice(answered), answered.drop_nulls(["right", *FEATURES])
-    if rows.height + twice.contradicted < MIN_ANSWERED:
+    if answers_missing(answered):
         return None
+    twice, rows = asked_twice(answered), answered.drop_nulls(["right", *FEATURES])
     values, right = _design(rows), rows["right"].to_numpy().astype(float)
     draw, each = np.random.default_rng(_SEED), _DRAWS // len(RATES)
     likeliest, drawn, fits = [], [], []

@@ -9,7 +9,7 @@ import typer
 
 from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
-from ownership.names import normalise_hostname, printable
+from ownership.names import counted, normalise_hostname, printable
 from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
 from pipelines.cli.sql import sql
@@ -88,7 +88,7 @@ def conflicts(
             stored.append(known.select(polars_schema(AcknowledgedConflicts).names()))
         tables.append("acknowledged_conflicts", pl.concat(stored))
     now = "acknowledged until its evidence or an owner changes" if acknowledge else "no longer acknowledged"
-    print(f"{chosen.height:,} conflict{'s' * (chosen.height != 1)} {now}")
+    print(f"{counted(chosen.height, 'conflict')} {now}")
     print(f"The report shows it after the next run, or now:\n    {command_line(instance, 'report')}")
     return None
 

@@ -1,18 +1,20 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import polars as pl
 import typer
 
-from ownership.plan import compare_plans
+from ownership.plan import KEPT, compare_plans
 from pipelines.cli.options import InstanceFile, Json, own_tables, print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
-from resources.settings import load_instance
-from resources.store.tables import Tables
+from resources.settings import load_instance, setting_in_words
+from resources.store.retention import CHANGES
+from resources.store.tables import Tables, short_run_id
 
 
 def diff(
@@ -33,14 +35,15 @@ def diff(
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))
     else:
-        print_lines(differences_in_words(compared["diff"], compared["not_chosen"]))
+        print_lines(compared_in_words(compared, [f"run {short_run_id(run_id)}" for run_id in runs]))
 
 
 def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     """Return how the owners that two runs give differ; they need whole run ids.
 
-    diff and not_chosen (`compared_owners`; the latter of the hosts that keep an owner whom the second run
-    would not choose), and no_longer_found (how many these are).
+    settings (those that differ), diff, not_chosen and not_chosen_before (`compared_owners`; the last two of
+    the hosts that keep an owner whom the second or the first run would not choose), and no_longer_found (how
+    many not_chosen are).
     """
     for run_id in (first, second):
         if not tables.holds("owner_decisions", run_id):
@@ -56,6 +59,33 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
         users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
         name_of |= names_of(users.iter_rows(named=True))
     rows = compared_owners(differences, name_of)
-    kept = [row for row in rows if row["change"] == "keep"]
-    others = [row for row in rows if row["change"] != "keep"]
-    return {"diff": others, "not_chosen": kept, "no_longer_found": len(kept)}
+    before, after = (
+        _settings_of(tables.rows("runs", run_id).row(0, named=True)) for run_id in (first, second)
+    )
+    kept, confirmed = ([row for row in rows if row["change"] == change] for change in KEPT)
+    return {
+        "settings": [
+            setting_in_words(name, before.get(name), after.get(name))
+            for name in dict.fromkeys((*before, *after))
+            if before.get(name) != after.get(name)
+        ],
+        "diff": [row for row in rows if row["change"] not in KEPT],
+        "not_chosen": kept,
+        "no_longer_found": len(kept),
+        "not_chosen_before": confirmed,
+    }
+
+
+def compared_in_words(compared: Mapping[str, Any], runs: Sequence[str], see_all: str = "") -> Iterator[str]:
+    """Put what `compare` returned into words, as `differences_in_words` does."""
+    kept = (*compared["not_chosen"], *compared["not_chosen_before"])
+    return differences_in_words(compared["settings"], compared["diff"], kept, runs, see_all)
+
+
+def _settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by its dotted name each setting that a row of `runs` knows."""
+    changes = (change.partition("=") for change in json.loads(run["options"]).get(CHANGES, ()))
+    # The text of a value is a list here: what it is, and so whether it may be shown, is not known.
+    tried = {name: [text] for name, _, text in changes if name.partition(".")[0] != "rules"}
+    rules = {f"rules.{name}": value for name, value in json.loads(run["rules"]).items()}
+    return tried | rules | {"scan.lookback_days": (run["window_to"] - run["window_from"]).days + 1}

@@ -38,7 +38,7 @@ OWN = {
     "user_field": "Field with the user",
     "hostname_field": "Field with the host",
     "time_field": "Field with the time",
-    "query": "Query that selects logons",
+    "query": "Query that selects logons (* is every document)",
 }
 """What is asked of an index with fields of its own."""
 FURTHER = {
@@ -46,6 +46,8 @@ FURTHER = {
     "--index": ("index", "Index pattern to search"),
 }
 """What is asked only where the words of a finding name it: the setting and the question."""
+TENANT = "42"
+"""That of the template: nobody's."""
 NO_DEFAULT: Mapping[str, Any] = {"default": "", "show_default": False}
 
 
@@ -137,6 +139,7 @@ def _ask_until_good(
                 known = section.get(key)
                 # The address of the template leads nowhere, and Enter would try it again and again.
                 is_made_up = key == "url" and (urlsplit(str(known)).hostname or "").endswith(".example")
+                is_made_up = is_made_up or (key == "tenant_id" and known == TENANT)
                 section[key] = prompt(question, default=None if is_made_up else known)
         try:
             instance = read()

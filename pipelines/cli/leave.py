@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.persons import Person
 from ownership.tables import TABLES
 from pipelines.cli.options import InstanceFile, Yes, own_tables, print_lines
 from pipelines.dagster_home import dagster_instance
+from reports.sentences import either, near_names
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, home, load_instance
@@ -72,7 +73,9 @@ def forget(
             stored.forget(tables, ledger, person, really=True)
         print(f"  {'Replaced' if yes else 'To replace'} by stand-ins, with copies of earlier runs:")
         for table, number in counts.items():
-            print(f"  {number:>9,} rows of {table}{', deleted' * (table == stored.DELETED)}")
+            print(
+                f"  {number:>9,} row{'s' * (number != 1)} of {table}{', deleted' * (table == stored.DELETED)}"
+            )
         print(f"  {'Deleted' if yes else 'To delete'}:")
         delete_beside_tables(instance, tables, dagster, What.REPORT, What.EXPORT, really=yes)
         if yes:
@@ -99,7 +102,8 @@ def _forgetting(
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
         raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
-    found = stored.known_persons(tables, ledger, rules).find(asked)
+    persons = stored.known_persons(tables, ledger, rules)
+    found = persons.find(asked)
     if before:
         found = [one for one in found if one.user_id in before.ids or before.names.keys() & one.names]
     elif not found and names_in_records(dagster, runs_of(dagster, instance.name), asked.strip()):
@@ -110,7 +114,9 @@ def _forgetting(
         fit = f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:"
         raise AssetOwnersError(fit + "".join(lines))
     elif not found:
-        raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'")
+        near = near_names(asked, persons.accounts())
+        meant = f". Did you mean {either(near)}?" if near else ""
+        raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'{meant}")
     person = Forgetting.of_person(asked.strip(), *found, rules=rules, before=before)
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
     print(f"{printable(instance.name)}: {printable(asked)} is {names}")
@@ -148,7 +154,7 @@ def delete_beside_tables(
     runs = runs_of(dagster, instance.name)
     whose = f"all that {printable(instance.name)} has there, also of others"
     with_them = "with logs, plots and checks; its assets begin anew there"
-    print(f"  {len(runs):>9,} runs in Dagster: {whose}, {with_them}")
+    print(f"  {len(runs):>9,} run{'s' * (len(runs) != 1)} in Dagster: {whose}, {with_them}")
     if really:
         delete_runs(dagster, runs)
         delete_unlisted(dagster)
@@ -187,7 +193,7 @@ def remove(
                 ledger.clear()
                 ledger.overwrite_deleted()
         print(f"{printable(instance.name)}:\n  {'Deleted' if yes else 'To delete'}:")
-        print(f"  {tables.folder}, and the ledger ({pending} writes pending)")
+        print(f"  {tables.folder}, and the ledger ({counted(pending, 'write')} pending)")
         delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
         if yes:
             for file in stored_files(tables):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ownership.names import printable
+from ownership.names import counted, printable
 from pipelines.cli.files import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option, held_tables, print_lines
 from reports.exports import BOM, as_csv, as_xlsx
@@ -54,4 +54,4 @@ def report(
             out.parent.mkdir(exist_ok=True, mode=0o700)
         write_file("--out", out, content)
     what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()
-    print_lines([f"{out} is written: {what} of {printable(instance.name)}, {assets:,} hosts"])
+    print_lines([f"{out} is written: {what} of {printable(instance.name)}, {counted(assets, 'host')}"])

@@ -19,10 +19,10 @@ from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
-from ownership.names import printable, printable_lines
+from ownership.names import counted, printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
-from pipelines.cli.diff import compare
+from pipelines.cli.diff import compare, compared_in_words
 from pipelines.cli.exit_status import message_and_status, print_trace
 from pipelines.cli.options import own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
@@ -31,7 +31,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
+from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from reports.sentences import host_name
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -205,10 +205,10 @@ def print_result(
             if report["plan"] and not about:
                 print_lines(ways_to_look(instance, run_id, decisions))
         if "diff" in report:
-            runs = [short_run_id(each) for each in (report["compared_with"], run_id)]
-            print(f"Compared with run {runs[0]}:")
-            see_all = command_line(instance, "diff", *runs)
-            print_lines(differences_in_words(report["diff"], report["not_chosen"], see_all=see_all))
+            last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
+            print(f"Compared with run {last}:")
+            see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
+            print_lines(compared_in_words(report, runs, see_all))
         print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:
@@ -222,7 +222,7 @@ def print_warnings(error: str = "") -> None:
     things = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
     if things:
         sys.stdout.flush()
-        number = f"{len(things)} thing{'s' * (len(things) != 1)} to look at:"
+        number = f"{counted(len(things), 'thing')} to look at:"
         print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
 
 
@@ -252,6 +252,12 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
         acknowledged = tables.read("acknowledged_conflicts").collect()
         yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
+    waiting = tables.read_own("owner_decisions", run_id)["stable_on"].drop_nulls()
+    if waiting.len():
+        hosts = f"{counted(waiting.len(), 'host')} not stable yet"
+        when = "SELECT hostname, stable_on FROM owner_decisions WHERE stable_on IS NOT NULL ORDER BY ALL"
+        yield f"If nothing changes, owners are written by {waiting.max()} on {hosts}; when each:"
+        yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), when)}"
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
 
@@ -259,7 +265,7 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the outcomes, and which hosts were skipped and why."""
     run_id, skipped = report["run_id"], writes.filter(SKIPPED)
-    some = f", {writes.height:,} of {report['in_all']:,} hosts" if "in_all" in report else ""
+    some = f", {writes.height:,} of {counted(report['in_all'], 'host')}" if "in_all" in report else ""
     yield f"{printable(instance.name)}: run {run_id}{some}"
     if "plan" not in report or not skipped.is_empty():
         yield f"{writes_in_words(writes)}."
@@ -322,6 +328,9 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
         next_step = f" Next: {command_line(instance, 'check')}"
+        if "//127.0.0.1:" in message and "connection refused" in message and (home() / "sandbox").is_dir():
+            up = command_line(None, "sandbox", "up")
+            return f"{failed} Nothing was written. The demo's services, in another terminal: {up}"
         known = "--instance" in message or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"

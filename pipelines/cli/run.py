@@ -13,7 +13,7 @@ import typer
 from assets_defs.run_request import today_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
-from ownership.names import printable, some_of
+from ownership.names import counted, printable, some_of
 from ownership.windows import Window, gap_days
 from pipelines.cli.options import (
     DetailedExitCode,
@@ -271,8 +271,9 @@ def _ask_and_apply(
             "and scan.require_complete_window is on. If there never were any, apply the plan"
         )
     number = tables.run_writes(run_id).height
-    owners = f"{number:,} owner{'s' * (number != 1)}"
-    if not _is_confirmed(f"{owners} will be written to {instance.platform.address}. Write them?"):
+    if not _is_confirmed(
+        f"{counted(number, 'owner')} will be written to {instance.platform.address}. Write them?"
+    ):
         return 0
     apply = ["apply", short_run_id(run_id)]
     return _follow(instance, tables, "apply", {"run_id": run_id}, apply, fail_on=fail_on)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from ownership.names import printable
+from ownership.names import counted, printable
 from pipelines.cli.options import InstanceFile, Json, flag, note, number, own_tables, print_lines
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
@@ -60,7 +60,7 @@ def runs(
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))
         print_lines(in_columns([heading, *lines]))
     if older := every.height - listed.height:
-        note(f"{older:,} older run{'s' * (older != 1)}: --limit {every.height}")
+        note(f"{counted(older, 'older run')}: --limit {every.height}")
 
 
 def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, ...]:

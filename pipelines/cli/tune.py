@@ -12,7 +12,7 @@ from typing import Annotated
 import polars as pl
 
 from ownership.names import printable
-from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn, with_answers
+from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
 from pipelines.cli.options import (
     InstanceFile,
@@ -171,7 +171,7 @@ def tune(
     audit_answers: Annotated[
         list[Path] | None,
         file_option(
-            "Read this sheet, with yes or no in its last column, and then estimate; may be repeated."
+            "Read this sheet, with yes or no in its column right, and then estimate; may be repeated."
         ),
     ] = None,
     as_json: Json = False,
@@ -192,7 +192,7 @@ def tune(
     aim = tuning.Aim(target_precision, keep)
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
-    from assets_defs.evidence import learnt_model, written_but_wrong
+    from assets_defs.evidence import answers_to_learn_from, written_but_wrong
     from pipelines.cli.results import errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
@@ -222,10 +222,12 @@ def tune(
     by = f"as run {short_run_id(decided_by)} decided{last}"
     in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     why = "" if in_full else command_line(instance, "tune", "-v")
-    done = tables.followed_plan(decided_by).filter(outcome="written").height or None
-    all_are_written = done == planned.filter(action="write").height
+    done, undone = tables.written_and_undone(decided_by)
+    all_are_written = 0 < done == planned.filter(action="write").height
     ask = command_line(instance, "tune", *tuning.AUDIT, *(["--written"] if all_are_written else []))
-    claim = [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done)
+    claim = (
+        [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done or None, undone=undone)
+    )
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -236,7 +238,8 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
-    model = learnt_model(instance, tables, window)
+    answers = answers_to_learn_from(instance, tables, window)
+    model = fit(answers)
     see = f"of a dry run: {command_line(instance, 'sql', '--run', 'RUN_ID')}"
     where = [f"From the next run on owner_decisions.confidence has it for each owner; {see}"]
     parts = [
@@ -244,7 +247,10 @@ def tune(
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
-        [*tuning.confidence_in_words(model, planned.filter(action="write")), *(where if model else ())],
+        [
+            *tuning.confidence_in_words(model, planned.filter(action="write"), answers),
+            *(where if model else ()),
+        ],
         *found,
     ]
     print_lines("\n\n".join("\n".join(lines) for lines in parts if any(lines)).splitlines())

@@ -18,12 +18,14 @@ from resources.settings.environment import (
 from resources.settings.fields import is_slug, slug_of, time_between_runs
 from resources.settings.files import (
     BrokenInstance,
+    changes_in_words,
     command_line,
     host_arguments,
     instance_path,
     load_instance,
     load_instances,
     part_name,
+    setting_in_words,
     slug_of_part,
 )
 from resources.settings.models import MAX_LOOKBACK_DAYS, Instance, ListCall, Platform

@@ -1,12 +1,13 @@
 """Reads and checks instance files, with messages for their author."""
 
 import difflib
+import json
 import re
 import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -256,23 +257,56 @@ def _suggest_key(key: str, section: list[str], *, in_file: bool) -> str:
         meant = " or ".join(f"{name}.{key}" for name in others)
         place = f" It belongs below a line `{others[0]}:` without a #" if in_file else ""
         return f"did you mean {meant}?{place}"
-    near = difflib.get_close_matches(key, _keys_of(section), n=1, cutoff=0)
-    return f"did you mean {near[0]!r}?"
+    nearest = difflib.get_close_matches(key, known := _keys_of(section), n=len(known), cutoff=0)
+    is_near = key in nearest[0] or difflib.get_close_matches(key, nearest[:1], cutoff=0.5)
+    return f"did you mean {nearest[0]!r}?" if is_near else f"known here are {some_of(nearest)}"
 
 
 def _keys_of(location: list[str]) -> list[str]:
     """Return the keys below a place; empty below a single value."""
-    model: type[BaseModel] = Instance
+    model = _section_of(_annotation_of(location))
+    return list(model.model_fields) if model else []
+
+
+def _annotation_of(location: Iterable[str]) -> Any:
+    """Return the type of what stands at a place of a file; None below a single value."""
+    annotation: Any = Instance
     for part in location:
         if part.isdigit():  # a place in a list
             continue
-        field = model.model_fields[part]
-        candidates = (field.annotation, *get_args(field.annotation))
-        sections = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
-        if (found := next(sections, None)) is None:
-            return []
-        model = found
-    return list(model.model_fields)
+        if (model := _section_of(annotation)) is None or part not in model.model_fields:
+            return None
+        annotation = model.model_fields[part].annotation
+    return annotation
+
+
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    candidates = (annotation, *get_args(annotation))
+    return next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), None)
+
+
+def setting_in_words(setting: str, *values: Any) -> str:
+    """Return a dotted setting with its value, or with the earlier and the later one.
+
+    Shown are numbers, true, false, null, and words from a fixed list: others may name people or be secret.
+    """
+    annotation = _annotation_of(setting.split("."))
+    words = {word for part in (annotation, *get_args(annotation)) for word in get_args(part)}
+    if any(
+        value not in words if isinstance(value, str) else isinstance(value, list | tuple | dict)
+        for value in values
+    ):
+        return setting
+    return f"{setting} {' → '.join(v if isinstance(v, str) else json.dumps(v) for v in values)}"
+
+
+def changes_in_words(instance: Instance) -> Iterator[str]:
+    """Yield each setting that was tried in place of the file's, as `setting_in_words` shows it."""
+    for setting in dict.fromkeys(change.partition("=")[0] for change in instance.changes):
+        value: Any = instance.model_dump()
+        for key in setting.split("."):
+            value = value.get(key, ()) if isinstance(value, dict) else ()
+        yield setting_in_words(setting, value)
 
 
 PROGRAM = "asset-owners"

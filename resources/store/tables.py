@@ -447,6 +447,12 @@ class Tables:
         in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)
         return in_order.unique("host_id", keep="last", maintain_order=True)
 
+    def written_and_undone(self, plan_id: str) -> tuple[int, int]:
+        """Return how many hosts of the plan of a run were written, and how many of these undone since."""
+        written = self.followed_plan(plan_id).filter(outcome="written").select("host_id", "run_id")
+        undone = self.all_runs("owner_writes").filter(outcome="undone").select("host_id", run_id="undoes")
+        return written.height, written.join(undone.collect(), on=("host_id", "run_id"), how="semi").height
+
     # Who may work on all this
 
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:

@@ -97,10 +97,15 @@ def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_ol
     assert (run.private_days_of == run.run_id) == keeps_its_days
 
 
-def test_a_run_that_tries_settings_names_them_without_their_values_which_may_name_people(begin):
-    tried = (r"rules.exclude_users=[HQ\ann]", "rules.min_events=2")
-    run = begin(writes={"dry_run": True}, changes=tried)
-    assert run.record.row()["message"].endswith("; tried: rules.exclude_users, rules.min_events")
+def test_a_run_that_tries_settings_names_them_with_the_values_that_cannot_name_people(begin):
+    tried = (r"rules.exclude_users=[HQ\ann]", "rules.min_events=1", "rules.min_events=2", "username=ann")
+    tried += ("rules.evidence_metric=days", "scan.schedule=null", "rules.skip_host_kinds=[kiosk]")
+    rules = {"min_events": 2, "evidence_metric": "days"}
+    run = begin(writes={"dry_run": True}, scan={"schedule": None}, rules=rules, changes=tried)
+    assert run.record.row()["message"].endswith(
+        "; tried: rules.exclude_users, rules.min_events 2, username"
+        ", rules.evidence_metric days, scan.schedule null, rules.skip_host_kinds"
+    )
     assert r"HQ\\ann" in run.record.row()["options"]
 
 

@@ -265,5 +265,9 @@ def test_a_host_that_has_its_owner_already_is_kept_or_no_difference_in_either_or
         assert found.select("owner_before", "owner").row(0) == (first[0], second[0])
         assert "keep" not in compare_plans(runs[1], runs[0].head(0))["change"]
     now = second[1] or ""
-    back = compare_plans(*reversed(runs)).filter(change="add")
+    back = compare_plans(*reversed(runs))
+    assert (back["change"].to_list() == ["confirm"]) == (change == "keep"), (
+        "the same hosts, the other way round"
+    )
+    back = back.filter(change="add")
     assert back.filter(pl.col("owner").is_in(now.split(","))).is_empty(), "it has this owner already"

@@ -108,9 +108,11 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
     before = tables_of(home)
     assert naming_ann(before)
+    status, _, said = call("forget", "amn@corp.example", "--instance", stored)
+    assert (status, "Did you mean ann@corp.example" in said) == (1, True), said
     status, said, _ = call("forget", "ANN@corp.example", "--instance", stored)
     assert (status, tables_of(home)) == (0, before)
-    assert re.search(r"^ +\d+ runs in Dagster: all that Head office has there, also", said, re.MULTILINE)
+    assert re.search(r"^ +\d+ runs? in Dagster: all that Head office has there, also", said, re.MULTILINE)
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said

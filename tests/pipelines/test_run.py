@@ -80,7 +80,7 @@ def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
 )
 @pytest.mark.parametrize("stored_in", ["the table", "the ledger alone"])
 def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
-    tmp_path, outcomes, again, summary, stored_in
+    tmp_path, monkeypatch, outcomes, again, summary, stored_in
 ):
     """The table may be out of reach when the writing ends."""
     tables = Tables(tmp_path, "small")
@@ -97,6 +97,11 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     assert failure_summary(instance(), tables, RUN, *again).startswith(f"Run {RUN[:8]} failed. {summary}")
     named_already = failure_summary(instance(), tables, RUN, *again, message="apply --instance small run-0")
     assert ("Next: " in named_already) == bool(outcomes)
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "sandbox").mkdir()
+    refused = "Nothing listens at http://127.0.0.1:39877 (connection refused); check platform.url"
+    of_demo = failure_summary(instance(), tables, RUN, *again, message=refused)
+    assert ("asset-owners sandbox up" in of_demo, "Next: " in of_demo) == (not outcomes, bool(outcomes))
 
 
 def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
@@ -171,15 +176,22 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     nobody = nobody.filter(host_id="h1")
     store_decisions(tables, nobody, decided_at=NOW, run_id="what-if-run", publish=False)
-    tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("what-if-run")))
+    row = tables.rows("runs", RUN)
+    rules = json.loads(row["rules"].item()) | {"share_threshold_percent": 80, "exclude_users": ["ann"]}
+    tried = json.dumps({"set": ["rules.exclude_users=[ann]", "scan.lookback_days=2", "index=of-ann"]})
+    row = row.with_columns(pl.col("window_to").dt.offset_by("1d"), options=pl.lit(tried))
+    what_if = row.with_columns(run_id=pl.lit("what-if-run"), rules=pl.lit(json.dumps(rules)))
+    tables.append("runs", what_if)
     ids = (RUN, "what-if-run")
     status, printed, _ = call("diff", "--instance", stored, *ids)
     lines = printed.splitlines()
-    assert (status, lines[0].split()) == (
+    differ = "rules.share_threshold_percent 60 → 80, rules.exclude_users, scan.lookback_days 3 → 4, index"
+    assert lines[0] == f"Settings that differ: {differ}"
+    assert (status, lines[1].split()) == (
         0,
         ["-", "pc-1.corp.example", "ann@corp.example", "now:", "no", "majority", "(100%)"],
     )
-    assert lines[-1] == "0 to add, 1 no longer planned, 0 changed"
+    assert lines[-1] == "- no longer planned: 1"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()
@@ -190,14 +202,15 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     )
     tables.append("runs", tables.rows("runs", RUN).with_columns(run_id=pl.lit("written-since")))
     assert call("diff", "--instance", stored, RUN, "written-since")[1].splitlines() == [
+        "Settings that differ: none",
         "= pc-1.corp.example  ann@corp.example  now: no majority (100%)",
-        "0 to add, 0 no longer planned, 0 changed",
-        "1 host keeps an owner whom this rule would not choose",
+        "= keeps an owner whom run written- would not choose: 1",
     ]
     found = json.loads(call("diff", "--instance", stored, RUN, "written-since", "--json")[1])
     assert (found["diff"], found["no_longer_found"]) == ([], 1)
     assert [(row["host_id"], row["owner"]) for row in found["not_chosen"]] == [("h1", None)]
-    assert json.loads(call("diff", "--instance", stored, "written-since", RUN, "--json")[1])["diff"] == []
+    back = json.loads(call("diff", "--instance", stored, "written-since", RUN, "--json")[1])
+    assert (back["diff"], [row["host_id"] for row in back["not_chosen_before"]]) == ([], ["h1"])
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
     assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
 

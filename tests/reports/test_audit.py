@@ -91,7 +91,7 @@ def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_form
     rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
     assert {row["person"] for row in rows} == {"ann@corp.example (u1)"}
     assert {row["department"] for row in rows} == {"Sales"}
-    assert list(rows[0])[-1] == "right"
+    assert list(rows[0])[-2:] == ["right", "instead"]
     assert all(row["evidence"].startswith("ann: ") for row in rows)
     assert "ann" not in sample["evidence"].str.join(), "what is stored names nobody"
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
@@ -135,7 +135,7 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
     book = handed_out(table, is_workbook=True)
-    assert b'sqref="I2:I6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
+    assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
     assert read(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
     with pytest.raises(SheetError, match="workbook cannot be read"):
         read(b"PK and nothing more", sample, PEOPLE)
@@ -247,7 +247,7 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     assert [n for n, line in enumerate(lines) if line["question"].startswith("Asked again, on purpose")] == [
         *range(30, 35)
     ]
-    assert ["The last 5 rows" in line for line in how_to_answer(sample)] == [False, True]
+    assert ["The last 5 rows" in line for line in how_to_answer(sample)] == [False, False, True]
     assert (len(twice), rows[:30]) == (5, sample["hostname"].to_list())
     assert twice != [name for name in rows[:30] if name in twice]
 
@@ -255,16 +255,38 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
         row["right"] = "no" if number == 34 else "yes"
 
     answers, notes = read(filled_in(text, answer), sample, PEOPLE)
-    assert [note.partition(": ")[2] for note in notes] == [
-        f"{twice[4]} is answered yes and no, which counts as no answer; ask again"
-    ]
+    [note] = notes
+    assert (
+        f"lines {rows.index(twice[4]) + 2} and 36: {twice[4]} is answered yes and no, which counts as no"
+        in note
+    )
     assert answers.filter(pl.col("right").is_null())["hostname"].to_list() == [twice[4]]
     assert answers["contradicted"].value_counts().sort("contradicted").rows() == [
         (None, 25), (False, 4), (True, 1),
     ]  # fmt: skip
     said = audit_in_words(answers, 30, PEOPLE)
-    assert "Of 5 hosts asked twice 1 got two answers: about 4% of all answers may be wrong." in said
-    assert "29 of 29 right: at least 90% of the plan is." in said
+    assert said[1:] == [
+        f"1 without an answer: {twice[4]}.",
+        "Of 5 hosts asked twice 1 got two answers.",
+        "29 of 29 right: at least 90% of the plan is.",
+    ]
+    agreed, _ = read(
+        filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
+        sample,
+        PEOPLE,
+    )
+    said = audit_in_words(agreed, 30, PEOPLE)
+    assert said[1].startswith(
+        "Of 5 hosts asked twice 0 got two answers: about 2% of all answers may be wrong (2.4% "
+    )
+    assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
+    few = agreed.with_columns(
+        right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)
+    )
+    [missing, little] = audit_in_words(few, 30, PEOPLE)[1:]
+    assert missing.startswith(f"25 without an answer: {rows[5]}, ")
+    assert missing.endswith(" and 20 more.")
+    assert little == "5 answers about 30 planned owners say little: an estimate takes 30, 25 more."
     once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample, PEOPLE)
     assert (once["right"].sum(), once["contradicted"].count()) == (5, 0)
     with pytest.raises(SheetError, match="delete one of the two"):

@@ -97,9 +97,9 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
     assert lines[0].startswith("ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day; ")
     table = [line.split() for line in lines[3:7]]
     assert [row[:3] for row in table[1:]] == [
-        ["alice", "7", "70.0%"],
-        ["bob", "2", "20.0%"],
-        ["miller", "1", "10.0%"],
+        ["alice", "7", "70%"],
+        ["bob", "2", "20%"],
+        ["miller", "1", "10%"],
     ]
     assert table[3][5:] == ["u3", "or", "u4", "miller"]
     assert lines[8:] == [

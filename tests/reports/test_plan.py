@@ -1,3 +1,5 @@
+from datetime import date
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -15,6 +17,7 @@ from reports.plan import (
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
 from tests.resources.writeback import world
 
+DAY = date(2026, 4, 2)
 COMMANDS: dict[str, Any] = {"apply": "APPLY", "see_all": "SEE ALL"}
 
 
@@ -108,21 +111,39 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         action=pl.when(no_majority).then(pl.lit("keep")).otherwise("action"),
     )
     kept = compared_owners(compare_plans(second, unsure), names)
-    assert [*differences_in_words(compared, kept)] == [
+    told = partial(differences_in_words, runs=("run A", "run B"))
+    assert [*told(["rules.min_events 1 → 2", "index"], compared, kept)] == [
+        "Settings that differ: rules.min_events 1 → 2, index",
         "+ added    ann@corp.example       was: no majority (54%)",
         "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
         "- dropped  ann@corp.example       now: several user assets",
         "- taken    ann@corp.example       now: has another owner",
         "= written  ann@corp.example       now: no majority (100%)",
-        "1 to add, 2 no longer planned, 1 changed",
-        "1 host keeps an owner whom this rule would not choose",
+        "+ to add: 1",
+        "- no longer planned: 2",
+        "~ another owner: 1",
+        "= keeps an owner whom run B would not choose: 1",
     ]
+    for ready, says in (
+        (DAY, f"would be written from {DAY} on, if nothing changes"),
+        (None, f"named since {DAY}"),
+    ):
+        since = {"named_since": pl.lit(DAY), "stable_on": pl.lit(ready, pl.Date)}
+        waiting = unsure.with_columns(pl.col("evidence").replace("no_majority", "not_stable"), **since)
+        [reason] = [row["reason"] for row in compared_owners(compare_plans(second, waiting), names)]
+        assert reason == f"now: not stable yet ({says})"
     other = kept[0] | {"owner": "u2"}
-    lines = [*differences_in_words([], [other] * 22, "SEE ALL")]
-    assert lines[SHOWN_HOSTS - 1 :] == [
+    lines = [*told([], [], [other] * 22, see_all="SEE ALL")]
+    assert lines[SHOWN_HOSTS:] == [
         "= written  ann@corp.example, not u2  now: no majority (100%)",
         "  and 2 more: SEE ALL",
-        "0 to add, 0 no longer planned, 0 changed",
-        "22 hosts keep an owner whom this rule would not choose",
+        "= keeps an owner whom run B would not choose: 22",
     ]
-    assert [*differences_in_words([], [])] == ["0 to add, 0 no longer planned, 0 changed"]
+    assert [*told([], [], [])] == ["Settings that differ: none", "No owner differs"]
+    back = compared_owners(compare_plans(unsure, second), names)
+    assert [*told([], [], back)][1:] == [
+        "= written  ann@corp.example  was: no majority (100%)",
+        "= keeps an owner whom run A would not choose: 1",
+    ]
+    [line] = [*told([], [], [back[0] | {"owner_before": "u2"}])][1:-1]
+    assert line.startswith("= written  ann@corp.example, not u2  was: ")

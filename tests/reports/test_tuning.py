@@ -3,13 +3,15 @@
 import polars as pl
 import pytest
 
-from ownership.declaration import polars_schema
+from ownership.decisions import FEATURES
+from ownership.declaration import empty, polars_schema
 from ownership.rules import Rules
-from ownership.tables import Suggestions, ThresholdBacktest
+from ownership.tables import AuditSample, OwnerDecisions, Suggestions, ThresholdBacktest
 from reports.tuning import (
     Aim,
     best_line,
     claim_in_words,
+    confidence_in_words,
     nearest_line,
     settings_in_words,
     suggestions_in_words,
@@ -103,6 +105,27 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
         "Why it is not known: tune -v",
     ]
     assert "too few answers" in claim_in_words(LINE | unknown)[1]
+
+
+def test_owners_undone_since_are_told():
+    said = claim_in_words(LINE, written=168, undone=5)[0]
+    assert "168 owners were written (5 undone since)" in said
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (0, "it takes 50 answers to an audit of these rules (tune --audit 50)."),
+        (
+            49,
+            "it takes 50 answers to an audit of these rules, 1 more than there are. Answer ",
+        ),
+    ],
+)
+def test_how_many_answers_are_missing_is_told(answers, says):
+    sample = empty(AuditSample).clear(answers).with_columns(pl.lit(1).alias(name) for name in FEATURES)
+    [said] = confidence_in_words(None, empty(OwnerDecisions), sample.with_columns(right=pl.lit(value=True)))
+    assert says in said
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])

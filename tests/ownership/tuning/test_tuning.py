@@ -201,12 +201,16 @@ def test_no_window_longer_than_stored_and_no_threshold_below_the_present_one_is_
     assert {rules.share_threshold_percent for _, rules in tried} == {72, 75, 80, 85, 90, 95}
 
 
-def company(*, set_by_hand, wrong=0, to_write=20, others=0, few_days=(), primary_users=60, audit=None):
+def company(
+    *, set_by_hand, wrong=0, to_write=20, others=0, few_days=(), primary_users=60, audit=None, answered_no=0
+):
     """Hosts with primary users: so many have the owner whom somebody set, the first of them another one.
 
     `others` of them are led by nobody's accounts; those numbered in `few_days` on one day instead of five.
-    `audit` makes, of the decisions, what an audit says.
+    `audit` makes, of the decisions, what an audit says; so many more of the first owners that could be
+    written were answered no before the decisions.
     """
+    to_write += answered_no
     people = users(*(user(f"u{n}", email=f"p{n}@corp.example") for n in range(primary_users)))
     led = [f"p{n % primary_users}" for n in range(set_by_hand + to_write)] + [f"x{n}" for n in range(others)]
     logons = counts(
@@ -218,7 +222,9 @@ def company(*, set_by_hand, wrong=0, to_write=20, others=0, few_days=(), primary
     )
     owners = ["u999" if n < wrong else f"u{n % primary_users}" for n in range(set_by_hand)]
     assets = hosts(*(host(f"h{n}", f"pc-{n}", owners=tuple(owners[n : n + 1])) for n in range(len(led))))
-    answers = {"audit": audit(decide(logons, people, assets))} if audit else {}
+    decided = decide(logons, people, assets)
+    no = decided.filter(action="write").head(answered_no).with_columns(evidence=pl.lit("answered_no"))
+    answers = {"audit": audit(decided), "decisions": no} if audit else {}
     stored = inputs(logons, assets, RULES, users=people, **answers)
     return stored.backtest([(30, RULES)]).row(0, named=True)
 
@@ -243,16 +249,17 @@ def an_audit(answers, wrong=0, left_out=0):
         ({"to_write": 20}, "people", 20 * 10.5 / 41, (0, 20)),
         # Not 4 + 60 * 4.5 / 41: some of the answers may be wrong.
         ({"to_write": 100, "audit": an_audit(40, wrong=4)}, "audit", 8, (0, 39)),
-        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 2.1, (0, 5)),
+        ({"to_write": 35, "audit": an_audit(35, wrong=3)}, "audit", 3, (3, 5)),
+        ({"to_write": 98, "audit": an_audit(40, wrong=4), "answered_no": 2}, "audit", 6, (2, 37)),
     ],
-    ids=["owners set by hand", "answers of an audit", "all answered"],
+    ids=["owners set by hand", "answers of an audit", "all answered", "those answered no are not written"],
 )
 def test_the_number_of_wrong_owners_is_predicted(case, measure, wrong, within):
     """Rules 9.4, 9.7: (k + 1/2) / (n + 1) of the hosts to write."""
     line = company(set_by_hand=40, wrong=10, **case)
     assert (line["to_write"], line["wrong_measure"], line["no_claim"]) == (case["to_write"], measure, None)
     assert line["wrong"] == pytest.approx(wrong, abs=0.1)
-    assert within[0] <= line["wrong_low"] < wrong < line["wrong_high"] <= within[1]
+    assert within[0] <= line["wrong_low"] <= wrong < line["wrong_high"] <= within[1]
 
 
 def test_hosts_that_one_person_has_are_no_independent_tries():

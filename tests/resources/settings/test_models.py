@@ -80,6 +80,8 @@ def test_settings_are_tried_without_changing_the_file(write):
         ("rules.share_threshold_percent=30", "rules.share_threshold_percent: '30' must be at least 50"),
         ("rules.share_treshold=70", "did you mean 'share_threshold_percent'?"),
         ("min_active_days=2", "min_active_days: unknown key; did you mean rules.min_active_days?"),
+        ("colour=1", "colour: unknown key; known here are "),
+        ("rules.share=70", "did you mean 'share_threshold_percent'?"),
         ("rules.query=x", "rules.query: unknown key; did you mean 'query'?"),
         ("rulez.min_events=2", "rulez: unknown key; did you mean 'rules'?"),
         ("rules.logon_type_weights={2: 3}", "rules.logon_type_weights: needs logon_type_field"),
