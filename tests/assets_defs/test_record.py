@@ -95,7 +95,7 @@ def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
     (row,) = tables.rows("runs", "run-1").to_dicts()
     assert result_in_words(row) == "1 undone, 1 undone in part, 1 skipped"
     filled = {"kind": "backfill", "to_write": None, "left_alone": None, "window_from": NOW, "window_to": NOW}
-    assert result_in_words(row | filled) == "1 days"
+    assert result_in_words(row | filled) == "1 day"
     assert undone_in_words(3, undone=row["written"], in_part=row["in_part"]) == "1 of 3 undone and 1 in part"
     assert undone_in_words(2, undone=2, in_part=0) == "undone"
     assert undone_in_words(3, undone=2, in_part=0) == "2 of 3 undone"
