@@ -50,11 +50,15 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
-    stale = _freshness(instance.scan.schedule, instance.scan.timezone)
     return [
         table_asset(instance, "username_matches", _match),
-        table_asset(instance, "owner_decisions", _decide, freshness=stale),
+        table_asset(instance, "owner_decisions", _decide, freshness=freshness(instance)),
     ]
+
+
+def freshness(instance: Instance) -> dg.FreshnessPolicy | None:
+    """Return when what the schedule's runs make is stale; None: there is no schedule."""
+    return _freshness(instance.scan.schedule, instance.scan.timezone)
 
 
 @cache

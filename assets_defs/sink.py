@@ -22,11 +22,13 @@ from assets_defs.asset_specs import (
     writes_metadata,
 )
 from assets_defs.cleanup import delete_old
-from assets_defs.owners import shown_decisions
+from assets_defs.owners import freshness, shown_decisions
 from assets_defs.plans import apply_plan, undo_run, write_planned
 from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
+from assets_defs.run_request import is_of_backfill
+from ownership.decisions import HAS_OWNER
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
@@ -45,6 +47,8 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
         deps=[asset_key(instance, "owner_decisions")],
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
+        output_required=False,  # a plan is observed: the page goes on opening with what was written last
+        freshness_policy=None if instance.writes.dry_run else freshness(instance),
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
@@ -59,7 +63,10 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
                 raise
             if run.may_write:
                 metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        yield dg.MaterializeResult(metadata=metadata)
+        if run.may_write or is_of_backfill(context):  # Dagster counts a backfill as failed that lacks one
+            yield dg.MaterializeResult(metadata=metadata)
+        else:
+            yield dg.AssetObservation(context.asset_key, metadata=metadata)
 
     return owner_writes
 
@@ -68,6 +75,7 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
     """What became of the plan of a run, or what it is where nothing was sent."""
     decisions = run.tables.read_own("owner_decisions", run.run_id)
     return {
+        **_written_last(run),
         "run": run.run_id,
         "report": where_reported(run),
         **_to_apply(run, rows, decisions),
@@ -75,6 +83,18 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
         **writes_metadata(rows, decisions),
         **_hosts(run, rows, decisions),
     }
+
+
+def _written_last(run: InstanceRun) -> dict[str, Any]:
+    """The last run that wrote owners, also after runs that wrote none, and how many hosts have theirs now."""
+    wrote = run.tables.all_runs("runs").filter(pl.col("written") > 0, pl.col("kind") != "undo")
+    said = "nothing yet"
+    for row in wrote.sort("started_at").tail(1).collect().iter_rows(named=True):
+        hosts, by = f"{row['written']:,} host{'s' * (row['written'] != 1)}", short_run_id(row["run_id"])
+        said = f"{hosts} by run {by}, {row['started_at']:%Y-%m-%d %H:%M} UTC"
+    owners = run.tables.read("current_owners", run_id=run.run_id)
+    held = owners.filter(HAS_OWNER, source="asset-owners")  # an undo is ours, too
+    return {"written_last": said, "hosts_with_written_owner": held.select(pl.len()).collect().item()}
 
 
 def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -169,6 +189,7 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
         owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
         counted["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
     return {
+        **_written_last(run),
         "run": run.run_id,
         **({"report": where_reported(run)} if run.may_write else {}),
         **_to_undo(run, written),

@@ -273,8 +273,9 @@ class Tables:
 
     def store_coverage(self, run_id: str) -> None:
         """Store how many hosts of each department have an owner after a run; call it within `changing`."""
-        owners = self.derived("current_owners", None)
-        self.append("coverage", coverage_by_department(owners, run_id=run_id), run_id=run_id)
+        owners, ended_at = self.derived("current_owners", None), self.rows("runs", run_id)["ended_at"].item()
+        rows = coverage_by_department(owners, run_id=run_id, ended_at=ended_at)
+        self.append("coverage", rows, run_id=run_id)
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
