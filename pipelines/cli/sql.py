@@ -4,6 +4,7 @@ The catalogue is opened to read only; new tables go into a scratch database besi
 """
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,7 @@ from resources.store.catalogue import (
     catalogue_path,
     identifier,
     quoted,
+    quotes_needed,
     refresh_catalogue,
     register_file_system,
     run_views,
@@ -86,7 +88,7 @@ def sql(
                 connection.execute(line)
             _answer(connection, query, form)
     except duckdb.Error as error:
-        raise _query_error(error) from error
+        raise _query_error(error, query or "") from error
     return 0
 
 
@@ -149,12 +151,17 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     return None, None
 
 
-def _query_error(error: duckdb.Error) -> AssetOwnersError:
+_NOT_COLUMNS = re.compile(r"""'[^']*'|"[^"]*"|(group|order|partition)\s+by\b|right\s+join\b""", re.IGNORECASE)
+
+
+def _query_error(error: duckdb.Error, query: str) -> AssetOwnersError:
     """Return what is wrong with a query, or with the tables."""
     reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
     wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
     if not isinstance(error, wrong) and (message := damaged_tables()):
         return AssetOwnersError(message)
+    if isinstance(error, duckdb.ParserException):
+        reason += quotes_needed(re.findall(r"\w+", _NOT_COLUMNS.sub(" ", query).lower()))
     if isinstance(error, duckdb.ProgrammingError):
         return ConfigurationError(f"The query is wrong: {reason}")
     return AssetOwnersError(f"DuckDB failed: {reason}")
