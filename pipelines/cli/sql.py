@@ -24,7 +24,17 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponen
 from upath import UPath
 
 from ownership.names import as_shown, printable_lines
-from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId, as_of_run, folded, note, own_tables
+from pipelines.cli.options import (
+    Format,
+    OneOrAll,
+    RowsAs,
+    RunId,
+    as_of_run,
+    folded,
+    note,
+    own_tables,
+    readable_instance,
+)
 from reports.exports import as_csv, without_formulas
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -36,7 +46,6 @@ from resources.settings import (
     home,
     instances_folder,
     is_slug,
-    load_instance,
     load_instances,
     tables_location,
 )
@@ -119,9 +128,9 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
 def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
     """Return the instance that names without a schema belong to, and its tables as of the run."""
     own = []
-    for each in [load_instance(instance)] if instance else load_instances(instances_folder()):
+    for each in [readable_instance(instance)] if instance else load_instances(instances_folder()):
         try:
-            own += [own_tables(each).slug] if isinstance(each, Instance) else []
+            own += [own_tables(each).slug] if instance or isinstance(each, Instance) else []
         except AssetOwnersError as error:
             if instance:
                 raise
@@ -161,7 +170,8 @@ def _query_error(error: duckdb.Error, query: str) -> AssetOwnersError:
     if not isinstance(error, wrong) and (message := damaged_tables()):
         return AssetOwnersError(message)
     if isinstance(error, duckdb.ParserException):
-        reason += quotes_needed(re.findall(r"\w+", _NOT_COLUMNS.sub(" ", query).lower()))
+        words = re.findall(r"\w+", _NOT_COLUMNS.sub(" ", query).lower())
+        reason = f"{reason}\n {quotes_needed(words)}".rstrip()
     if isinstance(error, duckdb.ProgrammingError):
         return ConfigurationError(f"The query is wrong: {reason}")
     return AssetOwnersError(f"DuckDB failed: {reason}")

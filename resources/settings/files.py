@@ -6,7 +6,8 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -45,10 +46,15 @@ _OF_PYDANTIC = {
 
 @dataclass(frozen=True)
 class BrokenInstance:
-    """An instance file that cannot be used, with the message for its author; its own `slug` is the file's."""
+    """An instance file that cannot be used, with the message for its author.
 
-    path: Path
+    `name` is the one in the file; None: none can be read, or it gives no slug. Its own `slug` is the file's
+    then, or where another instance has it.
+    """
+
+    file: Path
     message: str
+    name: str | None
     slug: str
 
 
@@ -153,7 +159,7 @@ def load_instances(
             )
     taken = {found.slug for found in loaded.values() if isinstance(found, Instance)}
     return [
-        BrokenInstance(path, found, _free_slug(path, taken)) if isinstance(found, str) else found
+        _broken(path, found, taken, slugs) if isinstance(found, str) else found
         for path, found in loaded.items()
     ]
 
@@ -172,13 +178,26 @@ def instance_or_complaint(path: Path) -> Instance | str:
         return str(error)
 
 
-def _free_slug(path: Path, taken: set[str]) -> str:
-    """Return an identifier from the file's name that is not taken, and add it to `taken`."""
+def _broken(path: Path, message: str, taken: set[str], others: Collection[str]) -> BrokenInstance:
+    """Return an invalid file with an identifier that is not taken, and add it to `taken`.
+
+    So that what Dagster knows of an instance stays in its place, it is the name's, unless `others` have it.
+    """
+    name = _name_in(path)
     slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
+    slug = slug if name is None or slug_of(name) in others else slug_of(name)
     while slug in taken | RESERVED_SLUGS:
         slug += "_broken"
     taken.add(slug)
-    return slug
+    return BrokenInstance(path, message, name, slug)
+
+
+def _name_in(path: Path) -> str | None:
+    """Return the name in an invalid file, if it can be read and gives an identifier."""
+    with suppress(ConfigurationError):
+        name = _content(path).get("name")
+        return name if isinstance(name, str) and is_slug(slug_of(name)) else None
+    return None
 
 
 # Reading YAML, and complaints about it
@@ -302,11 +321,15 @@ def instance_path(given: str | None = None) -> Path:
 
 def _names(file: Path, found: Instance | str) -> set[str]:
     """Return all names of an instance of the folder, in lower case."""
-    own = set() if isinstance(found, str) else {found.name, found.slug}
-    return {name.casefold() for name in own | {file.name, file.stem, slug_of(file.stem)}}
+    own = _name_in(file) if isinstance(found, str) else found.name
+    return {
+        name.casefold()
+        for name in (file.name, file.stem, slug_of(file.stem), own, slug_of(own or ""))
+        if name
+    }
 
 
-def command_line(instance: Instance | None, command: str, *arguments: str) -> str:
+def command_line(instance: Instance | BrokenInstance | None, command: str, *arguments: str) -> str:
     """Return one of our commands so that it can be pasted into a shell."""
     words = [command]
     if instance:

@@ -30,7 +30,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
 from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
-from resources.settings import Instance, analysts_group, home, tables_location
+from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
@@ -467,13 +467,16 @@ class Tables:
         return locked(folder / CHANGING, f"The tables in {folder}")
 
 
-def tables_of(instance: Instance) -> Tables:
-    """Return the instance's tables, in the place that the environment names."""
+def tables_of(instance: Instance | BrokenInstance) -> Tables:
+    """Return the instance's tables, in the place that the environment names.
+
+    An invalid file does not say where the instance writes: its tables are known by their name.
+    """
     return Tables(
         home(),
         instance.slug,
         name=instance.name,
-        target=instance.platform.place,
+        target=instance.platform.place if isinstance(instance, Instance) else None,
         location=tables_location(),
         analysts=analysts_group(),
     )

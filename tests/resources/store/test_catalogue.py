@@ -77,7 +77,7 @@ def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_befor
     kinds = (
         "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
     )
-    words = {word for (word,) in duckdb.sql(kinds).fetchall()}
+    words = {word for (word,) in duckdb.execute(kinds).fetchall()}
     assert words & {column for _, columns in described.values() for column in columns} == RESERVED
     assert '"by"' in dict(views)["runs"]
     unfilled = {name: " Not filled yet." for name, table in TABLES.items() if table.__filled_by__}
