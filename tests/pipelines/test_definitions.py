@@ -164,7 +164,7 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
             }
             job = repository.get_job(slug_of(name) + part)
             (message,) = errors(job.execute_in_process(earlier, raise_on_error=False))
-            assert (words in message, words in job.description) == (True, True)
+            assert (words in message, words in str(job.description)) == (True, True)
         specs = [spec for one in {*repository.assets_defs_by_key.values()} for spec in one.specs]
         seen = {spec.key.path[1]: words in str(spec) for spec in specs if spec.key.path[0] == slug_of(name)}
         assert seen == dict.fromkeys(SCANNED, True)
