@@ -135,23 +135,21 @@ Yes = Annotated[bool, flag("--yes", "Do it; without --yes the command only says 
 Port = Annotated[int, number("Port of the UI.", most=65535)]
 
 
-def readable_instance(path: Path) -> Instance | BrokenInstance:
-    """Return the instance of a file, also of an invalid one, for what needs none of its settings."""
+def readable_tables(path: Path) -> tuple[Instance | BrokenInstance, Tables]:
+    """Return the instance of a file and its tables, also of an invalid one: for what needs no setting."""
     found = next(iter(load_instances(path)), None) or load_instance(path)  # which says why there is none
     if isinstance(found, BrokenInstance):
         note(f"{found.message}\nUntil that is corrected no run starts; this is what {found.slug} has stored.")
-    return found
+    return found, own_tables(found)
 
 
-def _usable_instance(path: Path) -> Instance:
-    """Return the instance of a file; an error says which commands do not need its settings."""
+def _load(path: Path) -> Instance:
+    """Return the instance of a file; an error says what does not need its settings."""
     try:
         return load_instance(path)
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{error}\nThis command needs its `rules` and names of fields. `runs`, `conflicts` and "
-            "`sql` show what is stored without it"
-        ) from error
+        why = "This needs its `rules` and names of fields; `runs`, `conflicts` and `sql` show what is stored"
+        raise ConfigurationError(f"{error}\n{why}") from error
 
 
 def own_tables(instance: Instance | BrokenInstance) -> Tables:
@@ -166,14 +164,14 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
     Where no run was allowed to write yet, they are those of the last dry run, and standard error says so.
     """
-    instance = _usable_instance(path)
+    instance = _load(path)
     return instance, _stored(instance, own_tables(instance), run)
 
 
 @contextmanager
 def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
     """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
-    instance = _usable_instance(path)
+    instance = _load(path)
     with holding(own_tables(instance)) as tables:
         yield instance, _stored(instance, tables, run)
 

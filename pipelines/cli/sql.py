@@ -33,7 +33,7 @@ from pipelines.cli.options import (
     folded,
     note,
     own_tables,
-    readable_instance,
+    readable_tables,
 )
 from reports.exports import as_csv, without_formulas
 from reports.sentences import in_columns
@@ -128,13 +128,13 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
 def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
     """Return the instance that names without a schema belong to, and its tables as of the run."""
     own = []
-    for each in [readable_instance(instance)] if instance else load_instances(instances_folder()):
+    for each in [] if instance else load_instances(instances_folder()):
         try:
-            own += [own_tables(each).slug] if instance or isinstance(each, Instance) else []
+            own += [own_tables(each).slug] if isinstance(each, Instance) else []
         except AssetOwnersError as error:
-            if instance:
-                raise
             note(str(error))
+    if instance:
+        own = [readable_tables(instance)[1].slug]
     known = schemas(home(), location)
     moved = schemas(home()) - known
     if moved or (location != UPath(home() / "tables") and not (known and known.issuperset(own))):
@@ -160,9 +160,6 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     return None, None
 
 
-_NOT_COLUMNS = re.compile(r"""'[^']*'|"[^"]*"|(group|order|partition)\s+by\b|right\s+join\b""", re.IGNORECASE)
-
-
 def _query_error(error: duckdb.Error, query: str) -> AssetOwnersError:
     """Return what is wrong with a query, or with the tables."""
     reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
@@ -170,7 +167,7 @@ def _query_error(error: duckdb.Error, query: str) -> AssetOwnersError:
     if not isinstance(error, wrong) and (message := damaged_tables()):
         return AssetOwnersError(message)
     if isinstance(error, duckdb.ParserException):
-        words = re.findall(r"\w+", _NOT_COLUMNS.sub(" ", query).lower())
+        words = re.findall(r"(?<!group )(?<!order )(?<!['\"])\b\w+", query.lower())
         reason = f"{reason}\n {quotes_needed(words)}".rstrip()
     if isinstance(error, duckdb.ProgrammingError):
         return ConfigurationError(f"The query is wrong: {reason}")

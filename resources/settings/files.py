@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,15 +46,13 @@ _OF_PYDANTIC = {
 
 @dataclass(frozen=True)
 class BrokenInstance:
-    """An instance file that cannot be used, with the message for its author.
+    """An instance file that cannot be used, with the message for its author, and a `slug` that no other has.
 
-    `name` is the one in the file; None: none can be read, or it gives no slug. Its own `slug` is the file's
-    then, or where another instance has it.
+    That of the name in it if possible, so that what Dagster knows of the instance stays in its place.
     """
 
     file: Path
     message: str
-    name: str | None
     slug: str
 
 
@@ -159,7 +157,7 @@ def load_instances(
             )
     taken = {found.slug for found in loaded.values() if isinstance(found, Instance)}
     return [
-        _broken(path, found, taken, slugs) if isinstance(found, str) else found
+        BrokenInstance(path, found, _free_slug(path, taken)) if isinstance(found, str) else found
         for path, found in loaded.items()
     ]
 
@@ -178,26 +176,22 @@ def instance_or_complaint(path: Path) -> Instance | str:
         return str(error)
 
 
-def _broken(path: Path, message: str, taken: set[str], others: Collection[str]) -> BrokenInstance:
-    """Return an invalid file with an identifier that is not taken, and add it to `taken`.
-
-    So that what Dagster knows of an instance stays in its place, it is the name's, unless `others` have it.
-    """
-    name = _name_in(path)
-    slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
-    slug = slug if name is None or slug_of(name) in others else slug_of(name)
+def _free_slug(path: Path, taken: set[str]) -> str:
+    """Return an identifier that is not taken, of the name in a file or else the file's; add it to `taken`."""
+    slug = slug_of(_name_in(path))
+    if slug in taken or not is_slug(slug):
+        slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
     while slug in taken | RESERVED_SLUGS:
         slug += "_broken"
     taken.add(slug)
-    return BrokenInstance(path, message, name, slug)
+    return slug
 
 
-def _name_in(path: Path) -> str | None:
-    """Return the name in an invalid file, if it can be read and gives an identifier."""
+def _name_in(path: Path) -> str:
+    """Return the name in an invalid file; empty where none can be read."""
     with suppress(ConfigurationError):
-        name = _content(path).get("name")
-        return name if isinstance(name, str) and is_slug(slug_of(name)) else None
-    return None
+        return str(_content(path).get("name", ""))
+    return ""
 
 
 # Reading YAML, and complaints about it
@@ -322,11 +316,7 @@ def instance_path(given: str | None = None) -> Path:
 def _names(file: Path, found: Instance | str) -> set[str]:
     """Return all names of an instance of the folder, in lower case."""
     own = _name_in(file) if isinstance(found, str) else found.name
-    return {
-        name.casefold()
-        for name in (file.name, file.stem, slug_of(file.stem), own, slug_of(own or ""))
-        if name
-    }
+    return {name.casefold() for name in (own, slug_of(own), file.name, file.stem, slug_of(file.stem))}
 
 
 def command_line(instance: Instance | BrokenInstance | None, command: str, *arguments: str) -> str:

@@ -468,18 +468,11 @@ class Tables:
 
 
 def tables_of(instance: Instance | BrokenInstance) -> Tables:
-    """Return the instance's tables, in the place that the environment names.
-
-    An invalid file does not say where the instance writes: its tables are known by their name.
-    """
-    return Tables(
-        home(),
-        instance.slug,
-        name=instance.name,
-        target=instance.platform.place if isinstance(instance, Instance) else None,
-        location=tables_location(),
-        analysts=analysts_group(),
-    )
+    """Return the instance's tables, where the environment says they are; an invalid file's by its slug."""
+    tables = Tables(home(), instance.slug, location=tables_location(), analysts=analysts_group())
+    if isinstance(instance, BrokenInstance):
+        return tables
+    return replace(tables, name=instance.name, target=instance.platform.place)
 
 
 def checked_run_id(run_id: str) -> str:

@@ -87,7 +87,7 @@ def test_what_is_stored_is_shown_of_an_invalid_file_where_no_setting_is_needed(c
     found, out, err = call(command[0], "--instance", "Head Office", *command[1:])
     assert (found, "urll: unknown key; did you mean 'url'?" in err) == (status, True), err
     if status:
-        assert "`runs`, `conflicts` and `sql` show what is stored without it" in err
+        assert "`runs`, `conflicts` and `sql` show what is stored" in err
     else:
         assert out
         assert shown.startswith(out.rstrip())
