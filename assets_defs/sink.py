@@ -1,6 +1,6 @@
 """The sink: the asset that plans and writes, and the ops that apply a stored plan and undo a run.
 
-How each of them does it is in `writing`.
+How each of them does it is in `plans`.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The jobs of an instance and its schedules: the scan, what may follow it, and tuning; and the clean-up.
 
-An invalid instance file gives a job that fails, and assets with a failed check. A new schedule is stopped
+An invalid instance file gives jobs that fail, and assets with a failed check. A new schedule is stopped
 until somebody switches it on; only that of the clean-up is on.
 """
 
