@@ -50,7 +50,7 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
-    stale = _freshness(instance.scan.schedule, instance.scan.timezone)
+    stale = freshness(instance.scan.schedule, instance.scan.timezone)
     return [
         table_asset(instance, "username_matches", _match),
         table_asset(instance, "owner_decisions", _decide, freshness=stale),
@@ -58,8 +58,8 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 
 @cache
-def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
-    """Return when decisions are stale: after the schedule's longest pause, such as a weekend, and more."""
+def freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
+    """Return when results are stale: after the schedule's longest pause, such as a weekend, and more."""
     if schedule is None:
         return None
     windows, at, pauses = time_between_runs(schedule, timezone), datetime.now(UTC), []

@@ -1,6 +1,6 @@
 """The sink: the asset that plans and writes, and the ops that apply a stored plan and undo a run.
 
-How each of them does it is in `writing`.
+How each of them does it is in `plans`.
 """
 
 from collections.abc import Iterator
@@ -22,11 +22,13 @@ from assets_defs.asset_specs import (
     writes_metadata,
 )
 from assets_defs.cleanup import delete_old
-from assets_defs.owners import shown_decisions
+from assets_defs.owners import freshness, shown_decisions
 from assets_defs.plans import apply_plan, undo_run, write_planned
 from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
+from assets_defs.run_request import is_of_backfill
+from ownership.decisions import HAS_OWNER
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
@@ -39,54 +41,65 @@ FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 
 def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define owner_writes."""
+    scan = instance.scan
 
     @dg.asset(
         **asset_arguments(instance, "owner_writes", kind="rest"),
         deps=[asset_key(instance, "owner_decisions")],
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
+        output_required=False,  # a plan is observed: the page goes on opening with what was written last
+        freshness_policy=None if instance.writes.dry_run else freshness(scan.schedule, scan.timezone),
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
         with watched(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
-                metadata = _run_metadata(run, write_planned(run))
+                metadata = _shown(run, write_planned(run))
                 delete_old(run)
             except AssetOwnersError:
                 plan = run.tables.read_own("owner_writes", run.run_id)
                 if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
-                    yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
+                    yield dg.AssetObservation(context.asset_key, metadata=_shown(run, plan))
                 raise
-            if run.may_write:
-                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        yield dg.MaterializeResult(metadata=metadata)
+        if run.may_write or is_of_backfill(context):  # Dagster counts a backfill as failed that lacks one
+            yield dg.MaterializeResult(metadata=metadata)
+        else:
+            yield dg.AssetObservation(context.asset_key, metadata=metadata)
 
     return owner_writes
 
 
-def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
-    """What became of the plan of a run, or what it is where nothing was sent."""
-    decisions = run.tables.read_own("owner_decisions", run.run_id)
+def _shown(run: InstanceRun, rows: pl.DataFrame, **counted: Any) -> dict[str, Any]:
+    """What became of the hosts of a plan, or what it is where nothing was sent; `counted` is known better."""
+    scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
+    decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
+    planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
+    written = tables.writes().select(pl.len()).collect().item()
     return {
+        **_written_last(run),
         "run": run.run_id,
-        "report": where_reported(run),
-        **_to_apply(run, rows, decisions),
-        **_to_undo(run, rows),
+        **({"report": where_reported(run)} if scan or run.may_write else {}),
+        **(_to_apply(scan, rows, decisions) if scan else {}),
+        **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
         **writes_metadata(rows, decisions),
-        **_hosts(run, rows, decisions),
+        **counted,
+        # Of decisions that are no longer kept, none.
+        **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
+        **({"dagster/row_count": written} if run.may_write else {}),
     }
 
 
-def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """The first hosts of a plan, as they are now; none where its decisions are no longer kept."""
-    planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
-    return hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history"))
-
-
-def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
-    """How to undo what a run wrote."""
-    undo = command_line(run.instance, "undo", short_run_id(run.run_id))
-    return {"to_undo": undo} if "written" in rows["outcome"] else {}
+def _written_last(run: InstanceRun) -> dict[str, Any]:
+    """The last run that wrote owners, also after runs that wrote none, and how many hosts have theirs now."""
+    wrote = run.tables.all_runs("runs").filter(pl.col("written") > 0, pl.col("kind") != "undo")
+    said = "nothing yet"
+    for row in wrote.sort("started_at").tail(1).collect().iter_rows(named=True):
+        hosts, by = f"{row['written']:,} host{'s' * (row['written'] != 1)}", short_run_id(row["run_id"])
+        said = f"{hosts} by run {by}, {row['started_at']:%Y-%m-%d %H:%M} UTC"
+    owners = run.tables.read("current_owners", run_id=run.run_id)
+    held = owners.filter(HAS_OWNER, source="asset-owners")  # an undo is ours, too
+    return {"written_last": said, "hosts_with_written_owner": held.select(pl.len()).collect().item()}
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
@@ -161,21 +174,13 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
-    tables, row = run.tables, run.record.row()
-    decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
-    counted = writes_metadata(written, decisions)
-    counted["result"] = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
+    row = run.record.row()
+    said = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
+    counted = dict[str, Any](result=said)
     if row["hosts"]:  # as listed by this run: the plan, or what is undone, may be days old
         owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
         counted["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
-    return {
-        "run": run.run_id,
-        **({"report": where_reported(run)} if run.may_write else {}),
-        **_to_undo(run, written),
-        **counted,
-        **_hosts(run, written, decisions),
-        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
-    }
+    return _shown(run, written, **counted)
 
 
 def write_pool(instance: Instance) -> str:

@@ -103,13 +103,13 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
 
 
-def coverage_by_department(owners: pl.DataFrame, *, run_id: str) -> pl.DataFrame:
+def coverage_by_department(owners: pl.DataFrame, *, run_id: str, ended_at: datetime) -> pl.DataFrame:
     """Count the hosts of each department, and those with an owner, in rows of `current_owners`.
 
     Rows of `coverage`; the department is null for hosts without one.
     """
-    owned = (pl.col("owner_ids").list.len() > 0).sum()
-    counted = owners.group_by("department", run_id=pl.lit(run_id)).agg(hosts=pl.len(), owned=owned)
+    counted = owners.group_by("department").agg(hosts=pl.len(), owned=HAS_OWNER.sum())
+    counted = counted.with_columns(run_id=pl.lit(run_id), ended_at=pl.lit(ended_at))
     return counted.select(polars_schema(Coverage).names()).cast(polars_schema(Coverage)).sort("department")
 
 

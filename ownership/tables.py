@@ -433,6 +433,7 @@ class Coverage(Table):
     department: Text = column("Department of the hosts; null: none.", nullable=True)
     hosts: pl.Int64 = column("Hosts of the department.", ge=1)
     owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
+    ended_at: Instant = column("When the run ended.")
 
 
 class Accuracy(Table, filled_by="tune"):

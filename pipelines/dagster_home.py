@@ -1,6 +1,7 @@
 """Dagster's own home under ASSET_OWNERS_HOME: runs, event log, schedules."""
 
 import logging
+import math
 import os
 import time
 from contextlib import contextmanager
@@ -60,11 +61,16 @@ def warn_of_other_home(instance_tag: str) -> None:
     )
 
 
+def silent_seconds(dagster: "dg.DagsterInstance") -> dict[str, float]:
+    """Return how long ago each of Dagster's daemons last said that it works; infinite where it never did."""
+    last = {name: daemon.last_heartbeat for name, daemon in dagster.get_daemon_statuses().items()}
+    # One from the future comes from a clock that was ahead: waiting for it could take days.
+    return {name: abs(time.time() - one.timestamp) if one else math.inf for name, one in last.items()}
+
+
 def has_daemon(dagster: "dg.DagsterInstance") -> bool:
     """Return whether a daemon said lately that it works for this home, such as that of `dg dev`."""
-    last = (daemon.last_heartbeat for daemon in dagster.get_daemon_statuses().values())
-    # One from the future comes from a clock that was ahead: waiting for it could take days.
-    return any(one and abs(time.time() - one.timestamp) < DAEMON_SILENCE_SECONDS for one in last)
+    return min(silent_seconds(dagster).values(), default=math.inf) < DAEMON_SILENCE_SECONDS
 
 
 @contextmanager

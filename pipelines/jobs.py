@@ -1,6 +1,6 @@
 """The jobs of an instance and its schedules: the scan, what may follow it, and tuning; and the clean-up.
 
-An invalid instance file gives a job that fails, and assets with a failed check. A new schedule is stopped
+An invalid instance file gives jobs that fail, and assets with a failed check. A new schedule is stopped
 until somebody switches it on; only that of the clean-up is on.
 """
 
@@ -191,6 +191,9 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     one: a sensor reports it, without a run.
     """
     said = broken.message.replace("\n", "\n\n")  # Markdown
+    any_config = dg.ConfigMapping(
+        lambda _: {}, dg.Permissive()
+    )  # also that of a run before the file was changed
     name, last = "instance_file_is_valid", asset_key(broken, SINK)
     specs = [
         dg.AssetSpec(
@@ -211,10 +214,18 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
         failed = dg.AssetCheckEvaluation(asset_key=last, check_name=name, passed=False, description=said)
         return dg.SensorResult(asset_events=[failed] * (context.cursor != said), cursor=said)
 
+    @dg.op(name=part_name(broken, "instance_file"))
+    def refuse() -> None:
+        raise failure(broken.message) from ConfigurationError()
+
+    jobs = [broken.slug, *(part_name(broken, job) for job in _DOES)]
     return dg.Definitions(
         assets=specs,
         asset_checks=[is_valid],
-        jobs=[dg.define_asset_job(broken.slug, dg.AssetSelection.checks(is_valid), description=said)],
+        jobs=[
+            dg.GraphDefinition(job, node_defs=[refuse]).to_job(config=any_config, description=said)
+            for job in jobs
+        ],
         sensors=[report_invalid],
         executor=run_executor(),
         loggers=LOGGERS,

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 4
+FORMAT = 5
 """Raised with each change that other versions cannot read."""
 
 

@@ -124,5 +124,5 @@ def _local_findings(instance: Instance) -> Iterator[Finding]:
         yield from check_folder("ASSET_OWNERS_TABLES", Path(location), instance.slug)
     for other in load_instances(instances_folder()):
         # With a file of the same name beside it, Dagster serves neither; of two names, the second is refused.
-        if isinstance(other, BrokenInstance) and instance.file and other.path.samefile(instance.file):
-            yield Finding("wrong", "name", other.message.removeprefix(f"{other.path}: name: "))
+        if isinstance(other, BrokenInstance) and instance.file and other.file.samefile(instance.file):
+            yield Finding("wrong", "name", other.message.removeprefix(f"{other.file}: name: "))

@@ -14,7 +14,7 @@ from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
 from pipelines.cli.sql import sql
 from resources.errors import ConfigurationError
-from resources.settings import command_line, load_instance, system_user
+from resources.settings import command_line, load_instances, system_user
 from resources.store.tables import Tables
 
 LISTED = """\
@@ -66,7 +66,7 @@ def conflicts(
             return sql(LISTED, instance=path, form=form, run_id=run_id)
         status = sql(f"FROM ({LISTED}) AS listed {FOR_PEOPLE}", instance=path, run_id=run_id)
         how = ("conflicts", "--acknowledge", "HOST", "--note", "WHY")
-        print(f"To acknowledge one that may stay:\n    {command_line(load_instance(path), *how)}")
+        print(f"To acknowledge one that may stay:\n    {command_line(load_instances(path)[0], *how)}")
         return status
     if bool(acknowledge) == bool(undo) or run_id or (note is not None and undo):
         raise ConfigurationError(

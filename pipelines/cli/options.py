@@ -25,7 +25,7 @@ from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.findings import Finding
-from resources.settings import Instance, command_line, load_instance
+from resources.settings import BrokenInstance, Instance, command_line, load_instance, load_instances
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
 
 
@@ -135,7 +135,24 @@ Yes = Annotated[bool, flag("--yes", "Do it; without --yes the command only says 
 Port = Annotated[int, number("Port of the UI.", most=65535)]
 
 
-def own_tables(instance: Instance) -> Tables:
+def readable_tables(path: Path) -> tuple[Instance | BrokenInstance, Tables]:
+    """Return the instance of a file and its tables, also of an invalid one: for what needs no setting."""
+    found = next(iter(load_instances(path)), None) or load_instance(path)  # which says why there is none
+    if isinstance(found, BrokenInstance):
+        note(f"{found.message}\nUntil that is corrected no run starts; this is what {found.slug} has stored.")
+    return found, own_tables(found)
+
+
+def _load(path: Path) -> Instance:
+    """Return the instance of a file; an error says what does not need its settings."""
+    try:
+        return load_instance(path)
+    except ConfigurationError as error:
+        why = "This needs its `rules` and names of fields; `runs`, `conflicts` and `sql` show what is stored"
+        raise ConfigurationError(f"{error}\n{why}") from error
+
+
+def own_tables(instance: Instance | BrokenInstance) -> Tables:
     """Return the tables of an instance; an error if they belong to another one."""
     tables = tables_of(instance)
     tables.require_own()
@@ -147,14 +164,14 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
     Where no run was allowed to write yet, they are those of the last dry run, and standard error says so.
     """
-    instance = load_instance(path)
+    instance = _load(path)
     return instance, _stored(instance, own_tables(instance), run)
 
 
 @contextmanager
 def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
     """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
-    instance = load_instance(path)
+    instance = _load(path)
     with holding(own_tables(instance)) as tables:
         yield instance, _stored(instance, tables, run)
 

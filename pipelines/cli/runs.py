@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import polars as pl
 
 from ownership.names import counted, printable
-from pipelines.cli.options import InstanceFile, Json, flag, note, number, own_tables, print_lines
+from pipelines.cli.options import InstanceFile, Json, flag, note, number, print_lines, readable_tables
 from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
-from resources.settings import command_line, load_instance
+from resources.settings import command_line
 from resources.store.run_state import latest_time
 from resources.store.tables import short_run_id
 
@@ -31,8 +31,7 @@ def runs(
 
     Example: --instance NAME
     """
-    instance = load_instance(path)
-    tables = own_tables(instance)
+    instance, tables = readable_tables(path)
     all_runs = tables.all_runs("runs").collect()
     undone = all_runs.filter(pl.col("written") > 0, kind="undo").sort("started_at").group_by("of_run")
     undos = undone.agg("run_id", pl.sum("written", "in_part"))
@@ -43,7 +42,7 @@ def runs(
     if listed.is_empty():
         begin = command_line(instance, "run", "--dry-run")
         which = "that wrote" if all_runs.height else "yet"
-        raise AssetOwnersError(f"{instance.name} has no runs {which}; begin with {begin}")
+        raise AssetOwnersError(f"{tables.name or tables.slug} has no runs {which}; begin with {begin}")
     if wrong := all_runs.filter(ahead).height:
         are = "run is" if wrong == 1 else "runs are"
         note(f"{wrong} {are} dated in the future by a clock that was ahead, and listed after all others.")
@@ -54,7 +53,11 @@ def runs(
             | {"undone_by": undone_by.get(row["run_id"], {"run_id": [None]})["run_id"][-1]}
             for row in listed.iter_rows(named=True)
         ]
-        print(json.dumps({"instance": instance.name, "runs": rows}, default=lambda at: at.isoformat()))
+        print(
+            json.dumps(
+                {"instance": tables.name or tables.slug, "runs": rows}, default=lambda at: at.isoformat()
+            )
+        )
     else:
         heading = ("run", "kind", "started (UTC)", "by", "took", "days, or run", "result")
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))

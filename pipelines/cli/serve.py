@@ -93,9 +93,12 @@ def serve(
         notify("READY=1")
         watch = _Watch(address)
         if is_beside:
-            works = f"A Dagster daemon of {dagster_folder(home())} works already, such as that of `dg dev`"
-            _say(f"{works}. Two would start runs twice: ours starts once that has been silent for a minute")
+            other = f"A Dagster daemon of {dagster_folder(home())} worked within the last minute"
+            which = "that of `dg dev`, or of a `serve` that was killed"
+            why = "Two would start runs twice: schedules wait until that has been silent for a minute"
+            _say(f"{other}: {which}. {why}")
             services.wait_until(lambda: watch() or not has_daemon(dagster))
+            _say("That daemon is silent now: ours starts")
             services.start(*daemon)
         services.wait_until(watch)
 

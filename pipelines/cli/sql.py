@@ -4,6 +4,7 @@ The catalogue is opened to read only; new tables go into a scratch database besi
 """
 
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,17 @@ from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponen
 from upath import UPath
 
 from ownership.names import as_shown, printable_lines
-from pipelines.cli.options import Format, OneOrAll, RowsAs, RunId, as_of_run, folded, note, own_tables
+from pipelines.cli.options import (
+    Format,
+    OneOrAll,
+    RowsAs,
+    RunId,
+    as_of_run,
+    folded,
+    note,
+    own_tables,
+    readable_tables,
+)
 from reports.exports import as_csv, without_formulas
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -35,7 +46,6 @@ from resources.settings import (
     home,
     instances_folder,
     is_slug,
-    load_instance,
     load_instances,
     tables_location,
 )
@@ -43,6 +53,7 @@ from resources.store.catalogue import (
     catalogue_path,
     identifier,
     quoted,
+    quotes_needed,
     refresh_catalogue,
     register_file_system,
     run_views,
@@ -86,7 +97,7 @@ def sql(
                 connection.execute(line)
             _answer(connection, query, form)
     except duckdb.Error as error:
-        raise _query_error(error) from error
+        raise _query_error(error, query or "") from error
     return 0
 
 
@@ -117,13 +128,13 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
 def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tuple[str | None, Tables | None]:
     """Return the instance that names without a schema belong to, and its tables as of the run."""
     own = []
-    for each in [load_instance(instance)] if instance else load_instances(instances_folder()):
+    for each in [] if instance else load_instances(instances_folder()):
         try:
             own += [own_tables(each).slug] if isinstance(each, Instance) else []
         except AssetOwnersError as error:
-            if instance:
-                raise
             note(str(error))
+    if instance:
+        own = [readable_tables(instance)[1].slug]
     known = schemas(home(), location)
     moved = schemas(home()) - known
     if moved or (location != UPath(home() / "tables") and not (known and known.issuperset(own))):
@@ -149,12 +160,15 @@ def _resolve(location: UPath, instance: Path | None, run_id: str | None) -> tupl
     return None, None
 
 
-def _query_error(error: duckdb.Error) -> AssetOwnersError:
+def _query_error(error: duckdb.Error, query: str) -> AssetOwnersError:
     """Return what is wrong with a query, or with the tables."""
     reason = str(error).replace("\n", "\n  ")  # a name may break lines: none looks like one of ours
     wrong = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
     if not isinstance(error, wrong) and (message := damaged_tables()):
         return AssetOwnersError(message)
+    if isinstance(error, duckdb.ParserException):
+        words = re.findall(r"(?<!group )(?<!order )(?<!['\"])\b\w+", query.lower())
+        reason = f"{reason}\n {quotes_needed(words)}".rstrip()
     if isinstance(error, duckdb.ProgrammingError):
         return ConfigurationError(f"The query is wrong: {reason}")
     return AssetOwnersError(f"DuckDB failed: {reason}")

@@ -3,7 +3,6 @@
 Not needed once Dagster's own web server has it.
 """
 
-import time
 from typing import Any
 
 from dagster._core.errors import DagsterUserCodeUnreachableError
@@ -11,8 +10,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from pipelines.dagster_home import silent_seconds
+
 MAX_SILENCE_SECONDS = 300
-"""Time without a heartbeat of a healthy daemon, which sends one each half minute."""
+"""Of a healthy daemon, which says each half minute that it works, but not while a slow sensor keeps it busy.
+Whether any works at all (`pipelines.dagster_home.has_daemon`) is known sooner."""
 ANSWERS, INVALID, UNREACHABLE = "answers", "invalid", "unreachable"
 """States of a code location; `invalid`: its code cannot be loaded."""
 
@@ -24,14 +26,12 @@ def routes(process_context: Any) -> list[Route]:
         entries = process_context.create_request_context().get_code_location_entries()
         states = {name: _state_of(entry) for name, entry in entries.items()}
         try:
-            daemons = process_context.instance.get_daemon_statuses()
+            silence = silent_seconds(process_context.instance)
         except Exception as error:  # noqa: BLE001  (of any database)
             reason = str(error).partition("\n")[0]
             body = {"code_locations": states, "storage": f"does not answer: {reason}"}
             return JSONResponse(body, status_code=503)
-        heartbeats = {name: daemon.last_heartbeat for name, daemon in daemons.items()}
-        since = time.time() - MAX_SILENCE_SECONDS
-        silent = [name for name, last in heartbeats.items() if not last or last.timestamp < since]
+        silent = [name for name, seconds in silence.items() if seconds > MAX_SILENCE_SECONDS]
         healthy = {*states.values()} <= {ANSWERS} and not silent
         body = {"code_locations": states, "silent_daemons": silent}
         return JSONResponse(body, status_code=200 if healthy else 503)

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -46,9 +47,12 @@ _OF_PYDANTIC = {
 
 @dataclass(frozen=True)
 class BrokenInstance:
-    """An instance file that cannot be used, with the message for its author; its own `slug` is the file's."""
+    """An instance file that cannot be used, with the message for its author, and a `slug` that no other has.
 
-    path: Path
+    That of the name in it if possible, so that what Dagster knows of the instance stays in its place.
+    """
+
+    file: Path
     message: str
     slug: str
 
@@ -174,12 +178,21 @@ def instance_or_complaint(path: Path) -> Instance | str:
 
 
 def _free_slug(path: Path, taken: set[str]) -> str:
-    """Return an identifier from the file's name that is not taken, and add it to `taken`."""
-    slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
+    """Return an identifier that is not taken, of the name in a file or else the file's; add it to `taken`."""
+    slug = slug_of(_name_in(path))
+    if slug in taken or not is_slug(slug):
+        slug = slug_of(path.stem)[: MAX_NAME // 2].strip("_") or "unnamed"
     while slug in taken | RESERVED_SLUGS:
         slug += "_broken"
     taken.add(slug)
     return slug
+
+
+def _name_in(path: Path) -> str:
+    """Return the name in an invalid file; empty where none can be read."""
+    with suppress(ConfigurationError):
+        return str(_content(path).get("name", ""))
+    return ""
 
 
 # Reading YAML, and complaints about it
@@ -336,11 +349,11 @@ def instance_path(given: str | None = None) -> Path:
 
 def _names(file: Path, found: Instance | str) -> set[str]:
     """Return all names of an instance of the folder, in lower case."""
-    own = set() if isinstance(found, str) else {found.name, found.slug}
-    return {name.casefold() for name in own | {file.name, file.stem, slug_of(file.stem)}}
+    own = _name_in(file) if isinstance(found, str) else found.name
+    return {name.casefold() for name in (own, slug_of(own), file.name, file.stem, slug_of(file.stem))}
 
 
-def command_line(instance: Instance | None, command: str, *arguments: str) -> str:
+def command_line(instance: Instance | BrokenInstance | None, command: str, *arguments: str) -> str:
     """Return one of our commands so that it can be pasted into a shell."""
     words = [command]
     if instance:

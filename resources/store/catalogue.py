@@ -299,7 +299,8 @@ def _statements(home: Path, folder: UPath) -> Iterator[str]:
     for table, model in TABLES.items():
         if model.__filled_by__:
             filled = _last_filled(folder / f"{NEVER_EMPTY[model.__filled_by__]}.parquet")
-            yield f"COMMENT ON VIEW {table} IS {quoted(f'{description(model)} {filled}')}"
+            quotes = quotes_needed(polars_schema(model))
+            yield f"COMMENT ON VIEW {table} IS {quoted(f'{description(model)} {filled}{quotes}')}"
 
 
 def _last_filled(file: UPath) -> str:
@@ -369,9 +370,19 @@ def _comments(view: str) -> Sequence[str]:
     else:
         comment, columns = VIEWS[view].comment, VIEWS[view].columns
     return (
-        f"COMMENT ON VIEW {view} IS {quoted(comment)}",
-        *(f"COMMENT ON COLUMN {view}.{column} IS {quoted(meaning)}" for column, meaning in columns.items()),
+        f"COMMENT ON VIEW {view} IS {quoted(comment + quotes_needed(columns))}",
+        *(f'COMMENT ON COLUMN {view}."{name}" IS {quoted(meaning)}' for name, meaning in columns.items()),
     )
+
+
+RESERVED = {"at", "by", "right"}
+"""Columns that SQL takes for words of its own."""
+
+
+def quotes_needed(words: Iterable[str]) -> str:
+    """Say which of these words SQL takes for columns only in quotes; nothing if it does so for none."""
+    names = [identifier(word) for word in sorted(RESERVED.intersection(words))]
+    return f" Without double quotes SQL does not take {', '.join(names)} for a column." if names else ""
 
 
 @cache

@@ -30,7 +30,7 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.format_version import own_format, require_known_format
 from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
-from resources.settings import Instance, analysts_group, home, tables_location
+from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
@@ -273,8 +273,9 @@ class Tables:
 
     def store_coverage(self, run_id: str) -> None:
         """Store how many hosts of each department have an owner after a run; call it within `changing`."""
-        owners = self.derived("current_owners", None)
-        self.append("coverage", coverage_by_department(owners, run_id=run_id), run_id=run_id)
+        owners, ended_at = self.derived("current_owners", None), self.rows("runs", run_id)["ended_at"].item()
+        rows = coverage_by_department(owners, run_id=run_id, ended_at=ended_at)
+        self.append("coverage", rows, run_id=run_id)
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
@@ -472,16 +473,12 @@ class Tables:
         return locked(folder / CHANGING, f"The tables in {folder}")
 
 
-def tables_of(instance: Instance) -> Tables:
-    """Return the instance's tables, in the place that the environment names."""
-    return Tables(
-        home(),
-        instance.slug,
-        name=instance.name,
-        target=instance.platform.place,
-        location=tables_location(),
-        analysts=analysts_group(),
-    )
+def tables_of(instance: Instance | BrokenInstance) -> Tables:
+    """Return the instance's tables, where the environment says they are; an invalid file's by its slug."""
+    tables = Tables(home(), instance.slug, location=tables_location(), analysts=analysts_group())
+    if isinstance(instance, BrokenInstance):
+        return tables
+    return replace(tables, name=instance.name, target=instance.platform.place)
 
 
 def checked_run_id(run_id: str) -> str:

@@ -28,9 +28,10 @@ def run(tmp_path):
 
 def shown(result, table, name="report"):
     """What the page of a table says: by default, where the report is."""
-    events = result.get_asset_materialization_events()
-    (event,) = [event for event in events if event.asset_key.path[-1] == table]
-    return event.materialization.metadata[name].value
+    observed = [one.asset_observation_data.asset_observation for one in result.get_asset_observation_events()]
+    made = [one.materialization for one in result.get_asset_materialization_events()]
+    (event,) = [event for event in (*made, *observed) if event.asset_key.path[-1] == table]
+    return event.metadata[name].value
 
 
 @pytest.mark.parametrize(

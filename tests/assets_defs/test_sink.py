@@ -21,6 +21,18 @@ def numbers(event):
     return shown["hosts_written"].value, shown["hosts_owned_percent"].value, wanted
 
 
+def written_last(events):
+    """What owner_writes says of the last run that wrote, without its time."""
+    (event,) = events
+    event = (
+        event.materialization
+        if event.is_step_materialization
+        else event.asset_observation_data.asset_observation
+    )
+    run, number = (event.metadata[name].value for name in ("written_last", "hosts_with_written_owner"))
+    return run.partition(", ")[0], number
+
+
 def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     job = Job(tmp_path, instance(writes={"max_writes": 0}))
     stopped = job()
@@ -36,6 +48,7 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
     job = Job(tmp_path, instance())
     runs = [job(options={"dry_run": True})]
+    assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert decided.metadata["published"].value == "no: a dry run; no run has published any yet"
     with dg.DagsterInstance.ephemeral() as recorded:
@@ -49,10 +62,12 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert "published" not in shown_again.materialization.metadata
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
     assert numbers(event) == (1, 100, {"in the inventory": 1, "to write": 1, "written": 1})
+    assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 1)
     (event,) = runs[2].get_asset_materialization_events()
     assert numbers(event) == (0, 0, {"in the inventory": 1, "to write": 1, "written": 0})
     shown: Any = event.materialization.metadata
-    assert list(shown)[:3] == ["run", "report", "result"]
+    assert list(shown)[:5] == ["written_last", "hosts_with_written_owner", "run", "report", "result"]
+    assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 0)
     host = shown["hosts"].records[0].data
     assert (host["Status"], host["Reason"]) == ("no owner", "undone")
     assert "what asset-owners wrote was undone on" in host["In words"]
@@ -66,6 +81,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         "backfill": job(tags={BACKFILL: "b"}),
         "run of some assets": job(**some),
     }.items():
+        plans = [one.asset_key for one in run.get_asset_materialization_events() if one.asset_key == WRITES]
+        assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
         assert decided.metadata["published"].value == f"no: a {what}; tables show run {last.run_id[:8]}"
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"

@@ -54,8 +54,13 @@ def test_each_run_that_may_write_adds_the_coverage_of_each_department_as_it_is_t
     undone = job(part_name(job.instance, "undo"), ops=ops).run_id
     job.instance = instance(scan={"lookback_days": 3}, writes={"dry_run": True})
     assert job().success
-    found = job.tables.read("coverage").collect().rows_by_key("run_id")
-    assert found == {wrote: [(None, 1, 0), ("Sales", 1, 1)], undone: [(None, 1, 0), ("Lab", 1, 0)]}
+    found, ended = (
+        job.tables.read("coverage").collect(),
+        dict(job.tables.rows("runs").select("run_id", "ended_at").rows()),
+    )
+    assert {*found.select("run_id", "ended_at").rows()} == {(run, ended[run]) for run in (wrote, undone)}
+    counted = found.drop("ended_at").rows_by_key("run_id")
+    assert counted == {wrote: [(None, 1, 0), ("Sales", 1, 1)], undone: [(None, 1, 0), ("Lab", 1, 0)]}
 
 
 def test_counts_are_collected_by_the_streaming_engine_and_all_else_in_memory(tmp_path, monkeypatch):

@@ -67,6 +67,32 @@ def test_what_is_unknown_or_ambiguous_ends_with_2_and_the_names_that_there_are(c
     assert "invalid YAML" in call("explain", "--instance", "broken", "pc-2")[2]
 
 
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["runs"], 0),
+        (["sql", "FROM conflicts"], 0),
+        (["conflicts"], 0),
+        (["explain", "pc-2"], 2),
+        (["report"], 2),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_what_is_stored_is_shown_of_an_invalid_file_where_no_setting_is_needed(call, folder, command, status):
+    """By the name in the file, which is not the file's."""
+    hq, home = folder / "hq.yaml", folder.parent
+    refresh_catalogue(home, UPath(home / "tables"), "head_office")
+    shown = call(*command)[1]
+    hq.write_text(hq.read_text(encoding="utf-8") + "urll: x\n", encoding="utf-8")
+    found, out, err = call(command[0], "--instance", "Head Office", *command[1:])
+    assert (found, "urll: unknown key; did you mean 'url'?" in err) == (status, True), err
+    if status:
+        assert "`runs`, `conflicts` and `sql` show what is stored" in err
+    else:
+        assert out
+        assert shown.startswith(out.rstrip())
+
+
 def test_without_any_file_it_says_where_it_looked(call, folder):
     (folder / "hq.yaml").unlink()
     status, out, _ = call("run", "--json")

@@ -60,13 +60,23 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert recorded.run_launcher.supports_check_run_worker_health
 
 
-@pytest.mark.parametrize(("age", "works"), [(None, False), (70, False), (20, True), (-3600, False)])
-def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path, age, works):
+@pytest.mark.parametrize(
+    ("age", "works", "healthy"),
+    [(None, False, False), (400, False, False), (70, False, True), (20, True, True), (-3600, False, False)],
+)
+def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path, age, works, healthy):
+    """One that is busy is healthy a while longer; one from the future tells neither."""
+    context = Mock()
+    context.create_request_context().get_code_location_entries.return_value = {}
     with dagster_instance(tmp_path) as recorded:
         if age:
             at = time.time() - age
             recorded.add_daemon_heartbeat(DaemonHeartbeat(at, SensorDaemon.daemon_type(), "of dg dev", []))
         assert has_daemon(recorded) == works
+        context.instance = recorded
+        [healthz] = routes(context)
+        silent = json.loads(healthz.endpoint(None).body)["silent_daemons"]
+        assert (SensorDaemon.daemon_type() not in silent) == healthy
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):

@@ -79,10 +79,12 @@ def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
         "FROM nowhere": "nowhere does not exist",
         "SELEC 1": 'near "SELEC"',
         "SELECT hots FROM inventory_hosts": "Binder Error",
+        "SELECT by FROM runs ORDER BY ALL": 'Without double quotes SQL does not take "by" for a column',
         "DROP VIEW head_office.inventory_hosts": "read-only",
         "CREATE TABLE warehouse.head_office.mine AS SELECT 1": "read-only",
     }.items():
         assert says in sql(query, status=2)
+    assert "quotes" not in sql("""SELEC "by", 'at' FROM runs GROUP BY ALL""", status=2)
     assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
 
 

@@ -262,7 +262,7 @@ def test_a_file_that_cannot_be_used_keeps_no_other_from_loading(write, tmp_path,
     broken, good = load_instances(tmp_path)
     assert isinstance(good, Instance)
     assert isinstance(broken, BrokenInstance)
-    assert (broken.path, broken.slug) == (path, "broken")
+    assert (broken.file, broken.slug) == (path, "broken")
     assert broken.message.startswith(str(path))
 
 

@@ -12,7 +12,7 @@ import pytest
 from ownership.decisions import least_certain_first
 from ownership.declaration import column_descriptions, description, polars_schema
 from ownership.tables import TABLES
-from resources.store.catalogue import VIEWS, catalogue_path
+from resources.store.catalogue import RESERVED, VIEWS, catalogue_path, quotes_needed
 from resources.store.tables import Tables, write_file
 from sandbox.stored_run import store_run
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
@@ -74,8 +74,17 @@ def test_tables_and_views_are_described_and_have_their_columns_and_no_rows_befor
             assert connection.execute(query, [name]).fetchall() == list(columns.items())
             assert connection.sql(f"FROM {SLUG}.{name}").fetchall() == []
             assert all(columns.values())
+    kinds = (
+        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN ('reserved', 'type_function')"
+    )
+    words = {word for (word,) in duckdb.execute(kinds).fetchall()}
+    assert words & {column for _, columns in described.values() for column in columns} == RESERVED
+    assert '"by"' in dict(views)["runs"]
     unfilled = {name: " Not filled yet." for name, table in TABLES.items() if table.__filled_by__}
-    assert dict(views) == {name: comment + unfilled.get(name, "") for name, (comment, _) in described.items()}
+    assert dict(views) == {
+        name: comment + unfilled.get(name, "") + quotes_needed(columns)
+        for name, (comment, columns) in described.items()
+    }
     assert all(dict(views).values())
     assert VIEWS["conflicts"].columns["note"] == described["acknowledged_conflicts"][1]["note"]
 

@@ -120,7 +120,13 @@ def test_answers_and_coverage_are_deleted_with_the_history(tables):
     rows = builders.table(AuditSample, *answers, {"host_id": "asked", "right": None, "drawn_at": LATER})
     tables.write("audit_sample", rows.with_columns(user_id=pl.lit("u1"), drawn_at=LATER, run_id=pl.lit("r")))
     for department in ("Sales", None):
-        row = {"run_id": f"r-{department}", "department": department, "hosts": 2, "owned": 1}
+        row = {
+            "run_id": f"r-{department}",
+            "department": department,
+            "hosts": 2,
+            "owned": 1,
+            "ended_at": LATER,
+        }
         tables.append("coverage", builders.table(Coverage, row), run_id=row["run_id"])
     assert forget(tables, 1) == 1
     assert tables.read("audit_sample").collect()["host_id"].to_list() == ["h2", "asked"]
