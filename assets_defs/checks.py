@@ -24,8 +24,7 @@ from resources.errors import AssetOwnersError
 from resources.findings import Finding, State, check_certificate
 from resources.inventory.try_inventory import check_excluding_fields, check_readable
 from resources.name_findings import check_domains, check_hostnames, check_users
-from resources.search.properties import check_fields, check_parts, check_senders
-from resources.search.source import extraction_fingerprints
+from resources.search.source import check_fields, check_parts, check_senders, extraction_fingerprints
 from resources.settings import Instance, command_line, part_name
 
 MAX_NAMED = 10

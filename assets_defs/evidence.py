@@ -41,17 +41,18 @@ from ownership.windows import (
 )
 from resources.errors import AssetOwnersError, ConfigurationError, call_each
 from resources.findings import Finding
-from resources.search.properties import check_fields, check_names
+from resources.locks import made_progress
 from resources.search.source import (
     DayOfLogons,
     EvidenceSource,
+    check_fields,
+    check_names,
     counted_as,
     extraction_fingerprints,
 )
 from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
-from resources.watchdog import made_progress
 
 SECONDS_TOGETHER = 0.5
 """Days that arrive within so long are stored together."""

@@ -21,8 +21,7 @@ from ownership.codes import MOVED
 from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
-from resources.store.retention import store_decisions
-from resources.store.run_state import OVERDUE_AFTER
+from resources.store.retention import OVERDUE_AFTER, store_decisions
 from resources.store.tables import short_run_id
 
 

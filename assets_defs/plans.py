@@ -78,10 +78,7 @@ def _select_hosts(
 def plan_to_apply(
     run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
 ) -> Plan:
-    """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit.
-
-    `plan_id` may be the first characters of the run's id. With `hosts` the plan is of these alone.
-    """
+    """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit."""
     plan_id = _followed_run(run, "apply", plan_id)
     planned = rows_to_apply(run.instance, run.tables, plan_id, hosts)
     made_by = run.tables.rows("runs", run.tables.decided_by(plan_id)).row(0, named=True)
@@ -90,12 +87,14 @@ def plan_to_apply(
         unsent = pl.lit(None, pl.String)
         owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
         planned = planned.with_columns(new_values=owner_only)
+    tried, file = options.get(CHANGES), run.instance.file  # which the instance file may say meanwhile
+    is_tried = tried and file and load_instance(file, tried).model_dump() != run.instance.model_dump()
     return Plan(
         rows=planned.with_columns(run_id=pl.lit(run.run_id)),
         command="apply",
         of_run=plan_id,
         hosts=hosts,
-        settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
+        settings="tried" if is_tried else made_by["settings_fingerprint"],
         missing_steps=options.get(MISSING_STEPS) or (),
         allowed=allow_writes,
     )
@@ -112,12 +111,6 @@ def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Seque
     )
 
 
-def _has_settings(run: InstanceRun, changes: Sequence[str] | None) -> bool:
-    """Return whether the instance file says now what a plan tried in its place."""
-    file = run.instance.file
-    return not changes or not file or load_instance(file, changes).model_dump() == run.instance.model_dump()
-
-
 def plan_to_undo(
     run: InstanceRun,
     undone_id: str,
@@ -125,10 +118,7 @@ def plan_to_undo(
     ledger: Ledger,
     hosts: Sequence[str] = (),
 ) -> Plan:
-    """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
-
-    `undone_id` may be the first characters of its id. With `hosts` the plan is of these alone.
-    """
+    """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now."""
     undone_id = _followed_run(run, "undo", undone_id)
     short = short_run_id(undone_id)
     if not run.may_write and undone_id in ledger.targets():
@@ -166,7 +156,11 @@ def rows_to_undo(
 
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts."""
+    """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts.
+
+    A plan that must not be written is refused before services are asked.
+    """
+    _require_safe(run, plan)
     inventory = run.inventory()
     hosts = inventory.hosts()
     decisions = _decide_again(run, plan, hosts, inventory.users()) if plan.command == "apply" else None
@@ -257,15 +251,12 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 def apply_plan(
     run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`.
-
-    Of some `hosts` alone: the rest of the plan stays as it is.
-    """
-
-    def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
-
-    return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan))
+    """Write the plan that an earlier run stored, or of some `hosts`; rows and errors as `write_planned`."""
+    return execute_plan(
+        run,
+        lambda _: skip_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts)),
+        before_writing=partial(_show_plan, run),
+    )
 
 
 def undo_run(
@@ -282,12 +273,12 @@ def undo_run(
     """
     if wrong and not hosts:
         raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
-
-    def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts))
-
-    # Stored first: a run that is cut off must not leave an owner to the next one who is known to be wrong.
-    return execute_plan(run, make_plan, before_writing=partial(_answer_no, run) if wrong else None)
+    return execute_plan(
+        run,
+        lambda ledger: skip_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts)),
+        # Stored first: a run that is cut off must not leave a known wrong owner to the next one.
+        before_writing=partial(_answer_no, run) if wrong else None,
+    )
 
 
 def _answer_no(run: InstanceRun, plan: Plan) -> None:
@@ -298,12 +289,6 @@ def _answer_no(run: InstanceRun, plan: Plan) -> None:
     with tables.changing():
         sample = tables.read("audit_sample").collect()
         tables.write("audit_sample", answered_wrong(sample, undone, decisions, at=at, by=by))
-
-
-def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Refuse a stored plan before services are asked, or skip its changed hosts; return plan and hosts."""
-    _require_safe(run, plan)
-    return skip_changed_hosts(run, plan)
 
 
 def execute_plan(

@@ -27,10 +27,10 @@ from ownership.windows import Window
 from reports.run_results import counts_in_words, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError, TransientError
 from resources.failures import operator_message
+from resources.locks import watched
 from resources.settings.environment import system_user
 from resources.store.retention import KEEP
 from resources.store.tables import Tables
-from resources.watchdog import watched
 
 MAX_RETRIES = 2
 """How often Dagster executes a run again that a service failed which did not answer."""
@@ -173,9 +173,11 @@ class RunRecord:
                 return
             status_before = row["status"]
             before = json.loads(row["seconds_by_step"] or "{}")
+            states = _states(steps)
             if row["status"] != "failed":
                 row |= {"status": status, "message": message or row["message"]}
-            elif status == "succeeded" and _all_done_again(steps):
+            # Every step that had failed was started again and went well; only the caller's is at work.
+            elif status == "succeeded" and states.count("IN_PROGRESS") == 1 and "FAILURE" not in states:
                 row |= {"status": status, "message": None}
             row |= {
                 "ended_at": datetime.now(UTC),
@@ -257,12 +259,6 @@ def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
     return "schedule" if schedule else "user", printable(name)
 
 
-def _all_done_again(steps: Sequence[Any]) -> bool:
-    """Whether every step that had failed was started again and went well; only the caller's is at work."""
-    states = _states(steps)
-    return states.count("IN_PROGRESS") == 1 and "FAILURE" not in states
-
-
 def _states(steps: Sequence[Any]) -> list[str]:
     return [step.status.value for step in steps if step.status]
 
@@ -308,7 +304,7 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
-    also that it succeeded. Work that makes no progress ends its process (`resources.watchdog`).
+    also that it succeeded. Work that makes no progress ends its process (`resources.locks`).
 
     Raises:
         dagster.DagsterUserCodeExecutionError: with the message.

@@ -26,7 +26,7 @@ from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, part_name
-from resources.store.run_state import OVERDUE_AFTER, read_run_state
+from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}

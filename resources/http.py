@@ -35,8 +35,8 @@ from resources.errors import (
     RedirectError,
     TransientError,
 )
+from resources.locks import made_progress
 from resources.redaction import redact_start
-from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20

@@ -19,8 +19,7 @@ from resources import send_notice
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt
 from resources.redaction import redact_start
-from resources.settings.fields import Secret
-from resources.settings.models import Instance
+from resources.settings.models import Instance, Secret
 
 Kind = Literal["info", "failure"]
 SECONDS = 30

@@ -22,8 +22,7 @@ from resources.ledger.ledger import ledger_findings
 from resources.name_findings import compare_names
 from resources.notify import check_addresses
 from resources.search import open_source
-from resources.search.properties import check_logs
-from resources.search.source import Logs
+from resources.search.source import Logs, check_logs
 from resources.settings import (
     BrokenInstance,
     Instance,

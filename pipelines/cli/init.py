@@ -27,8 +27,8 @@ from resources.search.asking import Asker, search_transport
 from resources.search.explaining import Proposal, propose
 from resources.search.source import Logs
 from resources.settings import Instance, command_line, instances_folder
-from resources.settings.fields import Secret, slug_of
 from resources.settings.files import validate_instance
+from resources.settings.models import Secret, slug_of
 from resources.settings.presets import presets
 
 Trial = Callable[[Instance], Iterator[Finding]]

@@ -16,7 +16,7 @@ from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
 from resources.store.files import delete_file
 from resources.store.forget import Forgetting
-from resources.store.stored_files import What, stored_files
+from resources.store.retention import What, stored_files
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.target_lock import locked_ledger
 
@@ -27,7 +27,7 @@ from contextlib import ExitStack
 from pipelines.cli.options import INSTANCE_HELP, instance_file
 from resources.store.catalogue import refresh_catalogue
 from resources.store.files import delete
-from resources.store.stored_files import table_folders
+from resources.store.retention import table_folders
 from resources.store.tables import CHANGING
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."

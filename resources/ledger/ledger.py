@@ -31,9 +31,9 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import MISTAKES, database_failure
 from resources.findings import Finding, check_call
 from resources.inventory.adapter import Values
+from resources.locks import made_progress
 from resources.settings import journal_url
 from resources.store.files import replacing
-from resources.watchdog import made_progress
 
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""

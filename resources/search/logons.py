@@ -17,7 +17,6 @@ from resources.errors import ConfigurationError, ProtocolError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
 from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
-from resources.search.properties import check_fields, check_names, check_parts
 from resources.search.responses import (
     FURTHER,
     MIN_PAGE,
@@ -29,7 +28,7 @@ from resources.search.responses import (
     TooManyBucketsError,
     texts,
 )
-from resources.search.source import DayOfLogons, EvidenceSource
+from resources.search.source import DayOfLogons, EvidenceSource, check_fields, check_names, check_parts
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap

@@ -15,7 +15,6 @@ from resources.settings.environment import (
     ui_url,
     without_password,
 )
-from resources.settings.fields import is_slug, slug_of, time_between_runs
 from resources.settings.files import (
     BrokenInstance,
     command_line,
@@ -26,4 +25,12 @@ from resources.settings.files import (
     part_name,
     slug_of_part,
 )
-from resources.settings.models import MAX_LOOKBACK_DAYS, Instance, ListCall, Platform
+from resources.settings.models import (
+    MAX_LOOKBACK_DAYS,
+    Instance,
+    ListCall,
+    Platform,
+    is_slug,
+    slug_of,
+    time_between_runs,
+)

@@ -17,8 +17,15 @@ from pydantic import BaseModel, ValidationError
 from ownership.names import some_of
 from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.environment import instances_folder
-from resources.settings.fields import MAX_NAME, RESERVED_SLUGS, is_slug, read_text, slug_of
-from resources.settings.models import Instance, OneQuery
+from resources.settings.models import (
+    MAX_NAME,
+    RESERVED_SLUGS,
+    Instance,
+    OneQuery,
+    is_slug,
+    read_text,
+    slug_of,
+)
 
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value

@@ -23,7 +23,7 @@ from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
 from resources.store.files import delete_file, remove_leftovers, replacing, try_to_store
-from resources.store.stored_files import What, stored_files
+from resources.store.retention import What, stored_files
 from resources.store.tables import Tables, of_layout, read_files, write_file
 
 DELETED = "inventory_users"

@@ -1,11 +1,13 @@
-"""What is kept of earlier runs, and how long: decisions that changed, writes, days, plans."""
+"""What is kept of earlier runs, where, and how long: decisions that changed, writes, days, plans."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from upath import UPath
@@ -18,9 +20,79 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
-from resources.store.files import NOT_OURS, TEMPORARY, delete, delete_file, files_in, parquet_files
-from resources.store.run_state import latest_time
+from resources.store.files import (
+    NOT_OURS,
+    TEMPORARY,
+    delete,
+    delete_file,
+    files_below,
+    files_in,
+    parquet_files,
+)
 from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout, read_files
+
+OVERDUE_AFTER = timedelta(hours=2)
+"""How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
+_MAX_AHEAD = timedelta(hours=1)
+"""By how much the clocks of machines may differ; what is dated later was stored by a clock that was wrong."""
+_TIMES = ["started_at", "ended_at"]
+_COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "failed", "left_alone")
+"""Columns of `runs` that the state has of the last run."""
+_COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
+
+
+def read_run_state(tables: Tables) -> dict[str, Any]:
+    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead.
+
+    Raises:
+        ConfigurationError: the tables are another instance's.
+    """
+    tables.require_own()
+    runs = tables.rows("runs", columns=_COLUMNS).lazy()
+    return run_state(runs.filter(pl.col("started_at") <= latest_time()))
+
+
+def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
+    """Return what rows of `runs` come to; times are Unix seconds.
+
+    - `succeeded`: when a run of each kind last succeeded
+    - `last_run`: the last run or dry run that ended
+    - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
+    - `plans_only_since`: when the first of the consecutive dry runs began, or null
+    """
+    state: dict[str, Any] = {
+        "succeeded": {},
+        "last_run": None,
+        "failing_since": None,
+        "plans_only_since": None,
+    }
+    ended = (
+        runs.select(_COLUMNS)
+        .drop_nulls("ended_at")
+        .sort("started_at")
+        .with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6)
+    )
+    for row in ended.collect().rows(named=True):
+        kind, end, succeeded = row["kind"], row["ended_at"], row["status"] == "succeeded"
+        if succeeded:
+            state["succeeded"][kind] = max(state["succeeded"].get(kind, end), end)
+        if kind not in {"run", "dry_run"}:
+            continue
+        state["last_run"] = row | {"succeeded": succeeded}
+        state["failing_since"] = None if succeeded else state["failing_since"] or end
+        if succeeded:
+            state["plans_only_since"] = state["plans_only_since"] or row["started_at"]
+        if succeeded and kind == "run":
+            state["plans_only_since"] = None
+    if last := state["last_run"]:
+        last["seconds_by_step"] = json.loads(last["seconds_by_step"] or "{}")
+    return state
+
+
+def latest_time() -> datetime:
+    """Return the latest time that a stored row may have, unless a wrong clock gave it."""
+    return datetime.now(UTC) + _MAX_AHEAD
+
 
 HISTORY = "owner_decisions_history"
 KEEP = "keep"
@@ -237,3 +309,62 @@ def _is_older(path: UPath, instant: datetime) -> bool:
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))
         return changed < instant.timestamp()
     return False
+
+
+EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
+
+
+class What(Enum):
+    """What a file of an instance is."""
+
+    TABLE = auto()
+    UNKNOWN_TABLE = auto()  # of another version
+    REPORT = auto()  # also one that a killed run was writing
+    EXPORT = auto()  # of whatever instance: its name need not say that
+    LEFTOVER = auto()  # of a killed writer
+    OTHER = auto()  # ledger, locks, and what says whose the tables are
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of an instance, and of which table it has rows."""
+
+    path: UPath
+    what: What
+    table: str | None = None
+
+
+def table_folders(tables: Tables) -> list[UPath]:
+    """Return where the files of tables lie; also where they were before ASSET_OWNERS_TABLES moved them."""
+    return [*dict.fromkeys((tables.folder, UPath(tables.disk)))]
+
+
+def stored_files(tables: Tables) -> Iterator[StoredFile]:
+    """Yield every file of an instance, links followed: its tables, and exports in the home and its `reports`.
+
+    Raises:
+        AssetOwnersError: a link leads nowhere.
+    """
+    for folder in table_folders(tables):
+        for path in files_below(folder):
+            yield _among_tables(path, path.relative_to(folder).parts)
+    others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
+    reports = UPath(tables.home / "reports")
+    beside = (UPath(path) for path in tables.home.glob("*") if path.is_file())
+    for path in (*beside, *files_below(reports)):
+        instance = path.name.partition(".")[0]
+        if path.suffix.lower() in EXPORTS and instance not in others:
+            in_reports = reports in path.parents and instance == tables.slug
+            yield StoredFile(path, What.REPORT if in_reports else What.EXPORT)
+
+
+def _among_tables(path: UPath, parts: Sequence[str]) -> StoredFile:
+    """Return what a file is that lies with the tables, at these parts of its path."""
+    if any(part.startswith(TEMPORARY) for part in parts):
+        return StoredFile(path, What.LEFTOVER)
+    if path.suffix == ".parquet":
+        table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
+        return (
+            StoredFile(path, What.TABLE, table) if table in TABLES else StoredFile(path, What.UNKNOWN_TABLE)
+        )
+    return StoredFile(path, What.REPORT if parts == (REPORT,) else What.OTHER)
