@@ -87,12 +87,10 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
 
 
 def evaluate(find: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
-    """Return a check's result; one that blocks stores in the run's record whether the sink may write.
-
-    It fails, too, if a service does not answer (rules 7.10).
-    """
+    """Return a check's result; one that blocks stores in the run's record whether the sink may write."""
     try:
         result = find(run)
+    # A service that does not answer keeps the sink from writing, too (rules 7.10).
     except AssetOwnersError as error:
         said = f"Could not run: {printable(str(error))}"
         if blocking:

@@ -115,11 +115,7 @@ CLEAN_UPS_DAYS = 14
 
 
 def delete_old(run: ScanRun) -> None:
-    """Delete stored rows and Dagster's records that are older than the instance keeps them.
-
-    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see.
-    """
+    """Delete what is old of an instance, and Dagster's records; a plan alone leaves what is shown."""
     retention = Retention.of_instance(run.instance)
     if run.may_write:
         delete_inputs(run.tables, of_run=run.run_id)
@@ -131,10 +127,7 @@ def delete_old(run: ScanRun) -> None:
 
 
 def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
-    """Fail if the last clean-up was long ago by this machine's clock, which may have jumped ahead.
-
-    Of that failure the next clean-up knows, and goes on.
-    """
+    """Fail if the last clean-up was long ago by this machine's clock; the next one then goes on."""
     for last in dagster.get_run_records(dg.RunsFilter(job_name=job, statuses=FINISHED), limit=1):
         days = (time.time() - (last.end_time or 0)) // 86400
         if last.end_time and days > MAX_PAUSE_DAYS:

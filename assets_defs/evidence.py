@@ -278,10 +278,7 @@ def _sum_events(counts: pl.LazyFrame) -> pl.DataFrame:
 def _describe_days(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date], wanted: list[date]
 ) -> None:
-    """Add numbers to the events that Dagster records of the run's own days, and record the other days.
-
-    Those were fetched, or Dagster lacks them, as where an earlier run failed at a later day.
-    """
+    """Add numbers to Dagster's events of the run's own days, and record days that it fetched or lacks."""
     keys = [asset_key(run.instance, table) for table in ("logon_counts", "logon_days")]
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = {key: context.instance.get_materialized_partitions(key) for key in keys}
@@ -349,11 +346,7 @@ def resolution_of(run: ScanRun) -> Resolution:
 
 
 def with_history(resolution: Resolution, instance: Instance, tables: Tables, *, run_id: str) -> Resolution:
-    """Return stages that know the answers to audits and the days before their window (rules 1.12, 1.13, 9.8).
-
-    Raises:
-        ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
-    """
+    """Return stages that know answers to audits and the days before their window (rules 1.12, 1.13, 9.8)."""
     window = resolution.window
     knowing = replace(resolution, **answers_of_audits(instance, tables, window))
     # No day is fetched for that: those count that are stored whole, by the present settings.
@@ -365,11 +358,7 @@ def with_history(resolution: Resolution, instance: Instance, tables: Tables, *, 
 
 
 def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `confidence`, `audited` and `answered_no` of a `Resolution`, by the answers to audits.
-
-    Raises:
-        ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
-    """
+    """Return `confidence`, `audited` and `answered_no` of a `Resolution`, by the answers to audits."""
     recent = recent_answers(tables, instance.keep.history_days)
     alike = _alike(recent, instance, window)
     model = fit(alike)

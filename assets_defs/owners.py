@@ -128,10 +128,7 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
 
 
 def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
-    """Log each conflict, below what a terminal shows; of the new ones a check warns.
-
-    Whom they are about, the tables say and the log does not.
-    """
+    """Log each conflict, below what a terminal shows, and without the people whom it is about."""
     for some in conflicts.iter_slices(MAX_CONFLICTS):
         hosts = map(printable, some["host_id"])
         run.log.debug(

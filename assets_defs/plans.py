@@ -156,10 +156,8 @@ def rows_to_undo(
 
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts.
-
-    A plan that must not be written is refused before services are asked.
-    """
+    """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts."""
+    # Before services are asked.
     _require_safe(run, plan)
     inventory = run.inventory()
     hosts = inventory.hosts()
@@ -173,10 +171,7 @@ def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame
 
 
 def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Decide by the logons and rules of a plan about the inventory as it is listed now (rules 7.7).
-
-    Rows of `owner_decisions` with the department and criticality of the owner.
-    """
+    """Decide by the logons and rules of a plan about the inventory as it is listed now (rules 7.7)."""
     instance, tables, decided_by = run.instance, run.tables, run.tables.decided_by(plan.of_run)
     window, rules = decided_with(tables, decided_by)
     if missing := missing_days(instance, tables, window, run_id=decided_by):
@@ -201,12 +196,10 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:
-    """Return the whole id of the run that another one follows, and record it.
-
-    A person's explicit word overrides writes.dry_run (rules 7.7), which is logged.
-    """
+    """Return the whole id of the run that another one follows, and record it."""
     run_id = run.tables.run_id(given)
     run.record.add(of_run=run_id)
+    # A person's explicit word overrides it (rules 7.7).
     if run.instance.writes.dry_run and run.may_write:
         run.log.info(
             f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes nevertheless"
@@ -353,10 +346,8 @@ def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
 
 
 def _written_before(run: InstanceRun, ledger: Ledger) -> pl.DataFrame | None:
-    """Return what this very run wrote when it was started before; fail if it failed then.
-
-    A run may be resumed under its own id, and a queue may deliver a step twice.
-    """
+    """Return what this very run wrote when it was started before; fail if it failed then."""
+    # A run may be resumed under its own id, and a queue may deliver a step twice.
     written = ledger.rows("owner_writes", run.run_id)
     if written.is_empty():
         return None

@@ -76,10 +76,7 @@ class RunRecord:
         return _row(self.tables, self.run_id)
 
     def require_running(self) -> None:
-        """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12).
-
-        Somebody terminated it, or it counts as failed, as where it was started a second time.
-        """
+        """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12)."""
         if not self.recorded:
             return
         try:
@@ -301,15 +298,7 @@ def _owners_gained(writes: pl.DataFrame) -> int:
 
 @contextmanager
 def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -> Generator[None]:
-    """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
-
-    Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
-    also that it succeeded. Work that makes no progress ends its process (`resources.locks`).
-
-    Raises:
-        dagster.DagsterUserCodeExecutionError: with the message.
-        dagster.DagsterExecutionInterruptedError: the run was canceled, so that it stays canceled.
-    """
+    """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace."""
     with watched():
         try:
             yield
@@ -348,10 +337,8 @@ def _why_interrupted(record: RunRecord) -> str:
 
 
 def failure(message: str) -> dg.DagsterUserCodeExecutionError:
-    """Return what fails a step with a message; raise it from an error that was not raised itself.
-
-    Dagster's UI then shows the cause's stack trace, which is empty; of a `dagster.Failure` it shows its own.
-    """
+    """Return what fails a step with a message; raise it from an error that was not raised itself."""
+    # Dagster's UI shows the cause's stack trace, which is empty; of a `dagster.Failure` its own.
     cause = AssetOwnersError(message)
     return dg.DagsterUserCodeExecutionError(
         message, user_exception=cause, original_exc_info=(type(cause), cause, None)

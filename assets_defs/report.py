@@ -33,21 +33,16 @@ _TOLD_LATER = ("written", "undone", "failed", "intended")
 
 
 def report_file(slug: str, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:
-    """Return the file of a report of an instance in a home: by default of the page that runs replace.
-
-    One that is made of a given run has its id in the name; one of a plan says PLAN.
-    """
+    """Return the file of an instance's report in a home: of the page that runs replace, or of a given run."""
     parts = (slug, "PLAN" if plan else "", short_run_id(run), kind)
     return home / "reports" / ".".join(filter(None, parts))
 
 
 def published_report(tables: Tables) -> Path | UPath:
-    """Return the file that runs replace: in the home, or beside tables in an object store.
-
-    What a run in a container leaves in its home goes with the container.
-    """
+    """Return the file that runs replace: in the home, or beside tables in an object store."""
     if isinstance(tables.folder, Path):
         return report_file(tables.slug, tables.home)
+    # What a run in a container leaves in its home goes with the container.
     return tables.folder / REPORT
 
 

@@ -117,10 +117,7 @@ def scan_resources(
     source: OpenSource = open_source,
     inventory: OpenInventory = open_inventory,
 ) -> dict[str, Any]:
-    """Return the Dagster resources of an instance, by key.
-
-    `source` opens the source of one log, `inventory` the inventory.
-    """
+    """Return the Dagster resources of an instance, by key."""
     logs = partial(Logs, open_source=source)
     services = opened_once(instance, logs), opened_once(instance, inventory)
     return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
@@ -134,10 +131,8 @@ def default_options(instance: Instance) -> ScanOptions:
 
 
 def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
-    """Return what Dagster's page of resources shows of an instance, by key.
-
-    Runs have `scan_resources`: with these, each launchpad would offer another address.
-    """
+    """Return what Dagster's page of resources shows of an instance, by key."""
+    # Runs have others: with these, each launchpad would offer another address.
     keys, platform = resource_keys(instance), instance.platform
     index = ", ".join(one.index for one in instance.sources.values())
     inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
@@ -166,11 +161,7 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 def opened_once(
     instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
-    """Return a function that opens a client at its first call, probes the service, and returns the client.
-
-    The assets of a run share it, and with it one log-in. A secret that is not set fails the first step that
-    needs it with a message.
-    """
+    """Return a function that opens a client at its first call and probes it; a run's assets share it."""
 
     @dg.resource
     def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
@@ -233,10 +224,7 @@ class ScanRun(InstanceRun):
 
     @property
     def private_days_of(self) -> str | None:
-        """The id under which a run keeps the days it fetches; None: analysts see them (rules 4.2, 7.11).
-
-        A dry run does, and one that lacks steps: no table of it is published.
-        """
+        """The id under which a run keeps the days it fetches; None: analysts see them (rules 4.2, 7.11)."""
         return self.run_id if self.options.dry_run or self.mode.missing_steps else None
 
     def read(self, table: str) -> pl.LazyFrame:
@@ -280,14 +268,7 @@ class Progress:
 
 
 def scan_run(context: Any, instance: Instance) -> ScanRun:
-    """Return the run that a context belongs to, of an asset, an op or a check; the first begins its record.
-
-    Raises:
-        dagster.DagsterUserCodeExecutionError: the tables are another instance's, the last day is before
-            scan.first_day or in the future, an option is out of bounds, ASSET_OWNERS_JOURNAL is not an
-            address of a database, or the instance file says something else than when the run began.
-        dagster.DagsterExecutionInterruptedError: somebody terminated the run.
-    """
+    """Return the run that a context of an asset, an op or a check belongs to; the first begins its record."""
     options: ScanOptions
     tables: Tables
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))

@@ -111,11 +111,7 @@ def days_named(tags: Mapping[str, str], today: date) -> list[date]:
 
 
 def executed_steps(context: Any, instance: Instance) -> set[str]:
-    """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job.
-
-    Raises:
-        ConfigurationError: the run is one of all instances, which Dagster has a job for.
-    """
+    """Return the steps of `INPUTS`, and the sink, that a run executes: from a failure, not all of its job."""
     slugs = sorted(
         slug for slug, _, part in (n.name.partition("__") for n in context.job_def.nodes) if part == SINK
     )

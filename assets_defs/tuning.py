@@ -34,16 +34,14 @@ READ_LAST = (*RESULTS, "audit_sample")
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's.
-
-    Of what they read the lineage has the results: it leads from these to the rest, without forty more lines.
-    """
+    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's."""
     group = part_name(instance, "tuning")
     return [
         dg.AssetSpec(
             **asset_arguments(instance, table, kind="polars", group=group),
             deps=[asset_key(instance, read) for read in TABLES[table].__reads__ if read in READ_LAST],
         )
+        # Of what they read the lineage has the results: it is readable without forty more lines.
         for table in TUNING_TABLES
     ]
 

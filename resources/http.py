@@ -126,12 +126,9 @@ class Transport:
         return f"The {self.service} at {self.url}"
 
     def new_session(self) -> Session:
-        """Open a session with its own cookies; ConfigurationError: `ca_file` cannot be read.
-
-        The environment only chooses proxies: with requests REQUESTS_CA_BUNDLE would override the instance's
-        certificate settings (rules 3.5).
-        """
+        """Open a session with its own cookies; ConfigurationError: `ca_file` cannot be read."""
         session = Session()
+        # The environment only chooses proxies: REQUESTS_CA_BUNDLE would override the instance's (rules 3.5).
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
@@ -332,10 +329,7 @@ class Transport:
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Send one request that fails within seconds if the service is away or hangs; raises as `send`.
-
-        Any answer is a sign of life, an error included; a service that hangs is asked once.
-        """
+        """Send one request that fails within seconds if the service is away; any answer shows it lives."""
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
         with quick.new_session() as session:

@@ -100,10 +100,7 @@ def _read_first_assets(
 
 
 def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, among: str = "") -> Finding:
-    """Check that hosts of the logons are in the inventory, none of them only without its domain part.
-
-    `among` names the list of which `listed` is a part.
-    """
+    """Check that hosts of the logons are in the inventory, none of them only without its domain part."""
     alike = hosts_named_alike(documented, listed)
     of_all = pl.select(normalise_hostname(pl.lit(documented))).to_series().n_unique()
     exact = alike.filter(pl.col("hostname") == pl.col("asset_name"))["hostname"].unique()

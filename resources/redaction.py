@@ -28,14 +28,12 @@ def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str
 
 
 def redact_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
-    """Return the start of a text with secrets and values masked, without reading all of it.
-
-    More than is returned is searched, and a possible start of a secret at its end is dropped.
-    """
+    """Return the start of a text with secrets and values masked, without reading all of it."""
     longest = MAX_LETTER * max(map(len, (*secrets, *values)), default=0)
     searched = length + 2 * longest
     shown = redact(text[:searched], secrets, values)
     if len(text) > searched:
+        # The end may be the start of a secret.
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]
 

@@ -145,13 +145,7 @@ class AssetInventory(Inventory):
         return {row["host_id"]: {**row, "others": others[row["host_id"]]} for row in rows}
 
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None] | None = None) -> None:
-        """Set values of a host, as `Inventory.write`.
-
-        Raises:
-            SessionExpiredError: the session had expired, so the service did nothing.
-            TransientError: the service may have done it or not (unless `not_done`), also after an answer
-                that is not valid.
-        """
+        """Set values of a host, as `Inventory.write`; SessionExpiredError: the service did nothing."""
         call = self._platform.contract.update
         fields = host_form(self.instance, values)
         try:
@@ -164,6 +158,7 @@ class AssetInventory(Inventory):
                 right_before=right_before,
                 personal=tuple(map(str, fields.values())),
             ).payload()
+        # After an answer that is not valid the service may have done it or not.
         except ProtocolError as error:
             raise TransientError(str(error)) from error
 
@@ -329,11 +324,9 @@ class AssetInventory(Inventory):
         return [one]
 
     def _further(self, kind: Kind, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after the known ones, without end; the announced ones and one more in parallel.
-
-        Their number follows from the first page, because the service may return fewer items than asked for.
-        """
+        """Yield the pages after the known ones, without end; the announced ones and one more in parallel."""
         begin = known[-1].number + 1
+        # The service may return fewer items than asked for.
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
         kinds = itertools.repeat(kind)

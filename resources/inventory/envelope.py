@@ -101,10 +101,7 @@ def envelope_members(body: bytes) -> dict[str, Any] | None:
 
 
 def asks_for_log_in(answer: Answer) -> bool:
-    """Return whether an answer asks for a log-in: HTTP status 401, or a log-in page with another status.
-
-    Such a page is HTML with a password field or a title about a log-in, or JSON with such a code or text.
-    """
+    """Return whether an answer asks for a log-in: HTTP status 401, or a log-in page, or JSON that says so."""
     if answer.status == 401:
         return True
     if answer.status >= 500 or answer.status in {404, 408, 425, 429}:

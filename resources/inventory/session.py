@@ -63,14 +63,12 @@ class TotpCodes:
         return self._totp.generate(step * STEP_SECONDS).decode()
 
     def _take_step(self) -> int | None:
-        """Reserve the current step; None if another process of the home has used it.
-
-        A stored step in the future comes from a wrong clock and is ignored.
-        """
+        """Reserve the current step; None if another process of the home has used it."""
         self._last_step.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
             now = int(self._clock() // STEP_SECONDS)
             try:
+                # A step in the future comes from a wrong clock and is ignored.
                 if int(self._last_step.read_text()) == now:
                     return None
             except (FileNotFoundError, ValueError):  # none yet, or cut off while it was written
@@ -85,11 +83,7 @@ PROFILE = "/api/v1/profile/me"
 
 
 class InventorySession:
-    """The session of the platform's account; opening it resolves the secrets, the first call logs in.
-
-    Each log-in has its own `Session`, so that a late answer cannot bring an old cookie into a new session. A
-    log-in whose session does not work is not repeated, because that locks accounts.
-    """
+    """The session of the platform's account; opening it resolves the secrets, the first call logs in."""
 
     def __init__(self, platform: Platform, transport: Transport, clock: Callable[[], float]) -> None:
         self._transport = transport
@@ -112,15 +106,7 @@ class InventorySession:
                 self._session.close()
 
     def request(self, method: str, path: str, *, resend: bool = True, **arguments: Any) -> Answer:
-        """Send one request; if the session has expired, log in once for all threads and send it again.
-
-        `resend` is false for a request that changes something (rules 5.2).
-
-        Raises:
-            AuthenticationError: the log-in or its session was refused.
-            SessionExpiredError: the session had expired, and `resend` is false; the next call logs in.
-            TransientError, ProtocolError: as from `Transport.send`.
-        """
+        """Send one request; if the session has expired, log in once for all threads, and `resend` it."""
         for _ in range(2):
             session = self._require_session(path)
             answer = self._send(session, method, path, **arguments)

@@ -121,17 +121,12 @@ class Ledger:
     def rows(
         self, table: str, run_id: str | None = None, *, columns: Iterable[str] | None = None
     ) -> pl.DataFrame:
-        """Return the rows of a table, or those that one run stored, in the order of their keys or of storing.
-
-        Some `columns` alone are read in half the time; of a table in `TOGETHER` all are returned.
-
-        Raises:
-            AssetOwnersError: the ledger is damaged.
-        """
+        """Return the rows of a table, or those of one run, in the order of their keys or of storing."""
         where, values = (" WHERE run_id = ?", [run_id]) if run_id is not None else ("", [])
         schema = polars_schema(TABLES[table])
         schema = {name: schema[name] for name in columns or schema}
         try:
+            # Some columns alone are read in half the time.
             if table in TOGETHER:
                 parts = [rows for run, _, rows in self._together(table) if run_id in (None, run)]
                 return pl.concat([empty(TABLES[table]), *parts])
@@ -235,10 +230,8 @@ class Ledger:
         self.complete(pending, run_id=run_id, completed_at=None)
 
     def never_sent(self, run_id: str) -> set[str]:
-        """Return the hosts of the run to which surely no request went out.
-
-        None if the machine was restarted since: a loss of power may take what `mark_attempted` stored.
-        """
+        """Return the hosts of the run to which surely no request went out."""
+        # None if the machine was restarted: a loss of power may take what `mark_attempted` stored.
         rows = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND sent = 0 AND boot = ?", run_id, self._boot()
         )
@@ -266,10 +259,7 @@ class Ledger:
         )
 
     def targets(self) -> dict[str, str]:
-        """Return the target of each run that was cut off while it wrote, the last one first.
-
-        A write of it has no outcome, or nobody has counted what came of it.
-        """
+        """Return the target of each run that was cut off while it wrote, or not counted; the last first."""
         rows = self._execute(
             "SELECT w.run_id, min(w.target) FROM writes AS w LEFT JOIN runs AS r ON r.run_id = w.run_id"
             " GROUP BY w.run_id HAVING max(CASE WHEN w.outcome = 'intended' THEN 1 ELSE 0 END) = 1"

@@ -51,10 +51,7 @@ _LAST_ANSWER_SECONDS = 5
 
 
 def _tables() -> LiteralString:
-    """Return the statements that make the tables, each with the rows of all ledgers, and a view of each.
-
-    All other statements use the views, so that none touches rows of another ledger.
-    """
+    """Return the statements that make the tables, each with the rows of all ledgers, and a view of each."""
     statements = [
         "CREATE SCHEMA IF NOT EXISTS asset_owners",
         "CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL)",
@@ -63,6 +60,7 @@ def _tables() -> LiteralString:
         # Texts compare as in SQLite.
         declared = columns.replace(" TEXT", ' TEXT COLLATE "C"').replace(" BLOB", " BYTEA")
         names = ", ".join(column.split()[0] for column in columns.split(", "))
+        # All other statements use the views, so that none touches rows of another ledger.
         statements.append(
             f"CREATE TABLE asset_owners.all_{name} ("
             "ledger TEXT NOT NULL DEFAULT current_setting('asset_owners.ledger'),"
@@ -76,10 +74,7 @@ def _tables() -> LiteralString:
 
 
 class PostgresLedger(Ledger):
-    """The ledger of one instance in a shared database; `key` returns what marks its rows there.
-
-    One process at a time is asked for its key.
-    """
+    """The ledger of one instance in a shared database; `key` returns what marks its rows there."""
 
     def __init__(self, url: str, key: Callable[[], str]) -> None:
         self.place = without_password(url)

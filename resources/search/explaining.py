@@ -56,14 +56,12 @@ _SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
 
 
 def why_refused(log: Asker, error: RefusedSearchError) -> str:
-    """Return why a search was refused, starting with the setting to fix.
-
-    Asks for the types of the fields, because services and versions word the refusal of a type differently.
-    """
+    """Return why a search was refused, starting with the setting to fix."""
     instance = log.instance
     refused = f"is refused by {error.where}{error.in_index}"
     with suppress(AssetOwnersError):
         for setting, field in _fields_of(instance, *FIELDS).items():
+            # Services and versions word the refusal of a type differently.
             types = types_by_index(log, field)
             if TEXT in types:
                 return (
@@ -99,10 +97,8 @@ def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
 
 
 def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return the indexes of each type of a field that their filtered documents have; `text` is any text type.
-
-    One search is enough: its query is refused by every type but text, and the refusal names the type.
-    """
+    """Return the indexes of each type of a field that the filtered documents have; all texts are `text`."""
+    # Every type but text refuses the query, and the refusal names the type.
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
     query = {"bool": {"filter": has_field, "should": [only_text], "minimum_should_match": 0}}
@@ -128,11 +124,9 @@ def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
 
 
 def require_whole_names(log: Asker, first: date, last: date) -> None:
-    """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`.
-
-    A keyword field may hold several values (rules 1.1), copied ones included.
-    """
+    """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`."""
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
+        # A keyword field may hold several values (rules 1.1), copied ones included.
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
             raise ConfigurationError(
                 f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
@@ -198,12 +192,9 @@ def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
 
 
 def why_nothing(log: Asker, first: date, last: date) -> Finding:
-    """Return why nothing matches: the times of the documents, no index, or the query and the days.
-
-    The first two are `wrong`, but a run fails only if no day has any document: an index may be deleted once
-    its events are stored (rules 3.4, 4.4).
-    """
+    """Return why nothing matches: the times of the documents, no index, or the query and the days."""
     instance = log.instance
+    # A run fails only if no day has any document: an index may be deleted once its events are stored.
     if (times := find_times(log)).state == "wrong":
         return times
     if not log.search([]).shards.total:
@@ -276,11 +267,7 @@ def unmatched_parts(log: Asker) -> list[str]:
 
 
 def top_senders(log: Asker, first: date, last: date) -> Senders | None:
-    """Return the names that send for most hosts, by the field that tells most computers apart.
-
-    A field with fewer names than `hostname_field` names the sender itself, or a group of hosts. None: the
-    documents have no other field that names a computer.
-    """
+    """Return the names that send for most hosts, by the field that tells most computers apart."""
     between, own = log.between(first, last), log.fields["hostname"]
     carried = _find_computer_fields(log, between)
     if not carried:
@@ -295,6 +282,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
         with suppress(ConfigurationError):  # a text field
             for bucket in log.search([between], {"buckets": has_field}).buckets:
                 hosts, names = (one.value or 0 if one else 0 for one in (bucket.hosts, bucket.others))
+                # With fewer names it names the sender itself, or a group of hosts.
                 if names > max(hosts, most):
                     finest, most = field, names
     if finest is None:

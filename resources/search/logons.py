@@ -82,10 +82,7 @@ class SearchClient(Asker, EvidenceSource):
             yield from fetched
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
-        """Count the documents from `first` to `last`: matching, without a user, without a host.
-
-        A field that cannot be aggregated is refused here, too.
-        """
+        """Count the documents from `first` to `last`: matching, without a user, without a host."""
         one_pair = {"pairs": {"composite": {"size": 1, "sources": self._sources}}}
         found = self._count([self.between(first, last)], self._totals | one_pair)
         if not found.matching:
@@ -161,10 +158,7 @@ class SearchClient(Asker, EvidenceSource):
             raise ConfigurationError(explaining.why_refused(self, error)) from error
 
     def _day(self, day: date) -> DayOfLogons:
-        """Read the pages of a composite aggregation; the first also counts the day's documents.
-
-        Only an administrator may read the cluster's bucket limit, so refused pages are halved.
-        """
+        """Read the pages of a composite aggregation; the first also counts the day's documents."""
         fetched_at = datetime.now(UTC)
         after: Pair | None = None
         asked: set[str] = set()
@@ -180,6 +174,7 @@ class SearchClient(Asker, EvidenceSource):
             except TooManyBucketsError:
                 if size <= MIN_PAGE:
                     raise
+                # Only an administrator may read the cluster's bucket limit.
                 self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
                 continue
             pairs = page.aggregations.pairs

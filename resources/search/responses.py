@@ -243,11 +243,9 @@ class RefusedSearchError(ConfigurationError):
 
 
 def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path: str) -> NoReturn:
-    """Raise the error for an answer that refuses a search; TransientError only for what may be retried.
-
-    The types of the causes decide, because services and versions give the same cause different statuses.
-    """
+    """Raise the error for an answer that refuses a search; TransientError only for what may be retried."""
     where = f"the search service at {instance.url}"
+    # Their types decide, because services and versions give the same cause different statuses.
     causes = _causes(answer.body)
     kinds = causes["type"]
     reason = answer.sanitise("; ".join(dict.fromkeys(causes["reason"])), 500) or answer.excerpt

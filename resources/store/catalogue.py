@@ -322,10 +322,8 @@ def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
-    """Yield the statements that show the tables as a run saw them, in a schema of a database in memory.
-
-    What the run did not make itself comes from the published tables, attached as `warehouse`.
-    """
+    """Yield the statements that show the tables as a run saw them, in a schema of a database in memory."""
+    # What the run did not make itself comes from the published tables, attached as `warehouse`.
     run, published = folder / "runs" / run_id, f"warehouse.{identifier(folder.name)}"
     rows = {table: f"FROM {published}.{table}" for table in TABLES}
     for table, model in TABLES.items():

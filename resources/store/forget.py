@@ -178,14 +178,8 @@ def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
 
 
 def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bool) -> dict[str, int]:
-    """Return how many rows name a person, by table; with `really`, stand-ins replace the person there.
-
-    Call it within `changing`. A file keeps its time, by which it is deleted when it is old. What killed
-    writers left goes as well: nobody else may write meanwhile.
-
-    Raises:
-        AssetOwnersError: a write for the person is still pending; nothing was changed.
-    """
+    """Return how many rows name a person, by table; with `really`, stand-ins replace the person there."""
+    # The caller holds `changing`, so what killed writers left is nobody's.
     _require_none_pending(ledger, forgetting)
     found = dict[str, int]()
     for table in of_layout(Layout.LEDGER):
@@ -203,6 +197,7 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
         rows = _changed(before, after).height
         found |= {table: found.get(table, 0) + rows} if rows else {}
         if rows and really:
+            # By its time a file is deleted when it is old.
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)

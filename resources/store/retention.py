@@ -42,11 +42,7 @@ _COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
 
 
 def read_run_state(tables: Tables) -> dict[str, Any]:
-    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead.
-
-    Raises:
-        ConfigurationError: the tables are another instance's.
-    """
+    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead."""
     tables.require_own()
     runs = tables.rows("runs", columns=_COLUMNS).lazy()
     return run_state(runs.filter(pl.col("started_at") <= latest_time()))
@@ -131,10 +127,7 @@ class Retention:
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided, and who is unmatched; where published, also what changed.
-
-    Returns the decisions with new conflicts marked, and since when each conflict has been there.
-    """
+    """Store what a run decided, and what changed if published; return it with new conflicts marked."""
     with tables.changing():
         before = _latest_decisions(tables, except_run=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
@@ -220,11 +213,7 @@ def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
-    """Delete what is older than the instance keeps it; return the number of files and folders.
-
-    The last decision about each host stays: it held until the next one. So do writes of an owner that the
-    inventory still shows, which would count as set by hand otherwise (rules 9.1).
-    """
+    """Delete what is older than the instance keeps it; return the number of files and folders."""
     deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
     outdated = [
         path
@@ -279,10 +268,8 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
 
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
-    """Yield the runs that decided about the present by the settings of the instance file; the last first.
-
-    Of those whose decisions are kept. A backfill may be of days long past.
-    """
+    """Yield the runs that decided about the present by the settings of the instance file; the last first."""
+    # A backfill may be of days long past.
     runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time(), pl.col("kind") != "backfill")
     runs = runs.sort("started_at", descending=True).select("run_id", "options")
     for run_id, options in runs.collect().iter_rows():
@@ -340,11 +327,7 @@ def table_folders(tables: Tables) -> list[UPath]:
 
 
 def stored_files(tables: Tables) -> Iterator[StoredFile]:
-    """Yield every file of an instance, links followed: its tables, and exports in the home and its `reports`.
-
-    Raises:
-        AssetOwnersError: a link leads nowhere.
-    """
+    """Yield every file of an instance, links followed: its tables, and exports in the home."""
     for folder in table_folders(tables):
         for path in files_below(folder):
             yield _among_tables(path, path.relative_to(folder).parts)

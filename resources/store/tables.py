@@ -141,10 +141,8 @@ class Tables:
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
 
     def _fill(self, ledger: Ledger) -> None:
-        """Begin a ledger with the rows of the file that it takes over from, or with those that analysts see.
-
-        A database takes over from the file of the home; the home may be lost where tables lie elsewhere.
-        """
+        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
+        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
         file = self.disk / FILE
         takes_over = file.exists() and ledger.place != str(file)
         with Ledger(file) if takes_over else nullcontext() as before:
@@ -244,13 +242,11 @@ class Tables:
             self._refresh_catalogue()
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
-        """Return a snapshot: the run's own where it has one, otherwise the published one.
-
-        `current_owners` follows from what the run listed and all runs wrote; what is stored is for analysts.
-        """
+        """Return a snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
         path = own if own and own.exists() else self._snapshot(table)
+        # It follows from what the run listed and all runs wrote; the stored copy is for analysts.
         if table == "current_owners":
             return self.derived(table, run_id).lazy()
         return read_files(table, _existing(path))
@@ -305,10 +301,7 @@ class Tables:
             self._publish(table, ledger)
 
     def publish_writes(self, run_id: str) -> None:
-        """Let analysts see the writes in the ledger, and who owns what now.
-
-        Also this run sees that, and the dry run that stands for what is published until a run has published.
-        """
+        """Let analysts, this run and the dry run that is shown see the writes, and who owns what now."""
         with self.changing(), self.ledger() as ledger:
             written = validated(OwnerWrites, ledger.rows("owner_writes", run_id))
             self._publish("owner_writes", ledger)
@@ -363,10 +356,7 @@ class Tables:
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def writes_to(self, target: str) -> pl.LazyFrame:
-        """Return rows of owner_writes of all runs on the inventory of a target, by any contract.
-
-        Also those of other instances beside this one, where they can be read.
-        """
+        """Return rows of owner_writes of all runs on a target's inventory, also of other instances."""
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
         own = self._snapshot("owner_writes")
         files = sorted(set(self.folder.parent.glob(f"*/{own.name}")) - {own})
@@ -455,10 +445,7 @@ class Tables:
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
-        """Let one process at a time read a table and store what follows from it, briefly.
-
-        `existing`: it makes no folder, so that nothing is left where the tables were removed meanwhile.
-        """
+        """Let one process at a time change tables; `existing`: make no folder for that."""
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
             require_target(needed)

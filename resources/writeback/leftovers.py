@@ -103,11 +103,8 @@ def _settled(row: Row, host: Row) -> Result:
 def without_changed_hosts(
     plan: pl.DataFrame, hosts: pl.DataFrame, decisions: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Skip the hosts of a plan that are gone, have another name or an owner, or have nothing to undo.
-
-    With `decisions` about these hosts, and the values of their owners, also those that are decided otherwise.
-    If they were tried and the run cut off, what others did before it began would be settled as its work.
-    """
+    """Skip the hosts of a plan that are gone, changed, have nothing to undo, or are decided otherwise now."""
+    # If they were tried and the run cut off, what others did before it began would be settled as its work.
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
     decided = {} if decisions is None else decisions.rows_by_key("host_id", named=True, unique=True)
     rows = []

@@ -102,10 +102,7 @@ def write_all(
 
 @dataclass
 class _Workers:
-    """Several threads try rows until something stops the writer; one at a time until the writes are trusted.
-
-    If owners were hidden, each would be overwritten; if a write cleared other fields, those of each host.
-    """
+    """Several threads try rows until something stops the writer; one until the writes are trusted."""
 
     writer: Writer
     decide: Decide

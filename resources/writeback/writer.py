@@ -87,13 +87,11 @@ class Pace:
             self._interval *= FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
-        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up.
-
-        `turn` is when the refused writer's turn began: one from before the last refusal says nothing new.
-        """
+        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up."""
         with self._lock:
             now = self._clock()
             self._refused_since = now if self._refused_since is None else self._refused_since
+            # A turn from before the last refusal says nothing new.
             if turn >= self._slowed_down_at:
                 self._slowed_down_at = now
                 self._next = max(self._next, now + self._wait)
@@ -213,16 +211,14 @@ class Writer:
             self._relist()
 
     def write(self, row: Row, decide: Decide = decide_write) -> Result:
-        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once.
-
-        After any wait (for a session, for the service, for its turn) the host is read again.
-        """
+        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once."""
         attempt = _Attempt(row, decide)
         while True:
             turn = self.pace.wait()
             if turn is None:
                 return attempt.given_up(self.not_reached_message(), "not_written")
             attempt.turn = turn
+            # After any wait (for a session, for the service, for its turn) the host is read again.
             self._ledger.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
@@ -325,11 +321,7 @@ class Writer:
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
     def _after_refusal(self, attempt: _Attempt, error: ServiceError) -> Result:
-        """Return what became of a write that was not accepted; raises `error` if it may be sent again.
-
-        If the answer was lost, the host is read back; if it holds something else, the request may still be on
-        its way, and the next run settles it.
-        """
+        """Return what became of a write that was not accepted; raises `error` if it may be sent again."""
         sent_before = attempt.refused_at is not None
         attempt.refused_at = self._clock()
         transient = error if isinstance(error, TransientError) else None
@@ -339,6 +331,7 @@ class Writer:
         if not transient and not sent_before:
             return attempt.result("failed", str(error))
         result = attempt.result("intended", str(error))
+        # If it holds something else, the request may still be on its way: the next run settles it.
         with suppress(ServiceError):
             if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
                 self.pace.taken()
@@ -349,10 +342,7 @@ class Writer:
         return result
 
     def _after_success(self, attempt: _Attempt, host: Row | None = None, text: str | None = None) -> Result:
-        """Read the first writes back: a service may accept a write and change nothing, or too much.
-
-        `host`, as it was just read, shows a write whose answer was lost.
-        """
+        """Read the first writes back: a service may accept a write and change nothing, or too much."""
         lost = self._compare(attempt, host).lost if host else {}
         if self.trusted or (host and not lost):
             return attempt.success(text)
@@ -374,10 +364,7 @@ class Writer:
         return result
 
     def _read_back(self, attempt: _Attempt, last: Lost) -> ReadBack:
-        """Read a host back until it shows the write and nothing else, or for as long as that may take.
-
-        A field with another value again than in the `last` reading is not lost: it changes without a write.
-        """
+        """Read a host back until it shows the write and nothing else, or for as long as that may take."""
         deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -386,6 +373,7 @@ class Writer:
                 raise
             except ServiceError as error:
                 found = ReadBack(f"the host could not be read back: {error}", [], last)
+            # A field with another value again than before is not lost: it changes without a write.
             lost = {field: value for field, value in found.lost.items() if last.get(field, value) == value}
             left = deadline - self._clock()
             is_final = self.stopped_by or (left <= 0 and (last or not lost))
