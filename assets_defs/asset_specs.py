@@ -145,15 +145,6 @@ def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     return examples("days_lacking_events", lacking)
 
 
-def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
-    """Count hosts, users and events."""
-    return {
-        "events": shares["events"].sum(),
-        "hosts": shares["hostname"].n_unique(),
-        "users": shares["username"].n_unique(),
-    }
-
-
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
     """Return the stages from events to owners, and numbers to watch over time, all from before any write."""
     new = decisions.filter("new_conflict").sort("host_id")

@@ -10,14 +10,7 @@ from typing import Any, Self
 import dagster as dg
 import polars as pl
 
-from assets_defs.asset_specs import (
-    SEARCH_SERVICE,
-    asset_arguments,
-    asset_key,
-    days_metadata,
-    shares_metadata,
-    table_asset,
-)
+from assets_defs.asset_specs import SEARCH_SERVICE, asset_arguments, asset_key, days_metadata, table_asset
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import Progress, ScanRun, resource_keys, scan_run
 from assets_defs.run_request import executed_steps, today_of, window_of
@@ -62,8 +55,13 @@ TOTALS = ("matching", "lacking_user", "lacking_host")
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
     """Define logon_counts and logon_days, with one partition a day from `since` or earlier."""
+    # The UI shows the days of today's run, and since an earlier scan.first_day those that are kept.
+    today, scan = today_of(instance), instance.scan
+    first = window_of(instance, max(today, scan.first_day)).first
+    if "first_day" in scan.model_fields_set:
+        first = min(first, max(scan.first_day, today - timedelta(days=instance.keep.evidence_days)))
     partitions = dg.DailyPartitionsDefinition(
-        start_date=min(first_partition(instance), since or date.max).isoformat(),
+        start_date=min(first, since or date.max).isoformat(),
         timezone=instance.scan.timezone,
         end_offset=1,  # the running day is looked at, too
     )
@@ -97,15 +95,6 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
             yield dg.MaterializeResult(asset_key=key, metadata=metadata.get(key, {}))
 
     return logons
-
-
-def first_partition(instance: Instance) -> date:
-    """Return the first day that the UI shows: today's run's, or an earlier scan.first_day that is kept."""
-    today, scan = today_of(instance), instance.scan
-    looked_at = window_of(instance, max(today, scan.first_day)).first
-    if "first_day" not in scan.model_fields_set:
-        return looked_at
-    return min(looked_at, max(scan.first_day, today - timedelta(days=instance.keep.evidence_days)))
 
 
 def _fetch(
@@ -326,7 +315,11 @@ def _share(run: ScanRun) -> dict[str, Any]:
     shares = resolution_of(run).count_shares()
     require_evidence(run)
     run.store("host_user_shares", shares)
-    found = shares_metadata(shares)
+    found = {
+        "events": shares["events"].sum(),
+        "hosts": shares["hostname"].n_unique(),
+        "users": shares["username"].n_unique(),
+    }
     run.log.info(
         f"Shares: {found['users']:,} users on {found['hosts']:,} hosts, {found['events']:,} "
         f"events from {run.window.first} to {run.window.last}"

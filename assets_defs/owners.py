@@ -22,7 +22,7 @@ from ownership.names import printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
 from resources.store.retention import OVERDUE_AFTER, store_decisions
-from resources.store.tables import short_run_id
+from resources.store.tables import INVENTORY, short_run_id
 
 
 def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
@@ -35,7 +35,7 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         frame = inventory.hosts() if kind == "hosts" else inventory.users()
         run.tables.prepare()
         run.store(table, frame)
-        if all(run.tables.holds(each, run.run_id) for each in ("inventory_hosts", "inventory_users")):
+        if all(run.tables.holds(each, run.run_id) for each in INVENTORY):
             run.tables.store_current_owners(run_id=run.run_id, publish=run.may_write)
         run.log.info(f"Inventory: {frame.height:,} {kind} read")
         return {"dagster/row_count": frame.height}

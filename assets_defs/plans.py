@@ -396,14 +396,14 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
     if not inventory.reads_single_hosts:
         return ()  # the list is all that is read
 
-    def owned(listed: pl.DataFrame) -> list[str]:
+    def owned(listed: pl.DataFrame) -> tuple[str, ...]:
         readable = listed.filter(HAS_OWNER, pl.col("problem").is_null())
-        return readable["host_id"].head(OWNED_HOSTS_READ).to_list()
+        return tuple(readable["host_id"].head(OWNED_HOSTS_READ))
 
     if writer.shows_an_owner(owned(hosts)):
         return ()
     listed = owned(inventory.hosts())
-    return () if writer.shows_an_owner(listed) else tuple(listed)
+    return () if writer.shows_an_owner(listed) else listed
 
 
 def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:

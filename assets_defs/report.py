@@ -73,7 +73,7 @@ def _write_report(run: InstanceRun) -> None:
     file = published_report(run.tables)
     try:
         tables = run.tables.visible()
-        if not tables.are_prepared():
+        if not tables.holds("owner_decisions"):
             return
         report = Report(run.instance, tables)
         if page_fingerprint(file) != report.fingerprint:
@@ -148,7 +148,10 @@ class Report:
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             rules=self._instance.rules.as_rules(),
             fields=self._instance.field_names,
-            commands={name: self._command(name) for name in ("apply", "undo", "conflicts")},
+            commands={
+                "apply": command_line(self._instance, "apply", short_run_id(self._run_id)),
+                **{name: command_line(self._instance, name) for name in ("undo", "conflicts")},
+            },
             how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
             fingerprint=self.fingerprint,
@@ -158,10 +161,6 @@ class Report:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
         rules, fields = self._instance.rules.as_rules(), self._instance.field_names
         return hosts_sheet(self.hosts_now, self._read("inventory_users").collect(), rules, fields)
-
-    def _command(self, name: str) -> str:
-        arguments = [short_run_id(self._run_id)] if name == "apply" else []
-        return command_line(self._instance, name, *arguments)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -45,7 +45,7 @@ from resources.search import open_source
 from resources.search.source import Logs, OpenSource, extraction_fingerprints
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, part_name
 from resources.store.retention import CHANGES, Retention
-from resources.store.tables import Tables
+from resources.store.tables import INVENTORY, Tables
 from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
 
@@ -364,7 +364,7 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
         context.log.info(line)
     if "logons" in steps:
         run.search()
-    if not steps.isdisjoint({"inventory_hosts", "inventory_users", SINK}):
+    if not steps.isdisjoint({*INVENTORY, SINK}):
         run.inventory()
 
 

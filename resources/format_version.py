@@ -13,11 +13,6 @@ def program_version() -> str:
     return version("asset-owners")
 
 
-def own_format() -> tuple[int, str]:
-    """Return the format that this program writes, and its version."""
-    return FORMAT, program_version()
-
-
 def require_known_format(found: int, made_by: str, place: str) -> None:
     """Fail if version `made_by` of the program has written another format to a place."""
     if found == FORMAT:

@@ -19,8 +19,12 @@ def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str
     Values may be as short as one letter, and are masked where they are whole words.
     """
     hidden = {
-        spelling: pattern for pattern, some in (("{}", secrets), (_WORD, values)) for spelling in _all(some)
+        spelling.strip(): pattern  # blanks may be cut off
+        for pattern, some in (("{}", secrets), (_WORD, values))
+        for one in some
+        for spelling in _spellings(one)
     }
+    hidden.pop("", None)
     for spelling in sorted(hidden, key=len, reverse=True):
         pattern = hidden[spelling].format("".join(map(_any_writing, spelling)))
         text = re.sub(pattern, "***", text, flags=re.IGNORECASE)
@@ -36,10 +40,6 @@ def redact_start(text: str, secrets: Sequence[str], length: int, values: Sequenc
         # The end may be the start of a secret.
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]
-
-
-def _all(some: Iterable[str]) -> set[str]:
-    return {spelling.strip() for one in some for spelling in _spellings(one)} - {""}  # blanks may be cut off
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -102,7 +103,8 @@ class Ledger:
         for number, version in found:
             format_version.require_known_format(number, version, f"The ledger ({self.place})")
         if not found:
-            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *format_version.own_format())
+            made_by = format_version.FORMAT, format_version.program_version()
+            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *made_by)
 
     def __enter__(self) -> Self:
         return self
@@ -351,7 +353,7 @@ def open_ledger(disk: Path, tables: UPath) -> Generator[Ledger]:
     """
     url = journal_url()
     try:
-        with _shared(url, tables) if url else Ledger(disk / FILE) as ledger:
+        with _postgres().PostgresLedger(url, partial(_key, tables)) if url else Ledger(disk / FILE) as ledger:
             yield ledger
     except MISTAKES:
         raise
@@ -380,17 +382,12 @@ def ledger_findings(url: str) -> Iterator[Finding]:
     yield from check_call("ASSET_OWNERS_JOURNAL", try_all, "answers, and the user may keep the ledger there")
 
 
-def _shared(url: str, tables: UPath) -> Ledger:
-    """Return the ledger in a database; the key of the instance's rows moves with its tables."""
-
-    def key() -> str:
-        file = tables / KEY
-        if not file.exists():
-            with replacing(file) as path:
-                path.write_text(str(uuid.uuid4()), encoding="utf-8")
-        return file.read_text(encoding="utf-8")
-
-    return _postgres().PostgresLedger(url, key)
+def _key(tables: UPath) -> str:
+    file = tables / KEY
+    if not file.exists():
+        with replacing(file) as path:
+            path.write_text(str(uuid.uuid4()), encoding="utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 def _postgres() -> ModuleType:

@@ -133,14 +133,13 @@ class Asker:
             raise not_a_search_service(answer, self.instance) from error
 
     def _answer(self, body: dict[str, Any], path: str) -> Answer:
-        answer: Answer = self.transport.retrying()(self._post, path, body)
-        return answer
+        def post() -> Answer:
+            answer = self.transport.send(self._session, "POST", path, **self._arguments(body))
+            if answer.status != 200:
+                raise_refusal(answer, self.instance, self.transport, path)
+            return answer
 
-    def _post(self, path: str, body: dict[str, Any]) -> Answer:
-        answer = self.transport.send(self._session, "POST", path, **self._arguments(body))
-        if answer.status != 200:
-            raise_refusal(answer, self.instance, self.transport, path)
-        return answer
+        return self.transport.retrying()(post)
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
         after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})

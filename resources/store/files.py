@@ -88,7 +88,11 @@ def files_below(folder: UPath) -> Iterator[UPath]:
         above = Path(place)
         is_new = os.path.realpath(place) not in walked
         walked.add(os.path.realpath(place))
-        folders[:] = [name for name in folders if is_new and name != NOT_OURS and not _is_hidden(name)]
+        folders[:] = [
+            name
+            for name in folders
+            if is_new and name != NOT_OURS and (name.startswith(TEMPORARY) or name[0] != ".")
+        ]
         for name in files if is_new else ():
             require_target(path := above / name)
             yield UPath(path)
@@ -101,10 +105,6 @@ def files_in(folder: UPath, pattern: str = "*.parquet") -> list[UPath]:
     for file in found:
         require_target(file)
     return found
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and not name.startswith(TEMPORARY)
 
 
 def require_target(path: UPath | Path) -> None:

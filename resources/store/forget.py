@@ -240,8 +240,10 @@ def require_writable(tables: Tables, *beside: Path) -> None:
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
     """Yield each table's name and file, those of runs included; not the copies of what the ledger keeps."""
-    files = ((file.table, file.path) for file in stored_files(tables) if file.table)
-    return ((table, path) for table, path in files if path != tables.copy(table))
+    copies = [tables.folder / f"{table}.parquet" for table in of_layout(Layout.LEDGER)]
+    for file in stored_files(tables):
+        if file.table and file.path not in copies:
+            yield file.table, file.path
 
 
 # What an interruption leaves to be done

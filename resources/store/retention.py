@@ -14,6 +14,7 @@ from upath import UPath
 
 from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
+from ownership.matching import unmatched_users
 from ownership.rules import Rules
 from ownership.tables import TABLES, OwnerDecisions
 from ownership.windows import Window
@@ -101,6 +102,7 @@ CHANGES = "set"
 
 _AT = pl.coalesce("completed_at", "intended_at")
 _HAS_ANSWER = pl.col("right").is_not_null() | pl.col("contradicted").fill_null(value=False)
+_UNMATCHED = ("host_user_shares", "username_matches", "owner_decisions")
 _ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
@@ -132,8 +134,8 @@ def store_decisions(
         before = _latest_decisions(tables, except_run=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
-        unmatched = tables.derived("unmatched_users", run_id)
-        tables.write("unmatched_users", unmatched, run_id=run_id, publish=publish)
+        stored = (tables.read(table, run_id=run_id).collect() for table in _UNMATCHED)
+        tables.write("unmatched_users", unmatched_users(*stored), run_id=run_id, publish=publish)
         if publish:
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
             tables.append(HISTORY, changed, run_id=run_id)

@@ -23,11 +23,10 @@ from ownership.codes import SUCCESSES
 from ownership.decisions import coverage_by_department
 from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.history import current_owners
-from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
+from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.format_version import own_format, require_known_format
 from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import Instance, analysts_group, home, tables_location
@@ -40,7 +39,8 @@ CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
 _BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+INVENTORY = ("inventory_hosts", "inventory_users")
+SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decisions")
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
 BEING_REPLACED = " being replaced"
 """Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
@@ -83,15 +83,15 @@ class Tables:
         with self.changing():
             recorded = self.require_own()
             target = recorded.get("target") or self.target
-            number, version = own_format()
             if self.name is None or (recorded and recorded["target"] == target):
                 return
-            owner = {"name": self.name, "target": target, "format": number, "version": version}
+            made_by = {"format": format_version.FORMAT, "version": format_version.program_version()}
+            owner = json.dumps({"name": self.name, "target": target, **made_by})
             if recorded or isinstance(self.folder, Path):
                 with replacing(self.folder / CLAIM, self.analysts) as path:
-                    path.write_text(json.dumps(owner), encoding="utf-8")
+                    path.write_text(owner, encoding="utf-8")
             else:
-                create(self.folder / CLAIM, json.dumps(owner).encode())
+                create(self.folder / CLAIM, owner.encode())
             self.require_own()  # another machine may have come first
 
     def require_own(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Tables:
         try:
             recorded = json.loads(place.read_bytes())
             owner, other = recorded["name"], recorded["target"]
-            require_known_format(recorded["format"], recorded["version"], str(self.folder))
+            format_version.require_known_format(recorded["format"], recorded["version"], str(self.folder))
         except (FileNotFoundError, PermissionError):  # before the first run; an analyst reads
             return {}
         except (ValueError, KeyError, TypeError) as error:
@@ -119,13 +119,6 @@ class Tables:
 
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
-        self.create_files()
-        self._refresh_catalogue()
-        self._set_access()
-        remove_leftovers(self.home, self.home / "reports", below=self.disk)
-
-    def create_files(self) -> None:
-        """Claim the tables; create folders and typed empty files, for there is no view over no file."""
         self.claim()
         with self.changing(), self.ledger() as ledger:
             if ledger.setting(_BEGUN) is None:
@@ -134,8 +127,11 @@ class Tables:
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
             path = self.folder / table / EMPTY if by_day else self._snapshot(table)
-            if not path.exists():
+            if not path.exists():  # there is no view over no file
                 write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+        self._refresh_catalogue()
+        self._set_access()
+        remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _refresh_catalogue(self) -> None:
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
@@ -248,36 +244,27 @@ class Tables:
         path = own if own and own.exists() else self._snapshot(table)
         # It follows from what the run listed and all runs wrote; the stored copy is for analysts.
         if table == "current_owners":
-            return self.derived(table, run_id).lazy()
+            listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
+            return current_owners(*listed, self.all_runs("owner_writes")).lazy()
         return read_files(table, _existing(path))
-
-    def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
-        """Return rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
-
-        def read(*names: str) -> list[pl.DataFrame]:
-            return [self.read(name, run_id=run_id).collect() for name in names]
-
-        if table == "unmatched_users":
-            return unmatched_users(*read("host_user_shares", "username_matches", "owner_decisions"))
-        return current_owners(*read("inventory_hosts", "inventory_users"), self.all_runs("owner_writes"))
 
     def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:
         """Store who owns what now, as `write` does; without a run it is what analysts see."""
         with self.changing():
-            owners = self.derived("current_owners", run_id)
+            owners = self.read("current_owners", run_id=run_id).collect()
             self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def store_coverage(self, run_id: str) -> None:
         """Store how many hosts of each department have an owner after a run; call it within `changing`."""
-        owners = self.derived("current_owners", None)
+        owners = self.read("current_owners").collect()
         self.append("coverage", coverage_by_department(owners, run_id=run_id), run_id=run_id)
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
         return read_files(table, _existing(self._snapshot(table, run_id))).collect()
 
-    def holds(self, table: str, run_id: str) -> bool:
-        """Return whether the run itself stored the snapshot."""
+    def holds(self, table: str, run_id: str | None = None) -> bool:
+        """Return whether the run itself stored the snapshot; without one, whether any ever prepared it."""
         return self._snapshot(table, run_id).exists()
 
     def _folder(self, run_id: str | None) -> UPath:
@@ -310,10 +297,6 @@ class Tables:
             for shown in {run_id, self.visible().viewed}:
                 if shown and self.holds("current_owners", shown):
                     self.store_current_owners(run_id=shown, publish=False)
-
-    def copy(self, table: str) -> UPath | None:
-        """Return the file of a table that the ledger keeps; None: it does not keep it."""
-        return self._snapshot(table) if TABLES[table].__layout__ is Layout.LEDGER else None
 
     def publish(self, ledger: Ledger) -> None:
         """Let analysts see all that the ledger keeps; call it within `changing`."""
@@ -383,10 +366,6 @@ class Tables:
     def view(self, run_id: str) -> "Tables":
         """Return the tables as a run sees or saw them."""
         return replace(self, viewed=checked_run_id(run_id))
-
-    def are_prepared(self) -> bool:
-        """Return whether a run has ever prepared the tables."""
-        return self._snapshot("owner_decisions").exists()
 
     def last_run_that_decided(self, *, except_run: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""

@@ -92,7 +92,7 @@ def write_all(
                         if isinstance(result, Result):
                             complete(result)
             finally:  # also if the waiting is interrupted
-                writer.abandon()
+                writer.abandoned = True
             raise
         finally:
             if writer.stopped_by:
@@ -115,23 +115,22 @@ class _Workers:
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Return the result for a row, or what was raised; None if the writing had ended before."""
         with nullcontext() if self.writer.trusted else self._alone:
-            return None if self.writer.stopped_by else self._tried(row)
-
-    def _tried(self, row: Row) -> Result | BaseException:
-        try:
-            result = self.writer.write(row, self.decide)
-        except WritingEndedError as error:
-            self.writer.stop(str(error))
-            return error.result
-        except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
-            self.writer.stop(INTERRUPTED)
-            return error
-        # Counted here, for others are tried before the outcome is in the ledger.
-        with self._lock:
-            if result.outcome in _FAILURES:
-                self._failures_in_a_row += 1
-            elif result.outcome in SUCCESSES:
-                self._failures_in_a_row = 0
-            if self._failures_in_a_row >= self.max_failed_writes:
-                self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
-        return result
+            if self.writer.stopped_by:
+                return None
+            try:
+                result = self.writer.write(row, self.decide)
+            except WritingEndedError as error:
+                self.writer.stop(str(error))
+                return error.result
+            except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
+                self.writer.stop(INTERRUPTED)
+                return error
+            # Counted here, for others are tried before the outcome is in the ledger.
+            with self._lock:
+                if result.outcome in _FAILURES:
+                    self._failures_in_a_row += 1
+                elif result.outcome in SUCCESSES:
+                    self._failures_in_a_row = 0
+                if self._failures_in_a_row >= self.max_failed_writes:
+                    self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
+            return result

@@ -56,7 +56,7 @@ class Pace:
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
-        self._stopped = False
+        self.stopped = False  # no further turn begins
         self._interval = 0.0
         self._wait = MIN_WAIT_SECONDS
         self._next = self._slowed_down_at = clock()
@@ -66,7 +66,7 @@ class Pace:
         """Wait for this writer's turn; returns when it began, None when the writing has ended."""
         while True:
             with self._lock:
-                if self._stopped:
+                if self.stopped:
                     return None
                 now = self._clock()
                 if now >= self._next:
@@ -74,10 +74,6 @@ class Pace:
                     return now
                 left = self._next - now
             self._sleep(min(left, MAX_SLEEP_SECONDS))
-
-    def stop(self) -> None:
-        """Stop: no further turn begins."""
-        self._stopped = True
 
     def taken(self) -> None:
         """Go on a little faster: the service accepted a write."""
@@ -204,7 +200,8 @@ class Writer:
         self._first: list[tuple[str, ReadBack]] = []
         self.stopped_by: str | None = None
         """Why no further request may begin; None while they may."""
-        self._abandoned = False
+        self.abandoned = False
+        """Whether nothing more is sent, also to hosts that were just read: nobody waits for an answer."""
         self.longest_read_to_write_seconds: float | None = None
         """The longest time between reading a host and its write; None before the first write."""
         if not self._readable:
@@ -252,15 +249,11 @@ class Writer:
     def stop(self, reason: str) -> None:
         """Stop: no further request begins, also for hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
-        self.pace.stop()
+        self.pace.stopped = True
 
     def not_reached_message(self) -> str:
         """Return why nothing was sent to a host that was not attempted."""
         return f"the run ended before this host's turn: {self.stopped_by}"
-
-    def abandon(self) -> None:
-        """Send nothing more, also to hosts that were just read: nobody waits for an answer."""
-        self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Return whether reading these hosts, listed as owned, shows an owner; True if none is readable."""
@@ -294,7 +287,7 @@ class Writer:
         self._ledger.mark_sent(pending, run_id=row["run_id"])
 
         def right_before() -> None:
-            if self._abandoned:
+            if self.abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.given_up(message))
             self._ledger.require_lock()
