@@ -20,16 +20,14 @@ from resources.settings import BrokenInstance, Instance, command_line
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
 
-LOCATION = "asset-owners"
-"""The code location; Dagster keeps under this name which schedules are on."""
+LOCATION = "asset-owners"  # the code location; Dagster keeps under this name which schedules are on
 
 OWNERS = ["team:asset-management"]
 
 RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
-SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
-"""What the lineage begins with."""
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -102,7 +100,6 @@ def _column_schema(table: str) -> dg.TableSchema:
 
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
-"""Columns of decisions that show a conflict."""
 
 _SHOWN_FIRST = ("conflict", "write")
 SHOWN = (
@@ -111,8 +108,7 @@ SHOWN = (
 )
 """Columns of the sheet that Dagster shows, as far as they hold anything."""
 MAX_EXAMPLES = 8
-MAX_ROWS = 200
-"""Hosts in one table: names are in it, and Dagster's records are kept."""
+MAX_ROWS = 200  # hosts in one table: names are in it, and Dagster's records are kept
 
 
 def list_command(run: InstanceRun, query: str) -> str:

@@ -34,8 +34,7 @@ STEPS: dict[str, dict[FunctionType, str]] = {}
 """The checks by step, each with its table; the UI shows name and docstring. A step costs more than a check:
 checks of tables that are made together share one."""
 
-BLOCKING = "blocking_check"
-"""The step of the check that blocks, for which the sink waits."""
+BLOCKING = "blocking_check"  # the step of the check that blocks, for which the sink waits
 
 
 def check(step: str, table: str) -> Callable[[FunctionType], FunctionType]:

@@ -35,8 +35,7 @@ from resources.store.tables import Tables
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Of a run that may store something yet."""
-MAX_AT_ONCE = 200
-"""Runs deleted at the end of one run: where years were kept so far, several nights do it."""
+MAX_AT_ONCE = 200  # runs deleted at the end of one run: where years were kept so far, several nights do it
 
 
 def runs_of(
@@ -108,8 +107,7 @@ def _files(dagster: dg.DagsterInstance, *patterns: str) -> list[Path]:
 
 MAX_PAUSE_DAYS = 60
 """Between two clean-ups, unless the clock has jumped or the service was off; some call them once a month."""
-ALL_INSTANCES = "all instances"
-"""What the tag of an instance says of a clean-up, in the place of a name."""
+ALL_INSTANCES = "all instances"  # what the tag of an instance says of a clean-up, in the place of a name
 CLEAN_UPS_DAYS = 14
 """How long Dagster's records of clean-ups are kept: they hold nothing but when one ran, and 130 kB each."""
 

@@ -47,10 +47,8 @@ from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 
-SECONDS_TOGETHER = 0.5
-"""Days that arrive within so long are stored together."""
-TOTALS = ("matching", "lacking_user", "lacking_host")
-"""What is counted of the documents of a day."""
+SECONDS_TOGETHER = 0.5  # days that arrive within so long are stored together
+TOTALS = ("matching", "lacking_user", "lacking_host")  # what is counted of the documents of a day
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:

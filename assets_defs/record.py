@@ -32,12 +32,10 @@ from resources.settings.environment import system_user
 from resources.store.retention import KEEP
 from resources.store.tables import Tables
 
-MAX_RETRIES = 2
-"""How often Dagster executes a run again that a service failed which did not answer."""
+MAX_RETRIES = 2  # how often Dagster executes a run again that a service failed which did not answer
 NO_RETRIES = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
 """Dagster retries nothing that may have written; what `RunRecord.fail` lets it retry is a whole run."""
-MAX_SILENCE_SECONDS = 60
-"""How long Dagster may not answer whether a run that writes still counts as running."""
+MAX_SILENCE_SECONDS = 60  # how long Dagster may not answer whether a run that writes still counts as running
 CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
 ENDED = {*CANCELED, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS}
 ENDING = {

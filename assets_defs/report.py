@@ -28,8 +28,7 @@ from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
-_TOLD_LATER = ("written", "undone", "failed", "intended")
-"""Outcomes in the history of a host."""
+_TOLD_LATER = ("written", "undone", "failed", "intended")  # outcomes in the history of a host
 
 
 def report_file(slug: str, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:

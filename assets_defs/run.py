@@ -178,8 +178,7 @@ def opened_once(
     return client_resource
 
 
-SECONDS_BETWEEN_LINES = 10
-"""How often a long step says how far it is."""
+SECONDS_BETWEEN_LINES = 10  # how often a long step says how far it is
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
 

@@ -14,12 +14,10 @@ from resources.store.tables import SNAPSHOTS
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes executes all of them."""
 SINK = "owner_writes"
-SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)
-"""The tables that a scan fills."""
+SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)  # the tables that a scan fills
 NOTHING_SENT = "Nothing is sent to the inventory"
 
-Kind = Literal["run", "dry_run", "backfill"]
-"""What a scan is, as in the table `runs`."""
+Kind = Literal["run", "dry_run", "backfill"]  # what a scan is, as in the table `runs`
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,7 @@ def mode_of(
     return Mode(kind, why, missing, plans)
 
 
-INSTANCE_TAG = "asset_owners/instance"
-"""The tag of a run that has the name of its instance."""
+INSTANCE_TAG = "asset_owners/instance"  # the tag of a run that has the name of its instance
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"

@@ -4,8 +4,7 @@ from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 4
-"""Raised with each change that other versions cannot read."""
+FORMAT = 4  # raised with each change that other versions cannot read
 
 
 def program_version() -> str:

@@ -19,8 +19,7 @@ from resources.settings import Instance
 
 COMPARED_DAYS = 7
 MATCH, DOMAINS = "rules.hostname_match", "rules.domains"
-MATCHED_LIMIT_PERCENT = 50
-"""Below this share of events with one user asset, settings are probably wrong."""
+MATCHED_LIMIT_PERCENT = 50  # below this share of events with one user asset, settings are probably wrong
 
 
 def compare_names(

@@ -22,10 +22,8 @@ from resources.redaction import redact_start
 from resources.settings.models import Instance, Secret
 
 Kind = Literal["info", "failure"]
-SECONDS = 30
-"""Time for all notices of a run; Apprise gives up earlier on most services."""
-MAX_REASON = 300
-"""Characters of the reason why a notice was not delivered."""
+SECONDS = 30  # time for all notices of a run; Apprise gives up earlier on most services
+MAX_REASON = 300  # characters of the reason why a notice was not delivered
 
 
 def send_notices(

@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 _WORD = r"(?<!\w){}(?!\w)"
-MAX_LETTER = 12
-"""Characters of the longest escape of one letter: four octets in an address."""
+MAX_LETTER = 12  # characters of the longest escape of one letter: four octets in an address
 
 
 def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:

@@ -36,8 +36,7 @@ from resources.search.responses import leaves
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # attempts for a list that changes while it is read
-ASSETS_TOGETHER = 2_000
-"""Assets that become rows together; page by page would take much longer."""
+ASSETS_TOGETHER = 2_000  # assets that become rows together; page by page would take much longer
 MAX_PAGES_READ_AGAIN = 8
 MAX_TIMES_ANNOUNCED = 100  # a list that is so much longer than announced never ends
 

@@ -15,8 +15,7 @@ from resources.search.responses import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-LISTED = "listed values"
-"""The key that `with_listed_values` adds to the fields of an asset."""
+LISTED = "listed values"  # the key that `with_listed_values` adds to the fields of an asset
 
 
 @dataclass(frozen=True)

@@ -341,8 +341,7 @@ def _from_text(name: str, kind: Any) -> pl.Expr:
 
 
 FILE = "ledger.sqlite"
-KEY = ".ledger"
-"""File beside the tables with what marks the instance's rows in a database that others share."""
+KEY = ".ledger"  # file beside the tables with what marks the instance's rows in a database that others share
 
 
 @contextmanager

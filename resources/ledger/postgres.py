@@ -46,8 +46,7 @@ _SESSION = {
 ANSWER_SECONDS = 120
 """The server may take this long to answer; a server that hangs would otherwise hold the run for ever."""
 
-_LAST_ANSWER_SECONDS = 5
-"""The same when the ledger is closed."""
+_LAST_ANSWER_SECONDS = 5  # the same when the ledger is closed
 
 
 def _tables() -> LiteralString:

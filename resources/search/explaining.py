@@ -51,8 +51,7 @@ _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_fou
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 _UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
 """Milliseconds in each unit."""
-_SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
-"""The first and last day that a logon can plausibly have."""
+_SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)  # the first and last day that a logon can plausibly have
 
 
 def why_refused(log: Asker, error: RefusedSearchError) -> str:

@@ -35,8 +35,7 @@ MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large p
 MAX_SAMPLE = 5_000  # pairs; below the default bucket limit of every cluster
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more means that pages repeat
 
-NO_NAME = ("", "-")
-"""Texts that stand for a missing name (rules 1.3)."""
+NO_NAME = ("", "-")  # texts that stand for a missing name (rules 1.3)
 
 
 class SearchClient(Asker, EvidenceSource):

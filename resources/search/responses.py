@@ -211,8 +211,7 @@ def texts(names: Sequence[Name | None]) -> pl.Series:
     return pl.Series(names, dtype=pl.String, strict=False)
 
 
-MIN_PAGE = 100
-"""Buckets of the smallest page."""
+MIN_PAGE = 100  # buckets of the smallest page
 _FAULT_OF_REQUEST = re.compile(
     "(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception$"
 )

@@ -206,12 +206,10 @@ VIEWS: Mapping[str, View] = {
     "write_history": WRITE_HISTORY,
     "writes_standing": WRITES_STANDING,
 }
-"""The views by name."""
 
 
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
-_VERSION = "views_version"
-"""The macro in each schema that says which views it has."""
+_VERSION = "views_version"  # the macro in each schema that says which views it has
 NEVER_EMPTY = {"tune": "threshold_backtest", "tune --audit": "audit_sample"}
 """A table that has rows once a command has filled its tables, by the command."""
 

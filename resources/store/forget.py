@@ -26,8 +26,7 @@ from resources.store.files import delete_file, remove_leftovers, replacing, try_
 from resources.store.retention import What, stored_files
 from resources.store.tables import Tables, of_layout, read_files, write_file
 
-DELETED = "inventory_users"
-"""The table whose rows are deleted: a user asset has no stand-in."""
+DELETED = "inventory_users"  # the table whose rows are deleted: a user asset has no stand-in
 _FORGOTTEN = "forgotten"
 
 

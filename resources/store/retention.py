@@ -94,8 +94,7 @@ def latest_time() -> datetime:
 HISTORY = "owner_decisions_history"
 KEEP = "keep"
 """In the ledger: the settings of `Retention` of the last run, should the instance file be gone one day."""
-REPORT = "report.html"
-"""The report beside the tables of an instance in an object store."""
+REPORT = "report.html"  # the report beside the tables of an instance in an object store
 CHANGES = "set"
 """In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
 

@@ -33,8 +33,7 @@ from resources.settings import Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
-CLAIM = ".instance"
-"""File beside the tables with the instance whose they are, and their format."""
+CLAIM = ".instance"  # file beside the tables with the instance whose they are, and their format
 CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
 _BEGUN = "begun_at"
@@ -44,8 +43,7 @@ SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decision
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
 BEING_REPLACED = " being replaced"
 """Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
-SHORT_RUN_ID = 8
-"""Characters at the beginning of a run id that are enough to name the run."""
+SHORT_RUN_ID = 8  # characters at the beginning of a run id that are enough to name the run
 log = logging.getLogger(__name__)
 
 ROW_GROUP = 128 * 1024

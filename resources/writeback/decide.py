@@ -16,8 +16,7 @@ from resources.inventory.adapter import Values
 from resources.ledger.ledger import Result
 from resources.search.responses import leaves
 
-Row = Mapping[str, Any]
-"""A row of owner_writes, or of inventory_hosts."""
+Row = Mapping[str, Any]  # a row of owner_writes, or of inventory_hosts
 
 Decide = Callable[[Row, Row], Values | Result]
 """Takes a planned write and its host; returns what to send, or the result where nothing is sent."""
@@ -117,8 +116,7 @@ def values_of(host: Row) -> Values:
     return {"owner": owner, "department": host["department"], "criticality": host["criticality"]}
 
 
-Lost = dict[str, list[str]]
-"""Fields that were not sent and lost a value, with what they got instead."""
+Lost = dict[str, list[str]]  # fields that were not sent and lost a value, with what they got instead
 
 MAX_STEP = 3  # of a counter: a write sets up to three fields
 _TIME = pydantic.TypeAdapter(datetime)

@@ -21,8 +21,7 @@ GRACE_SECONDS = 5
 """How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
 Later answers are lost, and their writes stay `intended`."""
 
-SECONDS_BETWEEN_QUESTIONS = 2
-"""How often `require_running` and `on_progress` are called."""
+SECONDS_BETWEEN_QUESTIONS = 2  # how often `require_running` and `on_progress` are called
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
