@@ -69,9 +69,9 @@ class RunRecord:
     settings: Mapping[str, Any] | None = None
     _answered_at: float = field(default=-math.inf, init=False)
 
-    def row(self) -> dict[str, Any]:
+    def row(self, run_id: str | None = None) -> dict[str, Any]:
         """Return the row by column, as it is stored now; empty before the run has begun."""
-        return _row(self.tables, self.run_id)
+        return next(iter(self.tables.rows("runs", run_id or self.run_id).to_dicts()), {})
 
     def require_running(self) -> None:
         """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12)."""
@@ -188,7 +188,7 @@ class RunRecord:
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
-            _tag_undone(self.tables, row["of_run"], self.recorded)
+            self._tag_undone(row["of_run"], self.recorded)
         if row["status"] != status_before and not (transient and self._is_retried()):
             self.announce(row)
 
@@ -205,7 +205,7 @@ class RunRecord:
     def recount(self, run_id: str) -> None:
         """Count again what came of an earlier run that was cut off, once its pending writes are settled."""
         with self.tables.changing():
-            if not (row := _row(self.tables, run_id)):
+            if not (row := self.row(run_id)):
                 return
             if row["status"] == "started":
                 message = "cut off while writing; a later run has settled its writes"
@@ -231,15 +231,14 @@ class RunRecord:
         if self.recorded:
             self.recorded.add_run_tags(self.run_id, tags)
 
-
-def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> None:
-    """Add to the result of a run how much of it was undone, where Dagster still has the run."""
-    undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
-    undone, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
-    row = _row(tables, run_id)
-    if row.get("written") and recorded.has_run(run_id):
-        said = undone_in_words(row["written"], undone=undone, in_part=in_part)
-        recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
+    def _tag_undone(self, run_id: str, recorded: dg.DagsterInstance) -> None:
+        """Add to the result of a run how much of it was undone, where Dagster still has the run."""
+        undos = self.tables.all_runs("runs").filter(kind="undo", of_run=run_id)
+        undone, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
+        row = self.row(run_id)
+        if row.get("written") and recorded.has_run(run_id):
+            said = undone_in_words(row["written"], undone=undone, in_part=in_part)
+            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
 
 
 def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
@@ -256,10 +255,6 @@ def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
 
 def _states(steps: Sequence[Any]) -> list[str]:
     return [step.status.value for step in steps if step.status]
-
-
-def _row(tables: Tables, run_id: str) -> dict[str, Any]:
-    return next(iter(tables.rows("runs", run_id).to_dicts()), {})
 
 
 def _store(tables: Tables, row: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
-from resources.inventory.envelope import Envelope, open_envelope, read_path
+from resources.inventory.envelope import Envelope, open_envelope
 from resources.inventory.records import (
     Fields,
     host_form,
@@ -32,7 +32,7 @@ from resources.inventory.records import (
     with_listed_values,
 )
 from resources.inventory.session import PROFILE, InventorySession
-from resources.search.responses import leaves
+from resources.search.responses import leaves, values_at
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # attempts for a list that changes while it is read
@@ -376,7 +376,7 @@ class AssetInventory(Inventory):
     ) -> Sequence[Fields]:
         """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
-        values = [read_path(item, fields_in) for item in items]
+        values: list[Any] = [next(iter(values_at(item, fields_in)), None) for item in items]
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

@@ -123,13 +123,6 @@ def leads_to_log_in(location: str, path: str) -> bool:
     return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
 
 
-def read_path(value: Any, path: str) -> Any:
-    """Return the value at a dotted path in nested objects; None if there is none."""
-    for part in filter(None, path.split(".")):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
     reason = members.get("message")
     if not isinstance(reason, str) or not reason:

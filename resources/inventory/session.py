@@ -18,8 +18,9 @@ from resources.errors import (
     SessionExpiredError,
 )
 from resources.http import Answer, Session, Transport
-from resources.inventory.envelope import Envelope, asks_for_log_in, leads_to_log_in, open_envelope, read_path
+from resources.inventory.envelope import Envelope, asks_for_log_in, leads_to_log_in, open_envelope
 from resources.locks import locked
+from resources.search.responses import values_at
 from resources.settings import Platform, home
 
 STEP_SECONDS = 30
@@ -196,7 +197,7 @@ class InventorySession:
         # Messages are stored, and the account may be a person's.
         hidden = {"secrets": (self._password,), "personal": (self._email,)}
         login = self._call(session, "POST", LOGIN, **hidden, data=form)
-        if read_path(login.members, self._mfa_required.member) == self._mfa_required.equals:
+        if self._mfa_required.equals in values_at(login.members, self._mfa_required.member):
             return True
         if login.refusal:
             raise self._give_up(

@@ -87,7 +87,7 @@ class PostgresLedger(Ledger):
         self._lost: str | None = None
         # One thread talks to the server, so that interrupting another thread leaves no answer unread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: Any = None  # until the server has answered
         name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
         wanted: dict[str, Any] = {**_CONNECTION, **given, "application_name": name, "client_encoding": "utf8"}
         try:
@@ -100,7 +100,7 @@ class PostgresLedger(Ledger):
     def _begin(self, key: Callable[[], str]) -> None:
         """Set up the session, and make the tables where they are missing."""
         [(process,)] = self._execute("SELECT pg_backend_pid()")
-        if self._connected.info.backend_pid != process:
+        if self._connection.info.backend_pid != process:
             raise AssetOwnersError(
                 f"ASSET_OWNERS_JOURNAL: a connection pooler answers at {self.place}. The lock that keeps "
                 "other writers away needs a session of its own: name the address of the server itself"
@@ -118,11 +118,11 @@ class PostgresLedger(Ledger):
 
     def _make_tables(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; one of several callers does, others wait."""
-        with self._connected.transaction():
-            self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
-            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
+            [(found,)] = self._connection.execute("SELECT to_regclass('asset_owners.format')").fetchall()
             if found is None:
-                self._connected.execute(_tables())
+                self._connection.execute(_tables())
             return key()
 
     def __exit__(self, *_: object) -> None:
@@ -161,7 +161,7 @@ class PostgresLedger(Ledger):
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         def fetch() -> list[tuple[Any, ...]]:
-            cursor = self._connected.execute(_to_psycopg(statement), _escaped(values))
+            cursor = self._connection.execute(_to_psycopg(statement), _escaped(values))
             rows = cursor.fetchall() if cursor.description else []
             return [tuple(map(_unescaped, row)) for row in rows]
 
@@ -169,7 +169,7 @@ class PostgresLedger(Ledger):
 
     def _change(self, *changes: Change) -> None:
         def change() -> None:
-            with self._connected.transaction(), self._connected.cursor() as cursor:
+            with self._connection.transaction(), self._connection.cursor() as cursor:
                 for statement, rows in changes:
                     cursor.executemany(_to_psycopg(statement), list(map(_escaped, rows)))
 
@@ -179,11 +179,6 @@ class PostgresLedger(Ledger):
         """Return the server's timeline: a standby that takes over begins a new one, and may lack rows."""
         [(timeline,)] = self._execute("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
         return timeline
-
-    @property
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
-        assert self._connection is not None  # noqa: S101  (only `__init__` comes before)
-        return self._connection
 
     def _in_thread(self, work: Callable[[], T], seconds: float | None = None) -> T:
         """Run work in the thread of the ledger and return its result; fails where the server hangs."""

@@ -1,7 +1,7 @@
 """What is kept of earlier runs, where, and how long: decisions that changed, writes, days, plans."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -331,7 +331,15 @@ def stored_files(tables: Tables) -> Iterator[StoredFile]:
     """Yield every file of an instance, links followed: its tables, and exports in the home."""
     for folder in table_folders(tables):
         for path in files_below(folder):
-            yield _among_tables(path, path.relative_to(folder).parts)
+            first, *below = parts = path.relative_to(folder).parts
+            if any(part.startswith(TEMPORARY) for part in parts):
+                yield StoredFile(path, What.LEFTOVER)
+            elif path.suffix == ".parquet":
+                table = Path(below[1] if first == "runs" and len(below) > 1 else first).stem
+                known = table in TABLES
+                yield StoredFile(path, What.TABLE if known else What.UNKNOWN_TABLE, table if known else None)
+            else:
+                yield StoredFile(path, What.REPORT if parts == (REPORT,) else What.OTHER)
     others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
     reports = UPath(tables.home / "reports")
     beside = (UPath(path) for path in tables.home.glob("*") if path.is_file())
@@ -340,15 +348,3 @@ def stored_files(tables: Tables) -> Iterator[StoredFile]:
         if path.suffix.lower() in EXPORTS and instance not in others:
             in_reports = reports in path.parents and instance == tables.slug
             yield StoredFile(path, What.REPORT if in_reports else What.EXPORT)
-
-
-def _among_tables(path: UPath, parts: Sequence[str]) -> StoredFile:
-    """Return what a file is that lies with the tables, at these parts of its path."""
-    if any(part.startswith(TEMPORARY) for part in parts):
-        return StoredFile(path, What.LEFTOVER)
-    if path.suffix == ".parquet":
-        table = Path(parts[2] if parts[0] == "runs" and len(parts) > 2 else parts[0]).stem
-        return (
-            StoredFile(path, What.TABLE, table) if table in TABLES else StoredFile(path, What.UNKNOWN_TABLE)
-        )
-    return StoredFile(path, What.REPORT if parts == (REPORT,) else What.OTHER)
