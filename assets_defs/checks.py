@@ -22,8 +22,13 @@ from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, State, check_certificate
-from resources.inventory.try_inventory import check_excluding_fields, check_readable
-from resources.name_findings import check_domains, check_hostnames, check_users
+from resources.inventory.try_inventory import (
+    check_domains,
+    check_excluding_fields,
+    check_hostnames,
+    check_readable,
+    check_users,
+)
 from resources.search.source import check_fields, check_parts, check_senders, extraction_fingerprints
 from resources.settings import Instance, command_line, part_name
 

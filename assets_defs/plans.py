@@ -21,8 +21,15 @@ from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, host_arguments, load_instance
 from resources.store.retention import CHANGES, decided_with, publish_plan
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
-from resources.writeback.decide import decide_apply, decide_undo, decide_write, is_undo
-from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
+from resources.writeback.decide import (
+    decide_apply,
+    decide_undo,
+    decide_write,
+    is_undo,
+    settle_leftovers,
+    without_changed_hosts,
+)
+from resources.writeback.target_lock import locked_ledger
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -294,7 +301,7 @@ def execute_plan(
     The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
     called once the plan is about to be written, even if no host is left to write.
     """
-    with run.ledger() as ledger:
+    with locked_ledger(run.tables, run.instance.platform, run.run_id) as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, ledger)
         if (written := _written_before(run, ledger)) is not None:

@@ -46,7 +46,6 @@ from resources.search.source import Logs, OpenSource, extraction_fingerprints
 from resources.settings import MAX_LOOKBACK_DAYS, Instance, command_line, journal_url, part_name
 from resources.store.retention import CHANGES, Retention
 from resources.store.tables import INVENTORY, Tables
-from resources.writeback.target_lock import locked_ledger
 from resources.writeback.writer import Writer
 
 OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
@@ -187,7 +186,6 @@ MISSING_STEPS = "missing_steps"
 class InstanceRun:
     """A run of one instance; `writer` makes what writes its plan.
 
-    `ledger` opens the ledger, while nobody else writes for the instance or to its inventory.
     `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
     """
 
@@ -195,7 +193,6 @@ class InstanceRun:
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    ledger: Callable[[], AbstractContextManager[Ledger]]
     record: RunRecord
     log: logging.Logger
     why_no_writes: str | None
@@ -301,7 +298,6 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
-        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -396,7 +392,6 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
-        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=NOTHING_SENT if dry_run else None,

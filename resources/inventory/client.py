@@ -32,7 +32,7 @@ from resources.inventory.records import (
     with_listed_values,
 )
 from resources.inventory.session import PROFILE, InventorySession
-from resources.search.responses import leaves, values_at
+from resources.search.asking import leaves, values_at
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # attempts for a list that changes while it is read

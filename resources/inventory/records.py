@@ -11,7 +11,7 @@ from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
 from resources.inventory.adapter import Values
-from resources.search.responses import values_at
+from resources.search.asking import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]

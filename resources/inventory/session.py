@@ -20,7 +20,7 @@ from resources.errors import (
 from resources.http import Answer, Session, Transport
 from resources.inventory.envelope import Envelope, asks_for_log_in, leads_to_log_in, open_envelope
 from resources.locks import locked
-from resources.search.responses import values_at
+from resources.search.asking import values_at
 from resources.settings import Platform, home
 
 STEP_SECONDS = 30

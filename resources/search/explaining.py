@@ -18,11 +18,10 @@ import polars as pl
 from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
-from resources.search.asking import Asker
-from resources.search.responses import FURTHER, Bucket, RefusedSearchError, texts
+from resources.search.asking import FURTHER, Asker, Bucket, RefusedSearchError, texts
 from resources.search.source import Senders
 from resources.settings import Instance
-from resources.settings.presets import Preset, presets
+from resources.settings.models import Preset, presets
 from resources.settings.query import clauses
 
 MAX_SENDERS = 20

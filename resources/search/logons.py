@@ -16,10 +16,12 @@ from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
-from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
-from resources.search.responses import (
+from resources.search.asking import (
+    DAYS_AT_ONCE,
     FURTHER,
+    MATCHING,
     MIN_PAGE,
+    Asker,
     Bucket,
     Found,
     Pair,

@@ -5,10 +5,12 @@ import json
 import keyword
 import os
 import re
+import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from socket import AI_NUMERICHOST, getaddrinfo
 from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import requests
+import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -33,11 +36,41 @@ from slugify import slugify
 from ownership.matching import FieldNames
 from ownership.rules import AccountKind, EvidenceMetric, HostKind, Rules
 from resources.errors import ConfigurationError, call_each, why_unreadable
-from resources.settings.presets import presets
 from resources.settings.query import correct_query, describe_faults, detect_language
 
 if TYPE_CHECKING:
     from dagster import TimeWindowPartitionsDefinition
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One way of shipping: what its query counts and omits, and the settings for the instance file."""
+
+    title: str
+    counts: str
+    omits: str
+    notes: str
+    settings: dict[str, str]
+    rules: dict[str, Any] = field(default_factory=dict)
+
+    def comment(self) -> str:
+        """Return the description as comments for an instance file."""
+        counted = f"Counted: {self.counts}", f"Not counted: {self.omits}"
+        lines = [f"{self.title}.", *counted, *self.notes.splitlines()]
+        return "\n".join(
+            f"# {line}".rstrip()
+            if line[:1] in {"", " "}
+            else textwrap.indent(textwrap.fill(line, 108, break_on_hyphens=False), "# ")
+            for line in lines
+        )
+
+
+@cache
+def presets() -> dict[str, Preset]:
+    """Return all presets by name, in the order of the file."""
+    text = Path(__file__).with_name("presets.yaml").read_text(encoding="utf-8")
+    return {name: Preset(**content) for name, content in yaml.safe_load(text).items()}
+
 
 MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
