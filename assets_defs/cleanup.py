@@ -138,15 +138,7 @@ def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
 def delete_old_of_all(
     instances: Iterable[Instance], dagster: dg.DagsterInstance, log: logging.Logger
 ) -> None:
-    """Delete what is old of each instance whose tables lie in the home, also where no run succeeds any more.
-
-    Of one without a valid instance file it keeps what the settings say that its last run stored. What the
-    last run left is emptied once it is older than keep.history_days. An instance that a run works on waits
-    for the next time.
-
-    Raises:
-        AssetOwnersError: something of an instance could not be deleted; that of the others is.
-    """
+    """Delete what is old of each instance whose tables lie in the home, also where no run succeeds."""
     by_slug, failures = {instance.slug: instance for instance in instances}, []
     busy = {run.tags.get(INSTANCE_TAG) for run in dagster.get_runs(dg.RunsFilter(statuses=IN_PROGRESS))}
     kept = {
@@ -163,8 +155,10 @@ def delete_old_of_all(
             if instance and instance.name == name:
                 retention = Retention.of_instance(instance)
             else:
+                # By what the settings said when its last run ended.
                 retention = _stored(tables)
             kept[name or slug] = retention.runs_days
+            # One that a run works on waits for the next time.
             if name not in busy:
                 _delete_tables(tables, retention, log)
         except Exception as error:

@@ -159,10 +159,7 @@ def _fetch(
 
 @dataclass
 class StoredDays:
-    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4).
-
-    `days` are rows of `logon_days`; `replaced` are days whose counts are replaced by what the index holds.
-    """
+    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4)."""
 
     run: ScanRun
     fingerprints: Mapping[str, str]

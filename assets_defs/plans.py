@@ -233,13 +233,7 @@ DECIDE = {"run": decide_write, "apply": decide_apply, "undo": decide_undo}
 
 
 def write_planned(run: ScanRun) -> pl.DataFrame:
-    """Plan, and write the plan where the run may; return its rows of owner_writes.
-
-    Raises:
-        PlanRefusedError: `ownership.plan.refusals` found something; nothing was written.
-        RunEndedError: Dagster no longer counts the run as running; the rest is left for the next run.
-        ServiceError: the writing ended early; the rest is left for the next run.
-    """
+    """Plan, and write the plan where the run may; return its rows of owner_writes."""
     plan, hosts = plan_of_run(run)
     if run.may_write:
         return execute_plan(run, lambda _: (plan, hosts))
@@ -267,10 +261,7 @@ def undo_run(
     *,
     wrong: bool = False,
 ) -> pl.DataFrame:
-    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`.
-
-    `wrong`: their owners count as answered no, also where a host does not hold them any more (rules 1.12).
-    """
+    """Undo what an earlier run wrote, or of some `hosts`; `wrong` answers their owners no (rules 1.12)."""
     if wrong and not hosts:
         raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
     return execute_plan(

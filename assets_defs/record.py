@@ -1,4 +1,4 @@
-"""The row of a run in the table `runs`, and the tags by which an operator finds the run.
+"""The row of a run in the table `runs`, the tags by which an operator finds it, and what people are told.
 
 The row is stored when the first step begins, and again when a step knows more; steps may work in several
 processes. A run that was killed stays `started` until a later one has settled its pending writes.
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, get_args
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
@@ -24,13 +25,15 @@ from ownership.plan import Command
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
-from reports.run_results import counts_in_words, undone_in_words
+from reports.run_results import counts_in_words, plans_only, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError, TransientError
 from resources.failures import operator_message
 from resources.locks import watched
+from resources.notify import Kind, send_notices
+from resources.settings import Instance, command_line, ui_url
 from resources.settings.environment import system_user
 from resources.store.retention import KEEP
-from resources.store.tables import Tables
+from resources.store.tables import Tables, short_run_id
 
 MAX_RETRIES = 2  # how often Dagster executes a run again that a service failed which did not answer
 NO_RETRIES = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
@@ -54,19 +57,15 @@ RESULT_TAG = "asset_owners/result"
 
 @dataclass
 class RunRecord:
-    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
-
-    `announce` is called with the row when the run has ended, unless Dagster executes it again. `settings` say
-    how long the instance keeps what (`resources.store.retention.Retention`).
-    """
+    """The row of one run; `announce` is called with it when the run has ended, and is not executed again."""
 
     tables: Tables
     run_id: str
-    recorded: dg.DagsterInstance | None
+    recorded: dg.DagsterInstance | None  # has its tags and its steps, where Dagster runs it
     log: logging.Logger
     _: KW_ONLY
     announce: Callable[[Mapping[str, Any]], None] = lambda _: None
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None  # of `resources.store.retention.Retention`
     _answered_at: float = field(default=-math.inf, init=False)
 
     def row(self, run_id: str | None = None) -> dict[str, Any]:
@@ -147,13 +146,10 @@ class RunRecord:
         self._end("succeeded", None)
 
     def fail(self, message: str, *, transient: bool = False) -> None:
-        """Store why the run failed; the first reason stays.
-
-        `transient`: a service did not answer, and nothing was written. Where `run_retries` are enabled,
-        Dagster then executes the whole run again, when no other one waits.
-        """
+        """Store why the run failed; the first reason stays."""
         try:
             if transient:
+                # Nothing was written: where `run_retries` are enabled, Dagster executes the whole run again.
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message, transient=transient)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
@@ -344,3 +340,47 @@ def failure_message(error: Any) -> str:
         return ""
     # Python puts the name of the class before a message, and nothing after it where there is none.
     return error.message.partition(f"{error.cls_name}: ")[2].strip()
+
+
+def announce(instance: Instance, row: Mapping[str, Any], log: logging.Logger) -> None:
+    """Tell the addresses of `notify` what came of a run, by its row of `runs`; never fails the run."""
+    if text := run_notice(instance, row):
+        tell(instance, text, log, kind="failure" if row["status"] == "failed" else "info")
+
+
+def tell(instance: Instance, text: str, log: logging.Logger, *, kind: Kind) -> None:
+    """Send a text to the addresses of `notify`, and warn of those that did not get it."""
+    try:
+        for setting, reason in send_notices(instance, text, kind=kind).items():
+            log.warning(f"A notice was not delivered ({setting}): {reason}")
+    except Exception as error:  # noqa: BLE001  (such as no thread left; the run has done its work)
+        log.warning(f"Notices were not sent (notify): {printable(str(error))}")
+
+
+def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
+    """Return what to tell of a run that failed, wrote owners, or found new conflicts; None: nothing."""
+    # What only plans is reported where no run of the instance writes, and if it failed.
+    is_expected_to_plan = instance.writes.dry_run and row["kind"] == "dry_run"
+    if not instance.notify or (plans_only(row) and not is_expected_to_plan):
+        return None
+    failed, conflicts = row["status"] == "failed", row["new_conflicts"] or 0
+    if not failed and not row["written"] and not conflicts:
+        return None
+    result = [words for words in counts_in_words(row) if not words.startswith("0 ")]
+    if conflicts:
+        result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
+    what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
+    more = [command_line(instance, "runs" if failed else "report")]
+    if url := ui_url():
+        more.insert(0, f"{url}/runs/{row['run_id']}")
+    if failed and row["message"]:
+        why = row["message"].removeprefix("Nothing was written. ").partition("\n")[0]
+        more.insert(0, f"{why.partition('. ')[0].removesuffix('.')}.")
+    return "\n".join([f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}", *more])
+
+
+def overdue_notice(instance: Instance, tick: datetime) -> str:
+    """Return what to tell where no run has succeeded since the schedule's last tick."""
+    at = f"{tick.astimezone(ZoneInfo(instance.scan.timezone)):%Y-%m-%d %H:%M} ({instance.scan.timezone})"
+    more = ui_url() or command_line(instance, "runs")
+    return f"No run has succeeded since the schedule's last tick, {at}\n{more}"

@@ -198,10 +198,7 @@ def _content(rows: Any) -> bytes:
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided to write are likely wrong; `done`: it may write.
-
-    Nothing where there are none to write. `brief`: not why there is no number.
-    """
+    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known."""
     to_write = tables.read("owner_decisions").filter(action="write").collect()
     if to_write.is_empty():
         return []

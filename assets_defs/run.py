@@ -2,9 +2,9 @@
 
 The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write
 (`run_request`), and begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches
-days and shares, `owners` lists hosts and users and decides, `checks` finds faults, `sink` writes through the
-one gate in `plans`, and `report` stores the page. All work within `record.as_dagster_failure`, which turns an
-error into its message and ends the row.
+days and shares, `owners` lists hosts and users, decides, and writes through the one gate in `plans`; `checks`
+finds faults, and `report` stores the page. All work within `record.as_dagster_failure`, which turns an error
+into its message and ends the row.
 """
 
 import hashlib
@@ -22,8 +22,7 @@ import dagster as dg
 import polars as pl
 from pydantic import Field
 
-from assets_defs.notices import announce
-from assets_defs.record import RunRecord, as_dagster_failure
+from assets_defs.record import RunRecord, announce, as_dagster_failure
 from assets_defs.run_request import (
     NOTHING_SENT,
     SINK,
@@ -184,10 +183,7 @@ MISSING_STEPS = "missing_steps"
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
-    """A run of one instance; `writer` makes what writes its plan.
-
-    `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
-    """
+    """A run of one instance; `writer` makes what writes its plan."""
 
     instance: Instance
     run_id: str
@@ -195,7 +191,7 @@ class InstanceRun:
     inventory: Callable[[], Inventory]
     record: RunRecord
     log: logging.Logger
-    why_no_writes: str | None
+    why_no_writes: str | None  # to the inventory, and publishes no table; None: it may do both
     writer: Callable[[Inventory, Ledger, float], Writer] = Writer
 
     @property
@@ -237,10 +233,7 @@ class ScanRun(InstanceRun):
 
 
 class Progress:
-    """Log how far a long step is, how fast, and how long it still takes; a short one never.
-
-    Call it with how many are done and how many there are. `what` is counted, such as "Hosts written".
-    """
+    """Log how far a long step is, how fast, and how long it still takes; a short one never."""
 
     def __init__(
         self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic

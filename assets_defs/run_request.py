@@ -22,17 +22,12 @@ Kind = Literal["run", "dry_run", "backfill"]  # what a scan is, as in the table 
 
 @dataclass(frozen=True)
 class Mode:
-    """What a scan is, and what follows for it.
-
-    `why_no_writes` says why it writes nothing to the inventory and publishes no table; None: it may do both.
-    `missing_steps` are those that its plan rests on and it does not execute. Without the sink it only fills
-    tables (`plans`).
-    """
+    """What a scan is, and what follows for it."""
 
     kind: Kind
-    why_no_writes: str | None
-    missing_steps: tuple[str, ...]
-    plans: bool
+    why_no_writes: str | None  # to the inventory, and publishes no table; None: it may do both
+    missing_steps: tuple[str, ...]  # those that its plan rests on and it does not execute
+    plans: bool  # or only fills tables, without the sink
 
 
 def mode_of(

@@ -67,10 +67,6 @@ def open_envelope(
     `sent` has the settings of the call for every refusal, because the refusal of a tenant or a page size is
     not specified (rules 5.7). `setting` is the one that the path comes from. A `raw` body, of which only
     failures have an envelope, becomes the payload.
-
-    Raises:
-        TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
-        ProtocolError: no envelope.
     """
     members = envelope_members(answer.body)
     if members["status"] if members else raw and answer.status < 400:

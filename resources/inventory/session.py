@@ -29,11 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class TotpCodes:
-    """Six-digit codes for steps of 30 seconds; all runs of a home together use each code of an account once.
-
-    A service accepts a code once. The last step used is in the home, in a file named by a hash of platform
-    and e-mail address, because instances may share an account.
-    """
+    """Six-digit codes for steps of 30 seconds; all runs of a home use each code of an account once."""
 
     def __init__(
         self, secret: str, platform: Platform, clock: Callable[[], float], sleep: Callable[[float], None]
@@ -50,6 +46,7 @@ class TotpCodes:
         sha1 = SHA1()  # noqa: S303  (what RFC 6238 and every authenticator app start from)
         self._totp = TOTP(key, 6, sha1, STEP_SECONDS, enforce_key_length=False)
         self._address = platform.address
+        # A service accepts a code once, and instances may share an account.
         account = hashlib.sha256(f"{platform.email} at {platform.address}".lower().encode()).hexdigest()[:16]
         self._last_step = home() / "mfa" / f"{account}.step"
         self._clock = clock

@@ -234,13 +234,10 @@ class TooManyBucketsError(ProtocolError):
 
 @dataclass
 class RefusedSearchError(ConfigurationError):
-    """The service refuses a search; `why_refused` finds the wrong setting with further searches.
-
-    `kinds` are the types of the causes. Secrets and personal data in the texts are masked.
-    """
+    """The service refuses a search; `why_refused` finds the wrong setting with further searches."""
 
     status: int
-    kinds: Sequence[str]
+    kinds: Sequence[str]  # of the causes
     reason: str
     in_index: str
     where: str

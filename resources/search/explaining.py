@@ -354,12 +354,9 @@ class Proposal:
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
-    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
-
-    The service tries each preset's query in one search, and `_fits` compares the fields of the document it
-    finds. `own_fields`: propose the fields of a document that no preset fits, if it has user and host.
-    """
+    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does."""
     known = presets()
+    # One search tries each preset's query; `_fits` compares the fields of the document that it finds.
     tried: list[dict[str, Any]] = [
         {"constant_score": {"filter": {"query_string": {"query": one.settings["query"]}}, "_name": name}}
         for name, one in known.items()

@@ -63,12 +63,7 @@ class SearchClient(Asker, EvidenceSource):
         self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, several days in parallel.
-
-        A ConfigurationError names the setting: an index that does not exist, a field that cannot be
-        aggregated or that is a text, a query that does not parse, a `time_field` by which no day
-        finds any document: an empty day would then hide documents that belong to no day (rules 4.1).
-        """
+        """Count the logon events of each day, in the order given, several days in parallel."""
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
             empty = []
@@ -77,6 +72,7 @@ class SearchClient(Asker, EvidenceSource):
                 if day.matching:
                     break
             else:
+                # An empty day would hide documents that belong to no day (rules 4.1).
                 if days and (times := explaining.find_times(self)).state == "wrong":
                     raise ConfigurationError(f"{times.what}: {times.text}")
             yield from empty

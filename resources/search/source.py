@@ -46,13 +46,10 @@ class DayOfLogons:
 
 @dataclass(frozen=True)
 class Senders:
-    """The host names that stand for most computers, by another `field` of the documents.
-
-    `names`: document_hostname, events, host_names (some of the computers).
-    """
+    """The host names that stand for most computers, by another `field` of the documents."""
 
     field: str
-    names: pl.DataFrame
+    names: pl.DataFrame  # document_hostname, events, host_names (some of the computers)
 
 
 class EvidenceSource(ABC):

@@ -35,20 +35,13 @@ class Forgetting:
     """What stands in the place of a person, from the first change until nothing is left of them.
 
     It is kept in the home meanwhile: what is left after an interruption may not tell who the person is.
-
-    Attributes:
-        asked: The words that named the person.
-        ids: Stand-ins of the ids of user assets.
-        accounts: Stand-ins of the accounts.
-        names: Names of the person as they are stored, each with its account.
-        not_counted: Those of them that the instance excludes: their logons count for nothing, and go.
     """
 
-    asked: str
-    ids: Mapping[str, str]
-    accounts: Mapping[str, str]
-    names: Mapping[str, str]
-    not_counted: Iterable[str]
+    asked: str  # the words that named the person
+    ids: Mapping[str, str]  # stand-ins of the ids of user assets
+    accounts: Mapping[str, str]  # stand-ins of the accounts
+    names: Mapping[str, str]  # of the person as they are stored, each with its account
+    not_counted: Iterable[str]  # names that the instance excludes: their logons count for nothing, and go
 
     @classmethod
     def of_person(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:

@@ -142,11 +142,7 @@ def store_decisions(
 
 
 def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime) -> list[str]:
-    """Show analysts what a dry run listed and decided: the state that a run applies (rules 7.6).
-
-    Returns the tables of the plan that are no longer kept; nothing is published then. What changed is kept
-    as of the instant `at`, in the name of the run that applies the plan.
-    """
+    """Show analysts what a dry run listed and decided (rules 7.6); return its tables that are lost."""
     if tables.published_run() == plan_id:
         return []
     if lost := [table for table in SNAPSHOTS if not tables.holds(table, plan_id)]:

@@ -55,22 +55,17 @@ class Tables:
     """The tables of one instance, which `location` (`tables` in the home) holds beside those of others.
 
     Rows are validated before they are stored: an `InvalidTableError` says what is wrong.
-
-    Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
-    and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run whose own
-    snapshots and writes are read, where they are still kept. `published`: the copies of the ledger's rows are
-    read, in place of the ledger.
     """
 
     home: Path
     slug: str
     _: KW_ONLY
-    name: str | None = None
-    target: str | None = None
+    name: str | None = None  # none: they may be those of any instance
+    target: str | None = None  # the inventory that it writes to: address and tenant
     location: UPath | None = None
-    analysts: int | None = None
-    viewed: str | None = None
-    published: bool = False
+    analysts: int | None = None  # the id of a group that may read tables and catalogue
+    viewed: str | None = None  # the run whose own snapshots and writes are read, where they are kept
+    published: bool = False  # the copies of the ledger's rows are read, in place of the ledger
 
     def __post_init__(self) -> None:
         self.folder = (self.location or UPath(self.home / "tables")) / self.slug
@@ -223,12 +218,10 @@ class Tables:
     def write(
         self, table: str, frame: pl.DataFrame, *, run_id: str | None = None, publish: bool = True
     ) -> None:
-        """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
-
-        They see a plan, rows of `owner_writes`, once `publish_writes` says what became of it.
-        """
+        """Store a snapshot for its run, if it belongs to one; `publish` shows it to analysts."""
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
+        # A plan is seen once `publish_writes` says what became of it.
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))

@@ -25,14 +25,12 @@ Decide = Callable[[Row, Row], Values | Result]
 
 
 def was_done(row: Row, host: Row) -> bool:
-    """Return whether a host holds what a write was to set.
-
-    A write sets an owner; the service may spell other values in its own way. An undo resets, in one request,
-    each field that still holds what was written; somebody else may have set some of them.
-    """
+    """Return whether a host holds what a write was to set."""
+    # The service may spell other values in its own way.
     if not is_undo(row):
         return row["new_values"]["owner"] in host["owner_ids"]
     held, changed = values_of(host), changed_fields(row)
+    # One request resets each field that still holds what was written; others may have set some.
     is_reset = any(held[field] == (row["new_values"][field] or None) for field in changed)
     return is_reset and not any(held[field] == row["old_values"][field] for field in changed)
 
@@ -125,13 +123,10 @@ _TIME = pydantic.TypeAdapter(datetime)
 
 
 class ReadBack(NamedTuple):
-    """What is wrong with a host after a write that the service accepted; as a text, all of it.
+    """What is wrong with a host after a write that the service accepted; as a text, all of it."""
 
-    `unseen`: why it does not show the write. `ignored`: fields that were sent and still have their old value.
-    """
-
-    unseen: str | None
-    ignored: list[str]
+    unseen: str | None  # why it does not show the write
+    ignored: list[str]  # fields that were sent and still have their old value
     lost: Lost
 
     def __str__(self) -> str:
@@ -144,11 +139,7 @@ class ReadBack(NamedTuple):
 
 
 def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) -> ReadBack:
-    """Compare a host before and after a write.
-
-    Another order, a further value, a value in an empty field, the mark of a write and a copy of what was sent
-    are no loss.
-    """
+    """Compare a host before and after a write."""
     held, holds, unseen = values_of(before), values_of(now), None
     same = [field for field, value in sent.items() if value is not None and holds[field] == held[field]]
     ignored = [field for field in same if (sent[field] or "").lower() != (held[field] or "").lower()]
@@ -157,6 +148,7 @@ def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) ->
         unseen = "the host no longer had its name"
     elif "owner" in same or not was_done(taken, now):
         unseen = "the host did not hold what was sent"
+    # Another order, a further value, a value in an empty field, a mark or a copy is no loss.
     copies = {(held[field] or "", value) for field, value in sent.items()}
     old, new, lost = _unsent(before, sent), _unsent(now, sent), {}
     for field, texts in sorted(old.items()):
@@ -181,11 +173,7 @@ def _unsent(host: Row, sent: Values) -> defaultdict[str, Counter[str]]:
 
 
 def _is_mark(old: str, new: str, account: str) -> bool:
-    """Return whether a changed value only marks that a write happened (docs/decisions/0010).
-
-    It sets the account, counts on, or replaces a time by the present one, give or take a day for zones and
-    clocks. A day without a time is rarely that of a change.
-    """
+    """Return whether a changed value only marks that a write happened (docs/decisions/0010)."""
     if new and new.lower() in {account.lower(), account.lower().partition("@")[0]}:
         return True
     with suppress(ValueError):
@@ -193,6 +181,7 @@ def _is_mark(old: str, new: str, account: str) -> bool:
             return True
     with suppress(ValueError):
         _, when = map(_TIME.validate_python, (old, new))
+        # Give or take a day for zones and clocks; a day without a time is rarely that of a change.
         apart = abs(when.replace(tzinfo=UTC) - datetime.now(UTC))
         return when.time() > time() and apart < timedelta(days=1)
     return False

@@ -129,17 +129,14 @@ class _ReadTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: the host as it was last read, what it held, and what was sent after that.
-
-    `sent` stays after a refusal: the service may have done what it refused.
-    """
+    """A write under way: the host as it was last read, what it held, and what was sent after that."""
 
     row: Row
     decide: Decide
     turn: float = 0.0
     host: Row | None = None
     held: Values | None = None
-    sent: Values | None = None
+    sent: Values | None = None  # stays after a refusal: the service may have done what it refused
     refused_at: float | None = None
     sessions_ended: int = 0
     reads_too_old: int = 0
@@ -171,11 +168,6 @@ class Writer:
     answer that does not clearly refuse, the host is read back; until it holds the new value the outcome is
     `intended`, and the next run settles it (rules 7.3). Without `contract.read` the hosts are listed once
     before the writing instead, and the time between list and write is as long as the writing.
-
-    `read_back_seconds`: how long the service may take to show a write.
-
-    Methods raise WritingEndedError if logging in fails for good, if the service refuses all writes for long,
-    or by what it made of the first writes that it accepted.
     """
 
     def __init__(
