@@ -99,25 +99,18 @@ class Session(requests.Session):
 
 @dataclass
 class Transport:
-    """How one service is reached, and how patiently.
+    """How one service is reached, and how patiently."""
 
-    `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
-    has the only authorities to trust; None: those of the operating system. The read time-out limits each
-    silence, the total one a request with its whole answer. After `patience_seconds` of silence in all calls
-    no call is repeated, and a further one gets as long as a probe; `silent_since` is on the monotonic clock,
-    None while the service answers.
-    """
-
-    service: str
-    section: str
+    service: str  # its name in messages
+    section: str  # the prefix of its settings: "" or "platform."
     url: str
     ignore_ssl: bool = False
-    ca_file: Path | None = None
+    ca_file: Path | None = None  # the only authorities to trust; None: those of the operating system
     connections: int = 8
-    read_timeout_seconds: float = 60
-    total_timeout_seconds: float = 600
-    patience_seconds: float = PATIENCE_SECONDS
-    silent_since: float | None = None
+    read_timeout_seconds: float = 60  # of each silence
+    total_timeout_seconds: float = 600  # of a request with its whole answer
+    patience_seconds: float = PATIENCE_SECONDS  # a call after such a silence gets as long as a probe
+    silent_since: float | None = None  # on the monotonic clock; None while the service answers
     sleep: Callable[[float], None] = time.sleep
 
     @property

@@ -24,22 +24,14 @@ class Inventory(ABC):
     4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
 
     `tests/resources/inventory/test_adapters.py` tries any inventory.
-
-    Attributes:
-        where: The service and its address, as the start of a message.
-        reads_single_hosts: Whether `host` may be called; otherwise hosts are listed instead.
-        takes: The values that a write may set, of owner, department and criticality.
-        how_read: The settings for reading a host, for messages.
-        how_written: The settings for writing a host, for messages.
-        account: The account that writes; the service may record it in the host.
     """
 
-    where: str = "The inventory"
-    reads_single_hosts: bool = True
-    takes: Collection[str] = ("owner",)
-    how_read: str = "the settings of the inventory"
-    how_written: str = "the settings of the inventory"
-    account: str = ""
+    where: str = "The inventory"  # the service and its address, as the start of a message
+    reads_single_hosts: bool = True  # whether `host` may be called; otherwise hosts are listed instead
+    takes: Collection[str] = ("owner",)  # what a write may set, of owner, department and criticality
+    how_read: str = "the settings of the inventory"  # the settings for reading a host, for messages
+    how_written: str = "the settings of the inventory"  # the settings for writing a host, for messages
+    account: str = ""  # the account that writes; the service may record it in the host
 
     def __enter__(self) -> Self:
         return self

@@ -66,18 +66,14 @@ KEYS = {"writes": "run_id, host_id", "runs": "run_id", "together": "name, run_id
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one write.
-
-    `old_values` is what the host held when it was read; `new_values` what was sent to it: of an undo only the
-    fields that still held what was written. `kept` are its other fields.
-    """
+    """What became of one write."""
 
     host_id: str
     outcome: str
     message: str | None = None
-    old_values: Values | None = None
-    new_values: Values | None = None
-    kept: Sequence[str] | None = None
+    old_values: Values | None = None  # what the host held when it was read
+    new_values: Values | None = None  # what was sent: of an undo the fields that held what was written
+    kept: Sequence[str] | None = None  # the other fields of an undo
 
 
 class Ledger:

@@ -19,7 +19,6 @@ from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
 from resources.search.asking import FURTHER, Asker, Bucket, RefusedSearchError, texts
-from resources.search.source import Senders
 from resources.settings import Instance
 from resources.settings.models import Preset, presets
 from resources.settings.query import clauses
@@ -264,7 +263,7 @@ def unmatched_parts(log: Asker) -> list[str]:
     return unmatched
 
 
-def top_senders(log: Asker, first: date, last: date) -> Senders | None:
+def top_senders(log: Asker, first: date, last: date) -> tuple[str, pl.DataFrame] | None:
     """Return the names that send for most hosts, by the field that tells most computers apart."""
     between, own = log.between(first, last), log.fields["hostname"]
     carried = _find_computer_fields(log, between)
@@ -284,7 +283,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
                 if names > max(hosts, most):
                     finest, most = field, names
     if finest is None:
-        return Senders(carried[0], pl.DataFrame(schema=_SENDERS))
+        return carried[0], pl.DataFrame(schema=_SENDERS)
     by_name = {
         "terms": {"field": own, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
         "aggs": {
@@ -295,7 +294,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
     buckets = log.search([between], {"buckets": by_name}).buckets
     names = ([name.key for name in bucket.names.buckets] if bucket.names else [] for bucket in buckets)
     rows = [(bucket.key, bucket.doc_count, texts(some)) for bucket, some in zip(buckets, names, strict=True)]
-    return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
+    return finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
 
 def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:

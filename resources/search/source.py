@@ -44,14 +44,6 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Senders:
-    """The host names that stand for most computers, by another `field` of the documents."""
-
-    field: str
-    names: pl.DataFrame  # document_hostname, events, host_names (some of the computers)
-
-
 class EvidenceSource(ABC):
     """Counts the logon events of a log by day, host and user, such as one query over one index pattern.
 
@@ -105,8 +97,11 @@ class EvidenceSource(ABC):
         """Return the parts of the source that hold no logons, such as an index that does not exist."""
         return []
 
-    def top_senders(self, first: date, last: date) -> Senders | None:  # noqa: ARG002
-        """Return the host names that stand for most computers on these days; None: the source cannot tell."""
+    def top_senders(self, first: date, last: date) -> tuple[str, pl.DataFrame] | None:  # noqa: ARG002
+        """Return which host names stand for most computers, by which other field; None: it cannot tell.
+
+        Rows of document_hostname, events and host_names, which are some of the computers.
+        """
         return None
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame | None:  # noqa: ARG002
@@ -278,7 +273,8 @@ def check_senders(
     found = logs.ask_each(lambda log: log.top_senders(first, last))
     senders = {name: one for name, one in found.items() if one}
     collectors = {
-        name: data_checks.forwarders(one.names, exclude_hosts=exclude_hosts) for name, one in senders.items()
+        name: data_checks.forwarders(names, exclude_hosts=exclude_hosts)
+        for name, (_, names) in senders.items()
     }
     sent = sum(int(rows["events"].sum()) for rows in collectors.values())
     wrong = 100 * sent > FORWARDED_LIMIT_PERCENT * events
@@ -298,7 +294,7 @@ def check_senders(
                 "wrong" if wrong else "warning",
                 what,
                 f"{send} events for several hosts, {percent:.0f}% of all events {days}: set hostname_field "
-                f"to {senders[name].field}, or add the collectors to rules.exclude_hosts",
+                f"to {senders[name][0]}, or add the collectors to rules.exclude_hosts",
                 rows=rows,
                 numbers={"forwarded_percent": round(percent, 1)},
             )

@@ -99,10 +99,10 @@ def test_senders_are_listed_with_the_hosts_they_send_for(client):
     documents += [event(f"pc{number}", "ann", sender="x") for number in range(12)]
     documents += [event("ws2", "ann", "2026-03-03T12:00:00+00:00", sender="ws2"), event("ws3", "bob")]
     with client(documents) as logons:
-        senders = logons.top_senders(DAY, DAY)
-    assert senders.field == "host.name"
-    assert senders.names.select("document_hostname", "events").rows() == [("x", 12), ("ws1", 3), ("ws3", 1)]
-    assert [len(names) for names in senders.names["host_names"]] == [10, 1, 0]
+        field, senders = logons.top_senders(DAY, DAY)
+    assert field == "host.name"
+    assert senders.select("document_hostname", "events").rows() == [("x", 12), ("ws1", 3), ("ws3", 1)]
+    assert [len(names) for names in senders["host_names"]] == [10, 1, 0]
 
 
 def test_nothing_but_searches_of_the_index_is_asked_for_with_credentials_and_cookies(client, monkeypatch):
