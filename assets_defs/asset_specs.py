@@ -88,7 +88,6 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
 
 @cache
 def _column_schema(table: str) -> dg.TableSchema:
-    """Return the columns, made once for all instances."""
     columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
     shown = []
     for name, kind in polars_schema(TABLES[table]).items():
@@ -124,7 +123,6 @@ def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
-    """Rows as Dagster shows them, every name as plain text."""
     records = [dg.TableRecord({name: _plain(value) for name, value in row.items()}) for row in rows]
     return dg.MetadataValue.table(records)
 

@@ -315,14 +315,12 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
 
 
 def _first(names: pl.Series) -> str:
-    """Return the first few names, and how many more there are."""
     return some_of([printable(f"{name}") for name in names], MAX_NAMED)
 
 
 def _none(
     rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
-    """Return a check that passes if there are no rows that break the property."""
     state = "ok" if rows.is_empty() else "wrong" if severity is ERROR else "warning"
     return _result([Finding(state, "", "" if rows.is_empty() else fault, rows=rows, numbers=numbers)])
 

@@ -204,7 +204,6 @@ def _delete_tables(
 
 
 def _delete_records(dagster: dg.DagsterInstance, name: str, days: int, log: logging.Logger) -> None:
-    """Delete Dagster's records of old runs of the instance with that name: they may name people."""
     before = datetime.now(UTC) - timedelta(days=days)
     if runs := runs_of(dagster, name, before=before, limit=MAX_AT_ONCE):
         delete_runs(dagster, runs)

@@ -306,7 +306,6 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _share(run: ScanRun) -> dict[str, Any]:
-    """Count each user's part of the logons of each host."""
     shares = resolution_of(run).count_shares()
     require_evidence(run)
     run.store("host_user_shares", shares)
@@ -437,8 +436,6 @@ def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, la
 
 
 def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
-    """Fail with what is wrong with a log."""
-
     def require(log: EvidenceSource) -> None:
         if wrong := [str(finding) for finding in look(log) if finding.state == "wrong"]:
             raise ConfigurationError("; ".join(wrong))

@@ -86,7 +86,6 @@ def _freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None
 
 
 def _match(run: ScanRun) -> dict[str, Any]:
-    """Find the user asset of each user name of the evidence."""
     usernames = run.read("host_user_shares").select("username").collect()
     frame = resolution_of(run).match_usernames(usernames)
     run.store("username_matches", frame)
@@ -197,13 +196,11 @@ def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """The first hosts of a plan, as they are now; none where its decisions are no longer kept."""
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
     return hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history"))
 
 
 def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
-    """How to undo what a run wrote."""
     undo = command_line(run.instance, "undo", short_run_id(run.run_id))
     return {"to_undo": undo} if "written" in rows["outcome"] else {}
 

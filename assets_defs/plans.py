@@ -74,7 +74,6 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 def _select_hosts(
     instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the rows of some hosts; of all hosts where none is named."""
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
@@ -405,7 +404,6 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
 
 
 def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
-    """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
     try:
         ended_by = write_all(
@@ -431,7 +429,6 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
 
 
 def _log_writes(run: InstanceRun, written: pl.DataFrame, writer: Writer) -> None:
-    """Log what became of the planned hosts, and how to undo it."""
     log = run.log
     outcomes = dict(written["outcome"].value_counts().iter_rows())
     log.info(f"Writes: {writes_in_words(written)}")

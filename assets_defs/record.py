@@ -210,11 +210,9 @@ class RunRecord:
             _store(self.tables, row)
 
     def _steps(self) -> Sequence[Any]:
-        """Return what Dagster has recorded of the steps of the run."""
         return self.recorded.get_run_step_stats(self.run_id) if self.recorded else []
 
     def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
-        """Return how long each step has taken, by its name without the instance's."""
         now = datetime.now(UTC).timestamp()
         prefix = f"{self.tables.slug}__"
         return {
@@ -277,7 +275,6 @@ def _counts(row: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _owners_gained(writes: pl.DataFrame) -> int:
-    """Return how many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
     before, after = (
         (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))

@@ -22,7 +22,6 @@ from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
-from resources.inventory.envelope import Envelope, open_envelope
 from resources.inventory.records import (
     Fields,
     host_form,
@@ -31,7 +30,7 @@ from resources.inventory.records import (
     user_rows,
     with_listed_values,
 )
-from resources.inventory.session import PROFILE, InventorySession
+from resources.inventory.session import PROFILE, Envelope, InventorySession, open_envelope
 from resources.search.asking import leaves, values_at
 from resources.settings import Instance, ListCall
 
@@ -332,7 +331,6 @@ class AssetInventory(Inventory):
         yield from map(self._page, kinds, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
-        """Read one page; answers beyond the last page are not specified."""
         contract = self._platform.contract
         call: ListCall = getattr(contract, kind)
         form = {**call.params, "page": str(number), "size": str(contract.page_size)}

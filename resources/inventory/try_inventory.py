@@ -196,7 +196,6 @@ def check_excluding_fields(
 
 
 def _written_fields(instance: Instance) -> dict[str, str]:
-    """Return the host fields that a run writes, by setting."""
     names = ("owner", "department", "criticality") if instance.scan.enrich else ("owner",)
     fields = (host_fields(instance)[name] for name in names)
     return {field.setting: field.name for field in fields if field.name}

@@ -197,7 +197,6 @@ class PostgresLedger(Ledger):
             raise AssetOwnersError(self._failure(error)) from error
 
     def _failure(self, error: psycopg.Error) -> str:
-        """Say what happened to the database, and what to do."""
         said = " ".join(redact(str(error), self._secrets).split())
         if self._connection is None:
             remedy = "check that the server runs and lets this machine in, and address, user and password "

@@ -89,16 +89,12 @@ class PairBucket(_Part):
     doc_count: Annotated[int, msgspec.Meta(ge=1, le=MAX_DOCUMENTS)]  # no pair without documents
 
 
-class Pairs(_Part):
-    """One page of pairs."""
-
+class _Pairs(_Part):  # one page of pairs
     buckets: list[PairBucket]
     after_key: Pair | None = None
 
 
-class Value(_Part):
-    """A computed number; None without documents."""
-
+class _Value(_Part):  # a computed number; None without documents
     value: float | None = None
 
 
@@ -110,14 +106,12 @@ class Document(_Part):
     matched_queries: list[str] = field(default_factory=list)
 
 
-class _Documents(_Part):
+class _Hits(_Part):
     hits: list[Document] = field(default_factory=list)
 
 
-class Documents(_Part):
-    """Some documents of a bucket, or of a whole answer."""
-
-    hits: _Documents
+class _Documents(_Part):  # some documents of a bucket, or of a whole answer
+    hits: _Hits
 
 
 class Bucket(_Part):
@@ -127,14 +121,14 @@ class Bucket(_Part):
     key: Name | None = None
     absent: "Bucket | None" = None
     dated: "Bucket | None" = None
-    earliest: Value | None = None
-    latest: Value | None = None
+    earliest: _Value | None = None
+    latest: _Value | None = None
     sibling: "Bucket | None" = None
-    names: "Buckets | None" = None
-    hosts: Value | None = None
-    others: Value | None = None
-    values: Value | None = None
-    documents: Documents | None = None
+    names: "_Buckets | None" = None
+    hosts: _Value | None = None
+    others: _Value | None = None
+    values: _Value | None = None
+    documents: _Documents | None = None
 
     @property
     def lost(self) -> int:
@@ -147,21 +141,17 @@ class Bucket(_Part):
         return _count(self.absent)
 
 
-class Buckets(_Part):
-    """The buckets of one aggregation."""
-
+class _Buckets(_Part):  # the buckets of one aggregation
     buckets: list[Bucket]
 
 
-class Aggregations(_Part):
-    """The aggregations asked for; all None if the pattern matches no index."""
-
-    pairs: Pairs | None = None
+class _Aggregations(_Part):  # the aggregations asked for; all None if the pattern matches no index
+    pairs: _Pairs | None = None
     matching: Bucket | None = None
-    latest: Value | None = None
+    latest: _Value | None = None
     hostname: Bucket | None = None
     username: Bucket | None = None
-    buckets: Buckets | None = None
+    buckets: _Buckets | None = None
 
 
 class _Shards(_Part):
@@ -175,7 +165,7 @@ class Found(_Part):
     timed_out: bool
     shards: _Shards = field(name="_shards")
     clusters: dict[str, Any] = field(name="_clusters", default_factory=dict)
-    aggregations: Aggregations = field(default_factory=Aggregations)
+    aggregations: _Aggregations = field(default_factory=_Aggregations)
 
     @property
     def matching(self) -> int:
@@ -200,7 +190,7 @@ def _count(bucket: Bucket | None) -> int:
 
 # At module level: msgspec (0.22) crashes when two threads register the same type.
 DECODER = msgspec.json.Decoder(Found)
-DOCUMENTS = msgspec.json.Decoder(Documents)
+DOCUMENTS = msgspec.json.Decoder(_Documents)
 
 
 def find_faults(found: Found, asked: Mapping[str, Any]) -> list[str]:

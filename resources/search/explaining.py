@@ -111,7 +111,6 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
 
 
 def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
-    """Yield each index that refused a part of a query, and why."""
     if isinstance(answer, dict):
         if isinstance(answer.get("index"), str) and (reason := answer.get("reason")):
             yield answer["index"], str(reason)
@@ -179,7 +178,6 @@ def _sibling_of(field: str) -> str:
 
 
 def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
-    """Name the indexes whose documents lack a field, those with most such documents first."""
     named = []
     for index in (one for one in indexes if one.lacking):
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count

@@ -148,7 +148,6 @@ class SearchClient(Asker, EvidenceSource):
             yield from (one for one in check_names(self, masked, 1) if one.state != "ok")
 
     def _count(self, filters: Sequence[dict[str, Any]], aggregations: Mapping[str, Any]) -> Found:
-        """Search; ConfigurationError names the setting for which the search is refused."""
         try:
             return self.search(filters, aggregations)
         except RefusedSearchError as error:

@@ -308,7 +308,6 @@ def instance_path(given: str | None = None) -> Path:
 
 
 def _names(file: Path, found: Instance | str) -> set[str]:
-    """Return all names of an instance of the folder, in lower case."""
     own = set() if isinstance(found, str) else {found.name, found.slug}
     return {name.casefold() for name in own | {file.name, file.stem, slug_of(file.stem)}}
 

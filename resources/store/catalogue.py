@@ -267,7 +267,6 @@ def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath)
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:
-    """Yield the statements that make the schema of an instance."""
     rows = {}
     for table, model in TABLES.items():
         files = f"{table}/*.parquet" if model.__layout__ is Layout.BY_DAY else f"{table}.parquet"
@@ -330,7 +329,6 @@ def _files(folder: UPath, table: str) -> str | None:
 
 
 def _rows(model: type[Table], files: str) -> str:
-    """Return the query of a table's rows."""
     # With hive_partitioning a folder named a=b in the path would become a column.
     rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
     return f"SELECT {', '.join(map(identifier, polars_schema(model)))} {rows}"

@@ -98,7 +98,6 @@ class Forgetting:
         return changed
 
     def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
-        """Return a column in which whole values are replaced."""
         holds, values = personal_columns(TABLES[table])[name], pl.col(name)
         replacing = self.ids if holds is PersonalData.USER_ID else self._stand_ins
 
@@ -120,7 +119,6 @@ class Forgetting:
         return replaced(values).alias(name)
 
     def _joined(self, ids: pl.Expr) -> pl.Expr:
-        """Replace whole parts of joined ids."""
         comma = pl.lit(",")
         for user_id, stand_in in self.ids.items():
             joined = comma + ids + comma
@@ -205,7 +203,6 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
 
 
 def _changed(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that are not among those after."""
     return before.filter(~before.hash_rows().is_in(after.hash_rows().implode()))
 
 

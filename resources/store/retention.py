@@ -287,7 +287,6 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:
-    """Return whether a file or a folder was last changed before an instant."""
     with suppress(FileNotFoundError, ValueError):  # another run deletes as well: no file, or an empty folder
         # What an object store shows as a folder has no time of its own.
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))

@@ -255,7 +255,6 @@ def _missing(row: Row, inventory: Inventory) -> Result | None:
 
 
 def _settled(row: Row, host: Row) -> Result:
-    """Return what became of a write whose answer was lost, from what its host holds."""
     renamed = not has_name(host, row["hostname"])
     # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
     done = was_done(row, host) and not (renamed and is_undo(row))
