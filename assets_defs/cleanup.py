@@ -39,19 +39,18 @@ MAX_AT_ONCE = 200  # runs deleted at the end of one run: where years were kept s
 
 
 def runs_of(
-    dagster: dg.DagsterInstance, name: str, *, before: datetime | None = None, limit: int | None = None
+    dagster: dg.DagsterInstance,
+    name: str,
+    *,
+    finished: bool = True,
+    before: datetime | None = None,
+    limit: int | None = None,
 ) -> Sequence[str]:
-    """The ids of the finished runs of the instance with that name, the oldest first."""
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=FINISHED, updated_before=before)
+    """Return the ids of the finished runs of the instance with that name, or of the others, oldest first."""
+    statuses = [status for status in dg.DagsterRunStatus if (status in FINISHED) == finished]
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses, updated_before=before)
     records = dagster.get_run_records(chosen, limit=limit, ascending=True)
     return [record.dagster_run.run_id for record in records]
-
-
-def runs_in_progress(dagster: dg.DagsterInstance, name: str) -> list[str]:
-    """Return the ids of the runs of the instance with that name that are not finished, queued ones too."""
-    statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses)
-    return [run.run_id for run in dagster.get_runs(chosen)]
 
 
 def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: str) -> bool:

@@ -1,10 +1,7 @@
 """A run of one instance, as its steps see it.
 
-The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write
-(`run_request`), and begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches
-days and shares, `owners` lists hosts and users, decides, and writes through the one gate in `plans`; `checks`
-finds faults, and `report` stores the page. All work within `record.as_dagster_failure`, which turns an error
-into its message and ends the row.
+The first step makes it from Dagster's context (`scan_run`) and begins its row in `runs` (`record`). All work
+within `record.as_dagster_failure`, which turns an error into its message and ends the row.
 """
 
 import hashlib
@@ -13,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -318,7 +315,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
     """Return the record of the run that a context belongs to; people are told how it ends."""
     tell = partial(announce, instance, log=context.log)
-    kept = asdict(Retention.of_instance(instance))
+    kept = Retention.of_instance(instance).model_dump()
     return RunRecord(tables, context.run.run_id, context.instance, context.log, announce=tell, settings=kept)
 
 

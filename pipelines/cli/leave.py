@@ -121,11 +121,11 @@ def _forgetting(
 
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
-    from assets_defs.cleanup import runs_in_progress
+    from assets_defs.cleanup import runs_of
     from pipelines.dagster_gaps.launcher import fail_dead_runs
 
     fail_dead_runs(dagster, instance.name)
-    if runs := runs_in_progress(dagster, instance.name):
+    if runs := runs_of(dagster, instance.name, finished=False):
         raise AssetOwnersError(
             f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way or queued. It would "
             "store again what is deleted; wait until it ended, or terminate it in Dagster, and repeat this"

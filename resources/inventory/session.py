@@ -1,8 +1,6 @@
 """The session of one account at the inventory service, which threads share (rules 5.2, 5.3), and its answers.
 
-An answer's envelope says by its `status` whether a call succeeded, whatever the HTTP status (rules 5.1). The
-kind of a refusal follows from the HTTP status, or else from field-level detail; never from the message, which
-is for people.
+The kind of a refusal follows from the HTTP status, or else from field-level detail; never from the message.
 """
 
 import base64

@@ -1,10 +1,7 @@
 """The ledger of an instance: its runs, their writes and coverage, changed decisions, acknowledged conflicts.
 
-A run stores all it intends before its first request, and each outcome where it stands. What analysts see are
-copies of these rows (`resources.store.tables`). The ledger is an SQLite file in the home, or lies in a
-database that several machines share (`resources.ledger.postgres`). Beside the columns of `OwnerWrites`,
-`writes` has whether a request may have been sent (`sent`), and the start of the machine that stored the row
-(`boot`).
+A run stores all it intends before its first request, and each outcome where it stands. The ledger is an
+SQLite file in the home, or lies in a database that several machines share (`resources.ledger.postgres`).
 """
 
 import json
@@ -54,6 +51,7 @@ def ledger_tables() -> dict[str, str]:
         )
         for table, name in BY_ROW.items()
     }
+    # Whether a request may have been sent, and the start of the machine that stored the row.
     columns["writes"] += ", sent INTEGER, boot TEXT"
     columns["together"] = "name TEXT, run_id TEXT, stored_at TEXT, rows BLOB"
     columns["settings"] = "name TEXT, value TEXT"

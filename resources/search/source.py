@@ -1,7 +1,6 @@
-"""What a run needs from logs, and what decisions rely on in them.
+"""What a run needs from logs, and checks what decisions rely on in them.
 
-An `EvidenceSource` is one log, `Logs` are all of an instance. Each check looks at one property: `asset-owners
-check` passes what the services answer, an asset check what a run stored.
+An `EvidenceSource` is one log, `Logs` are all of an instance.
 """
 
 import hashlib

@@ -105,13 +105,9 @@ _UNMATCHED = ("host_user_shares", "username_matches", "owner_decisions")
 _ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
-@dataclass(frozen=True)
-class Retention:
+class Retention(KeepSettings):
     """How many days an instance keeps what; by default as an instance file that does not say it."""
 
-    evidence_days: int = KeepSettings().evidence_days
-    history_days: int = KeepSettings().history_days
-    runs_days: int = KeepSettings().runs_days
     plan_days: int = WriteSettings().plan_days
     timezone: str = "Etc/UTC"
 
@@ -122,7 +118,8 @@ class Retention:
         evidence_days = max(
             keep.evidence_days, scan.lookback_days + (instance.rules.min_stable_days or 1) - 1
         )
-        return cls(evidence_days, keep.history_days, keep.runs_days, instance.writes.plan_days, scan.timezone)
+        kept = keep.model_dump() | {"evidence_days": evidence_days}
+        return cls(**kept, plan_days=instance.writes.plan_days, timezone=scan.timezone)
 
 
 def store_decisions(

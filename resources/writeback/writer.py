@@ -47,12 +47,7 @@ MAX_SLEEP_SECONDS = 1.0  # so that `stop` is heard
 class Pace:
     """Says when the next write may begin; threads share it. Nothing waits before the first refusal."""
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
