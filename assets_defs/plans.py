@@ -228,9 +228,6 @@ def _refuse_undo(instance: Instance, run_id: str, rows: pl.DataFrame) -> None:
     )
 
 
-DECIDE = {"run": decide_write, "apply": decide_apply, "undo": decide_undo}
-
-
 def write_planned(run: ScanRun) -> pl.DataFrame:
     """Plan, and write the plan where the run may; return its rows of owner_writes."""
     plan, hosts = plan_of_run(run)
@@ -409,7 +406,7 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
         ended_by = write_all(
             plan.rows.with_columns(by=pl.lit(run.record.row().get("by"))),
             writer,
-            DECIDE[plan.command],
+            {"run": decide_write, "apply": decide_apply, "undo": decide_undo}[plan.command],
             ledger,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,

@@ -28,8 +28,6 @@ from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
-_TOLD_LATER = ("written", "undone", "failed", "intended")  # outcomes in the history of a host
-
 
 def report_file(slug: str, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:
     """Return the file of an instance's report in a home: of the page that runs replace, or of a given run."""
@@ -133,7 +131,8 @@ class Report:
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """What the run wrote or planned, and what other runs wrote, the last first."""
         run_ids = [self._run_id, *self._tables.applied_by(self._run_id)]
-        told = pl.col("outcome").is_in(_TOLD_LATER) & ~pl.col("run_id").is_in(run_ids)
+        told = pl.col("outcome").is_in(["written", "undone", "failed", "intended"])
+        told &= ~pl.col("run_id").is_in(run_ids)
         earlier = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
         return self._tables.followed_plan(self._run_id), earlier.collect()
 

@@ -107,10 +107,6 @@ class SearchClient(Asker, EvidenceSource):
             day: bucket.doc_count for day, bucket in zip(days, found.buckets, strict=False)
         }
 
-    def count_with_field(self, field: str, first: date, last: date) -> int:
-        """Count the matching documents from `first` to `last` that have a field."""
-        return self._count([self.between(first, last), {"exists": {"field": field}}], MATCHING).matching
-
     why_lacking = explaining.why_lacking
     why_nothing = explaining.why_nothing
     unmatched_parts = explaining.unmatched_parts
@@ -138,7 +134,7 @@ class SearchClient(Asker, EvidenceSource):
         total = pl.DataFrame({"day": window.last, **dict(zip(columns, totals, strict=True))})
         yield from attempt_all("search", lambda: check_fields(self, total, window))
         if kind := instance.logon_type_field:
-            carrying = self.count_with_field(kind, *days)
+            carrying = self._count([self.between(*days), {"exists": {"field": kind}}], MATCHING).matching
             text = f"{kind} is in {carrying:,} of {events}"
             yield Finding("ok" if carrying else "wrong", "logon_type_field", text)
         yield from attempt_all("search", lambda: explaining.require_whole_names(self, *days) or ())

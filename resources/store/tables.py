@@ -372,16 +372,12 @@ class Tables:
 
     def visible(self) -> "Tables":
         """Return the tables as they are published; before any are, as the last dry run saw them."""
-        planned = None if self._has_published() else self.last_run_that_decided()
-        return self if planned is None else self.view(planned)
-
-    def _has_published(self) -> bool:
-        """Return whether any run has published, even if it knew no host."""
-        if self.reads_ledger():
+        is_published = self.published_run() is not None
+        if not is_published and self.reads_ledger():  # a run that knew no host has published, too
             with self.ledger() as ledger:
-                if ledger.has_stored("owner_decisions_history"):
-                    return True
-        return self.published_run() is not None
+                is_published = ledger.has_stored("owner_decisions_history")
+        planned = None if is_published else self.last_run_that_decided()
+        return self if planned is None else self.view(planned)
 
     def published_run(self) -> str | None:
         """Return the run whose decisions are published; None: there are none."""
