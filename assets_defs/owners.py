@@ -124,7 +124,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     run.log.info(f"Decided {frame['host_id'].count():,} hosts: {get}, {counted}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
         run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
-    _log_conflicts(run, conflicts)
+    for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows, and without the people
+        hosts = map(printable, some["host_id"])
+        run.log.debug(
+            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        )
     return found | {
         "window_from": run.window.first.isoformat(),
         "window_to": run.window.last.isoformat(),
@@ -141,15 +145,6 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
         "report": where_reported(run),
         **hosts_metadata(decisions, partial(sheet_of, run), see_all=see_all),
     }
-
-
-def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
-    """Log each conflict, below what a terminal shows, and without the people whom it is about."""
-    for some in conflicts.iter_slices(MAX_CONFLICTS):
-        hosts = map(printable, some["host_id"])
-        run.log.debug(
-            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
-        )
 
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}

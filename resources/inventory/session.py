@@ -126,11 +126,6 @@ def asks_for_log_in(answer: Answer) -> bool:
     return any(_LOG_IN.search(str(one).replace("_", " ")) for one in said if isinstance(one, int | str))
 
 
-def leads_to_log_in(location: str, path: str) -> bool:
-    """Return whether a redirect leads to a log-in, and not to the same path elsewhere."""
-    return not urlsplit(location).path.endswith(path) and bool(_LOG_IN_ADDRESS.search(location))
-
-
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
     reason = members.get("message")
     if not isinstance(reason, str) or not reason:
@@ -271,9 +266,10 @@ class InventorySession:
         try:
             answer = self._transport.send(session, method, path, **arguments)
         except RedirectError as error:
-            if leads_to_log_in(error.location, path):
-                return None
-            raise
+            is_same = urlsplit(error.location).path.endswith(path)  # elsewhere
+            if is_same or not _LOG_IN_ADDRESS.search(error.location):
+                raise
+            return None
         return None if asks_for_log_in(answer) else answer
 
     def _require_session(self, path: str) -> Session:

@@ -221,7 +221,7 @@ class Ledger:
 
     def mark_sent(self, pending: Result, *, run_id: str) -> None:
         """Store, before a request goes out, what the host holds and what it is sent."""
-        self.complete(pending, run_id=run_id, completed_at=None)
+        self.complete(pending, run_id=run_id)
 
     def never_sent(self, run_id: str) -> set[str]:
         """Return the hosts of the run to which surely no request went out."""
@@ -231,25 +231,25 @@ class Ledger:
         )
         return {host_id for (host_id,) in rows}
 
-    def complete(self, result: Result, *, run_id: str, completed_at: datetime | None) -> None:
-        """Store the outcome of one write; a pending one has no completed_at."""
+    def complete(self, result: Result, *, run_id: str, completed_at: datetime | None = None) -> None:
+        """Store the outcome of one write, by default of now; a pending one has no completed_at."""
         self._execute(
             "UPDATE writes SET outcome = ?, message = ?, completed_at = ?, kept = ?,"
             " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
             " WHERE run_id = ? AND host_id = ?",
             *(result.outcome, result.message),
-            None if result.outcome == "intended" else _as_text(completed_at),
+            None if result.outcome == "intended" else _as_text(completed_at or datetime.now(UTC)),
             *map(_as_text, (result.kept, result.old_values, result.new_values)),
             *(run_id, result.host_id),
         )
         made_progress()
 
-    def abandon_rest(self, run_id: str, message: str, *, completed_at: datetime) -> None:
+    def abandon_rest(self, run_id: str, message: str) -> None:
         """Store that the hosts that were not attempted are not written."""
         self._execute(
             "UPDATE writes SET outcome = 'not_written', message = ?, completed_at = ?"
             " WHERE run_id = ? AND outcome = 'intended' AND sent = 0",
-            *(message, _as_text(completed_at), run_id),
+            *(message, _as_text(datetime.now(UTC)), run_id),
         )
 
     def targets(self) -> dict[str, str]:

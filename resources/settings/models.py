@@ -590,17 +590,14 @@ class Instance(OneQuery):
         """
         named: dict[str, Instance] = {}
         for logs in self.logs:
-            one = self._of_logs(logs)
+            preset = presets()[logs.preset].settings["index"] if logs.preset else self.index
+            index = logs.index or (self.index if "index" in self.model_fields_set else preset)
+            fields = logs.model_dump(include={*OneQuery.model_fields})
+            one = self.model_copy(update={"logs": (), "index": index, **fields})
             name = logs.preset or one.index
             same = sum(other.partition(" #")[0] == name for other in named)
             named[f"{name} #{same + 1}" if same else name] = one
         return named or {self.index: self}
-
-    def _of_logs(self, logs: Logs) -> "Instance":
-        preset = presets()[logs.preset].settings["index"] if logs.preset else self.index
-        index = logs.index or (self.index if "index" in self.model_fields_set else preset)
-        fields = logs.model_dump(include={*OneQuery.model_fields})
-        return self.model_copy(update={"logs": (), "index": index, **fields})
 
     def require_secrets(self) -> None:
         """Fail if secrets are missing; the ConfigurationError names all of them."""

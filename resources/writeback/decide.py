@@ -224,7 +224,7 @@ def settle_leftovers(
         else:
             result = _missing(row, inventory)
         if result:
-            ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
+            ledger.complete(result, run_id=run_id)
             settled += 1
     return settled
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing import TimeoutError as NoResultError
 from multiprocessing.pool import ThreadPool
 from threading import Lock
@@ -56,11 +55,8 @@ def write_all(
         require_running()
     except Exception as error:
         writer.stop(str(error))
-        ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+        ledger.abandon_rest(run_id, writer.not_reached_message())
         raise
-
-    def complete(result: Result) -> None:
-        ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
     # These threads end with the process; a ThreadPoolExecutor's would keep it until the last answer.
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
@@ -76,7 +72,7 @@ def write_all(
                     if isinstance(result, BaseException):
                         raise result  # noqa: TRY301  (a thread's; it interrupts this one)
                     if result:
-                        complete(result)
+                        ledger.complete(result, run_id=run_id)
                         done += 1
                 on_progress(done, len(rows))
         except StopIteration:
@@ -89,13 +85,13 @@ def write_all(
                     while True:
                         result = results.next(max(deadline - time.monotonic(), 0))
                         if isinstance(result, Result):
-                            complete(result)
+                            ledger.complete(result, run_id=run_id)
             finally:  # also if the waiting is interrupted
                 writer.abandoned = True
             raise
         finally:
             if writer.stopped_by:
-                ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+                ledger.abandon_rest(run_id, writer.not_reached_message())
     return writer.stopped_by or writer.reason_to_stop()
 
 
