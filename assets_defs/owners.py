@@ -1,43 +1,26 @@
-"""The owners: which user asset each user name stands for, what follows for each host, and what is written.
+"""The owners: which user asset each user name stands for, and what follows for each host."""
 
-How the sink, and the ops that apply a stored plan and undo a run, do it is in `plans`.
-"""
-
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, Literal
-from urllib.parse import quote
 
 import dagster as dg
 import polars as pl
-import yaml
-from pydantic import Field
 
 from assets_defs.asset_specs import (
     INVENTORY_SERVICE,
-    LOCATION,
-    asset_arguments,
-    asset_key,
     decisions_metadata,
     hosts_metadata,
     list_command,
     table_asset,
-    writes_metadata,
 )
-from assets_defs.cleanup import delete_old
 from assets_defs.evidence import require_evidence, resolution_of, with_history
-from assets_defs.plans import apply_plan, undo_run, write_planned
-from assets_defs.record import as_dagster_failure
-from assets_defs.report import reporting, sheet_of, where_reported
-from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
+from assets_defs.report import sheet_of, where_reported
+from assets_defs.run import InstanceRun, ScanRun
 from ownership.codes import MOVED
 from ownership.names import printable
-from ownership.plan import exceeded_limit
-from reports.run_results import count_conflicts, result_in_words
-from resources.errors import AssetOwnersError
-from resources.locks import watched
-from resources.settings import Instance, command_line, part_name, slug_of, time_between_runs
+from reports.run_results import count_conflicts
+from resources.settings import Instance, time_between_runs
 from resources.store.retention import OVERDUE_AFTER, store_decisions
 from resources.store.tables import INVENTORY, short_run_id
 
@@ -145,150 +128,3 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
         "report": where_reported(run),
         **hosts_metadata(decisions, partial(sheet_of, run), see_all=see_all),
     }
-
-
-FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
-
-
-def sink_asset(instance: Instance) -> dg.AssetsDefinition:
-    """Define owner_writes."""
-
-    @dg.asset(
-        **asset_arguments(instance, "owner_writes", kind="rest"),
-        deps=[asset_key(instance, "owner_decisions")],
-        required_resource_keys={*resource_keys(instance)},
-        pool=write_pool(instance),
-    )
-    def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        run = scan_run(context, instance)
-        with watched(), reporting(run), as_dagster_failure(run.record, last=True):
-            try:
-                metadata = _run_metadata(run, write_planned(run))
-                delete_old(run)
-            except AssetOwnersError:
-                plan = run.tables.read_own("owner_writes", run.run_id)
-                if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
-                    yield dg.AssetObservation(context.asset_key, metadata=_run_metadata(run, plan))
-                raise
-            if run.may_write:
-                metadata["dagster/row_count"] = run.tables.writes().select(pl.len()).collect().item()
-        yield dg.MaterializeResult(metadata=metadata)
-
-    return owner_writes
-
-
-def _run_metadata(run: ScanRun, rows: pl.DataFrame) -> dict[str, Any]:
-    """What became of the plan of a run, or what it is where nothing was sent."""
-    decisions = run.tables.read_own("owner_decisions", run.run_id)
-    return {
-        "run": run.run_id,
-        "report": where_reported(run),
-        **_to_apply(run, rows, decisions),
-        **_to_undo(run, rows),
-        **writes_metadata(rows, decisions),
-        **_hosts(run, rows, decisions),
-    }
-
-
-def _hosts(run: InstanceRun, rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
-    return hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history"))
-
-
-def _to_undo(run: InstanceRun, rows: pl.DataFrame) -> dict[str, Any]:
-    undo = command_line(run.instance, "undo", short_run_id(run.run_id))
-    return {"to_undo": undo} if "written" in rows["outcome"] else {}
-
-
-def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """How the plan of a run is applied: the command, and the launchpad filled in."""
-    if run.mode.missing_steps or "planned" not in planned["outcome"]:
-        return {}
-    number = planned.height
-    hosts = decisions["host_id"].count()
-    too_large = exceeded_limit(number, hosts, run.instance.writes, what="owners")
-    allow = ("--allow-writes", str(number)) if too_large else ()
-    chosen = {"run_id": run.run_id, "dry_run": False} | ({"allow_writes": number} if too_large else {})
-    ops = {part_name(run.instance, apply_plan.__name__): {"config": chosen}}
-    config, job = quote(yaml.safe_dump({"ops": ops})), part_name(run.instance, "apply")
-    launched = run.record.recorded.get_run_by_id(run.run_id) if run.record.recorded else None
-    origin = launched.remote_job_origin if launched else None
-    location = origin.location_name if origin else LOCATION  # another one in a project of somebody else's
-    address = f"/locations/{location}/jobs/{job}/playground/setup?config={config}"
-    return {
-        "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
-        "open_in_launchpad": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
-    }
-
-
-class FollowUpConfig(dg.Config):
-    """What an operator chooses for a run that follows another one."""
-
-    run_id: str = Field(description="In quotes: the run whose plan is applied, or which is undone.")
-    dry_run: bool = Field(default=False, description="Plan only; write nothing.")
-    allow_writes: int | None = Field(
-        default=None,
-        description="The most hosts to write, in place of writes.max_writes and max_write_percent.",
-    )
-    hosts: list[str] = Field(
-        default=[], description="These hosts only, by name or id; none: all of the plan."
-    )
-    reason: str | None = Field(default=None, description="Why; the table runs keeps it among the options.")
-
-
-class UndoConfig(FollowUpConfig):
-    """What an operator chooses for a run that undoes another one."""
-
-    wrong: bool = Field(default=False, description="Their owners are wrong: no run names them there again.")
-
-
-def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.OpDefinition:
-    """Define the op that applies a plan that an earlier run stored, or undoes what a run wrote."""
-    act, keys = FOLLOW_UPS[command], resource_keys(instance)
-
-    @watched()
-    def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
-        options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
-        run = follow_up_run(context, instance, command, config.run_id, options)
-        is_wrong = {"wrong": config.wrong} if isinstance(config, UndoConfig) else {}
-        with reporting(run), as_dagster_failure(run.record, last=True):
-            written = act(run, config.run_id, config.allow_writes, config.hosts, **is_wrong)
-        if command == "apply" and run.may_write:
-            plan_id = run.tables.decided_by(run.run_id)
-            # The page of the decisions shows them as the last ones, too.
-            key = asset_key(instance, "owner_decisions")
-            last = context.instance.get_latest_materialization_event(key)
-            # The checks belong to the entry that the plan's own run made.
-            if run.tables.published_run() == plan_id and (last is None or last.run_id != plan_id):
-                shown = shown_decisions(run, run.tables.read_own("owner_decisions", plan_id), plan_id)
-                context.log_event(dg.AssetMaterialization(key, metadata=shown))
-        event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
-        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
-
-    follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
-    name, needed = part_name(instance, act.__name__), {keys.tables, keys.inventory}
-    return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
-
-
-def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
-    """What became of each host of a run that followed another one."""
-    tables, row = run.tables, run.record.row()
-    decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
-    counted = writes_metadata(written, decisions)
-    counted["result"] = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
-    if row["hosts"]:  # as listed by this run: the plan, or what is undone, may be days old
-        owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
-        counted["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
-    return {
-        "run": run.run_id,
-        **({"report": where_reported(run)} if run.may_write else {}),
-        **_to_undo(run, written),
-        **counted,
-        **_hosts(run, written, decisions),
-        "dagster/row_count": tables.writes().select(pl.len()).collect().item(),
-    }
-
-
-def write_pool(instance: Instance) -> str:
-    """Name the Dagster pool of whatever writes to the instance's target; the operator sets its limit."""
-    return f"{slug_of(f'{instance.platform.address} {instance.platform.tenant_id}')}__writes"

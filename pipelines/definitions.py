@@ -9,9 +9,10 @@ import dagster as dg
 from assets_defs.asset_specs import service_specs
 from assets_defs.checks import asset_checks
 from assets_defs.evidence import logon_assets, shares_asset
-from assets_defs.owners import inventory_asset, owner_assets, sink_asset
+from assets_defs.owners import inventory_asset, owner_assets
 from assets_defs.run import OpenInventory, OpenSource, scan_resources
 from assets_defs.run_request import INSTANCE_TAG
+from assets_defs.sink import sink_asset
 from assets_defs.tuning import tuning_specs
 from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs

@@ -13,10 +13,10 @@ import dagster as dg
 
 from assets_defs.asset_specs import asset_key
 from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
-from assets_defs.owners import follow_up_op
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
 from assets_defs.run import default_options, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
+from assets_defs.sink import follow_up_op
 from assets_defs.tuning import tuning_op
 from ownership.names import printable
 from ownership.tables import TABLES

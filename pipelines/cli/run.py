@@ -237,7 +237,7 @@ def _follow(
     fail_on: str | None = None,
 ) -> int:
     """Run the job `apply` or `undo`, and print its result; return the exit status."""
-    from assets_defs.owners import FOLLOW_UPS
+    from assets_defs.sink import FOLLOW_UPS
     from pipelines.cli.results import execute, print_result, status_of
 
     about, dry_run = config["run_id"], config.get("dry_run", False)

@@ -46,19 +46,12 @@ class DayOfLogons:
 class EvidenceSource(ABC):
     """Counts the logon events of a log by day, host and user, such as one query over one index pattern.
 
-    To write another one:
-
-    1. Implement `logons`.
-    2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
-       ConfigurationError for what a setting can fix, TransientError for what may be retried.
-    3. Set, for messages, the settings that name the users and hosts of logons, and their values.
-    4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, what
-       explains a result (`why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`), and for
-       `asset-owners check` `first_pairs` and `check`.
-
-    `tests/resources/search/test_adapters.py` tries any source.
+    Another one, such as docs/recipes/exports.py, implements `logons`, and of the rest what makes sense. It
+    raises the errors of `resources.errors` with messages that name its own settings: ConfigurationError for
+    what a setting can fix, TransientError for what may be retried. `test_adapters.py` tries any source.
     """
 
+    # For messages, the settings that name the users and hosts of logons, and their values.
     user_setting: str = "the users of the logons"
     host_setting: str = "the hosts of the logons"
     user_field: str = "it"

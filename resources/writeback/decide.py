@@ -201,10 +201,8 @@ def settle_leftovers(
 ) -> int:
     """Settle the writes of a run that was cut off from what the inventory holds; return how many (rules 7.3).
 
-    A host to which no request went out was not written, whatever it holds: others set owners as well. `hosts`
-    is inventory_hosts, listed after that run had ended; a host that the list lacks is read by itself, and
-    what is still not known stays pending. `writes` has the rows of owner_writes of all runs on the target;
-    `began` is started_at of that run's row in `runs`, empty where there is none: its plan may be much older.
+    `hosts` is inventory_hosts, listed after that run had ended; what is still not known stays pending.
+    `writes` are rows of all runs on the target; `began` is started_at of that run, empty where it has no row.
     """
     listed = {row["host_id"]: row for row in hosts.iter_rows(named=True)}
     never_sent, pending = (
@@ -215,7 +213,7 @@ def settle_leftovers(
     others, settled = _written_since(known.min(), writes, pending), 0
     for row in pending.iter_rows(named=True):
         host_id, said = row["host_id"], row["message"] or CUT_OFF
-        if host_id in never_sent:
+        if host_id in never_sent:  # whatever the host holds: others set owners as well
             result = Result(host_id, "not_written", f"{CUT_OFF} before this host's turn")
         elif (other := others.get(host_id)) and not is_undo(row):
             result = Result(host_id, "not_written", f"{said}; run {other} has written the host since")

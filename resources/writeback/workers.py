@@ -40,11 +40,8 @@ def write_all(
     """Write the hosts of a plan, several at a time; return why that ended early or had no effect, or None.
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
-    kept. `decide` says what is sent to each host. After `max_failed_writes` failures in a row the others are
-    `not_written`. `on_progress` is called with how many of how many hosts are done.
-
-    `require_running` is called before the first write and every few seconds; if it raises RunEndedError,
-    nothing more is sent, and it is raised again once the requests under way have an answer.
+    kept. `on_progress` is called with how many of how many hosts are done, `require_running` before the first
+    write and every few seconds; if it raises RunEndedError, nothing more is sent.
     """
     intended = plan.with_columns(pl.col("outcome").replace("planned", "intended"))
     ledger.intend(intended)
