@@ -158,7 +158,7 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
         monkeypatch.setattr(getattr(job, service), method, unanswered)
         steps = None
     else:
-        monkeypatch.setattr("assets_defs.owners.write_planned", unanswered)
+        monkeypatch.setattr("assets_defs.sink.write_planned", unanswered)
         steps = [dg.AssetKey([job.instance.slug, "owner_writes"])]
     with dg.DagsterInstance.ephemeral(settings={"run_retries": {"enabled": True}}) as recorded:
         result = job(recorded=recorded, asset_selection=steps)
