@@ -283,11 +283,7 @@ def execute_plan(
     make_plan: Callable[[Ledger], tuple[Plan, pl.DataFrame]],
     before_writing: Callable[[Plan], None] | None = None,
 ) -> pl.DataFrame:
-    """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
-
-    The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
-    called once the plan is about to be written, even if no host is left to write.
-    """
+    """Make a plan while nobody else writes, refuse it or write it; the only way to the writer."""
     with locked_ledger(run.tables, run.instance.platform, run.run_id) as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, ledger)
@@ -299,6 +295,7 @@ def execute_plan(
         writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
+        # Even if no host is left to write.
         if before_writing:
             before_writing(plan)
         return _write(run, ledger, plan, writer)

@@ -34,20 +34,15 @@ def mode_of(
     steps: Collection[str],
     *,
     dry_run: bool,
-    is_always_dry: bool,
+    is_always_dry: bool,  # by `writes.dry_run` of the instance file
     force: bool,
     days_named: int,
-    is_of_backfill: bool,
-    ended: date | None,
+    is_of_backfill: bool,  # with a run for each day
+    ended: date | None,  # the last day of a window that ended more than `late_days` ago
     late_days: int,
-    whole_run: str,
+    whole_run: str,  # the command that executes all steps
 ) -> Mode:
-    """Return what a run may do that executes these steps itself (rules 4.2, 4.3, 7.6, 7.11).
-
-    `dry_run` is an operator's option, or `writes.dry_run` of the instance file (`is_always_dry`). `force`
-    allows to write for several days (`days_named`, `is_of_backfill`: one run for each), or for a window that
-    `ended` more than `late_days` ago. `whole_run` is the command that executes all steps.
-    """
+    """Return what a run may do that executes these steps itself (rules 4.2, 4.3, 7.6, 7.11)."""
     plans = SINK in steps
     decides = not {*SNAPSHOTS, SINK}.isdisjoint(steps)
     missing = tuple(step for step in (*INPUTS, SINK) if decides and step not in steps)

@@ -71,11 +71,8 @@ class EvidenceSource(ABC):
         """Count the logon events of each day in `scan.timezone`, in the order given, empty ones included."""
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
-        """Count the matching documents of each day in one request, to notice events that arrive late.
-
-        Omitted days have not grown; the default omits all, because the source cannot tell.
-        """
-        return {}
+        """Count the matching documents of each day in one request, to notice events that arrive late."""
+        return {}  # a day that is omitted has not grown, as far as the source can tell
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
         """Return which logons have no user, or no host, as part of a sentence; "" if unknown."""

@@ -456,13 +456,11 @@ def _existing(path: UPath) -> list[UPath]:
 
 
 def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
-    """Read files of a table; each is opened once, and an object is fetched in one request.
-
-    Without the schema Polars would open the first file twice, and fetch an object in several requests: if it
-    was replaced in between, no file ever held those rows. Columns of a newer version are ignored.
-    """
+    """Read files of a table; each is opened once, and an object is fetched in one request."""
     if not paths:
         return empty(TABLES[table]).lazy()
+    # Without the schema Polars would open the first file twice: if it was replaced in between, no file ever
+    # held those rows. Columns of a newer version are ignored.
     files: list[IO[bytes]] | list[str] = [str(path) for path in paths]
     if not isinstance(paths[0], Path):
         contents = paths[0].fs.cat_ranges([path.path for path in paths], None, None, on_error="raise")
