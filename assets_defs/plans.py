@@ -81,31 +81,6 @@ def _select_hosts(
         raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error
 
 
-def plan_to_apply(
-    run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
-) -> Plan:
-    """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit."""
-    plan_id = _followed_run(run, "apply", plan_id)
-    planned = rows_to_apply(run.instance, run.tables, plan_id, hosts)
-    made_by = run.tables.rows("runs", run.tables.decided_by(plan_id)).row(0, named=True)
-    options = json.loads(made_by["options"])
-    if not options.get("enrich", run.instance.scan.enrich):
-        unsent = pl.lit(None, pl.String)
-        owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
-        planned = planned.with_columns(new_values=owner_only)
-    tried, file = options.get(CHANGES), run.instance.file  # which the instance file may say meanwhile
-    is_tried = tried and file and load_instance(file, tried).model_dump() != run.instance.model_dump()
-    return Plan(
-        rows=planned.with_columns(run_id=pl.lit(run.run_id)),
-        command="apply",
-        of_run=plan_id,
-        hosts=hosts,
-        settings="tried" if is_tried else made_by["settings_fingerprint"],
-        missing_steps=options.get(MISSING_STEPS) or (),
-        allowed=allow_writes,
-    )
-
-
 def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Sequence[str]) -> pl.DataFrame:
     """Return the plan that a run stored, or of some hosts; ConfigurationError: there is nothing to apply."""
     _refuse_undo(instance, plan_id, tables.run_writes(plan_id))
@@ -115,25 +90,6 @@ def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Seque
     return _select_hosts(
         instance, planned, hosts, tables.read_own("owner_decisions", tables.decided_by(plan_id))
     )
-
-
-def plan_to_undo(
-    run: InstanceRun,
-    undone_id: str,
-    allow_writes: int | None,
-    ledger: Ledger,
-    hosts: Sequence[str] = (),
-) -> Plan:
-    """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now."""
-    undone_id = _followed_run(run, "undo", undone_id)
-    short = short_run_id(undone_id)
-    if not run.may_write and undone_id in ledger.targets():
-        raise ConfigurationError(
-            f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
-            f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
-        )
-    rows = rows_to_undo(run.instance, run.tables, undone_id, hosts, run_id=run.run_id)
-    return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
 
 
 def rows_to_undo(
@@ -242,11 +198,30 @@ def apply_plan(
     run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
 ) -> pl.DataFrame:
     """Write the plan that an earlier run stored, or of some `hosts`; rows and errors as `write_planned`."""
-    return execute_plan(
-        run,
-        lambda _: skip_changed_hosts(run, plan_to_apply(run, plan_id, allow_writes, hosts)),
-        before_writing=partial(_show_plan, run),
-    )
+
+    def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
+        of_run = _followed_run(run, "apply", plan_id)
+        planned = rows_to_apply(run.instance, run.tables, of_run, hosts)
+        made_by = run.tables.rows("runs", run.tables.decided_by(of_run)).row(0, named=True)
+        options = json.loads(made_by["options"])
+        if not options.get("enrich", run.instance.scan.enrich):
+            unsent = pl.lit(None, pl.String)
+            owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
+            planned = planned.with_columns(new_values=owner_only)
+        tried, file = options.get(CHANGES), run.instance.file  # which the instance file may say meanwhile
+        is_tried = tried and file and load_instance(file, tried).model_dump() != run.instance.model_dump()
+        plan = Plan(
+            rows=planned.with_columns(run_id=pl.lit(run.run_id)),
+            command="apply",
+            of_run=of_run,
+            hosts=hosts,
+            settings="tried" if is_tried else made_by["settings_fingerprint"],
+            missing_steps=options.get(MISSING_STEPS) or (),
+            allowed=allow_writes,
+        )
+        return skip_changed_hosts(run, plan)
+
+    return execute_plan(run, make_plan, before_writing=partial(_show_plan, run))
 
 
 def undo_run(
@@ -260,12 +235,21 @@ def undo_run(
     """Undo what an earlier run wrote, or of some `hosts`; `wrong` answers their owners no (rules 1.12)."""
     if wrong and not hosts:
         raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
-    return execute_plan(
-        run,
-        lambda ledger: skip_changed_hosts(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts)),
-        # Stored first: a run that is cut off must not leave a known wrong owner to the next one.
-        before_writing=partial(_answer_no, run) if wrong else None,
-    )
+
+    def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
+        of_run = _followed_run(run, "undo", undone_id)
+        if not run.may_write and of_run in ledger.targets():  # otherwise it is settled now
+            short = short_run_id(of_run)
+            raise ConfigurationError(
+                f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds "
+                f"out, and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
+            )
+        rows = rows_to_undo(run.instance, run.tables, of_run, hosts, run_id=run.run_id)
+        plan = Plan(rows=rows, command="undo", of_run=of_run, hosts=hosts, allowed=allow_writes)
+        return skip_changed_hosts(run, plan)
+
+    # Stored first: a run that is cut off must not leave a known wrong owner to the next one.
+    return execute_plan(run, make_plan, before_writing=partial(_answer_no, run) if wrong else None)
 
 
 def _answer_no(run: InstanceRun, plan: Plan) -> None:
