@@ -20,16 +20,14 @@ from resources.settings import BrokenInstance, Instance, command_line
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
 
-LOCATION = "asset-owners"
-"""The code location; Dagster keeps under this name which schedules are on."""
+LOCATION = "asset-owners"  # the code location; Dagster keeps under this name which schedules are on
 
 OWNERS = ["team:asset-management"]
 
 RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
-SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
-"""What the lineage begins with."""
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -90,7 +88,6 @@ def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | N
 
 @cache
 def _column_schema(table: str) -> dg.TableSchema:
-    """Return the columns, made once for all instances."""
     columns, descriptions = columns_of(TABLES[table]), column_descriptions(TABLES[table])
     shown = []
     for name, kind in polars_schema(TABLES[table]).items():
@@ -102,7 +99,6 @@ def _column_schema(table: str) -> dg.TableSchema:
 
 
 CONFLICT = ("hostname", "host_id", "existing_owner", "resolved_owner")
-"""Columns of decisions that show a conflict."""
 
 _SHOWN_FIRST = ("conflict", "write")
 SHOWN = (
@@ -111,8 +107,7 @@ SHOWN = (
 )
 """Columns of the sheet that Dagster shows, as far as they hold anything."""
 MAX_EXAMPLES = 8
-MAX_ROWS = 200
-"""Hosts in one table: names are in it, and Dagster's records are kept."""
+MAX_ROWS = 200  # hosts in one table: names are in it, and Dagster's records are kept
 
 
 def list_command(run: InstanceRun, query: str) -> str:
@@ -128,7 +123,6 @@ def examples(name: str, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> dg.TableMetadataValue:
-    """Rows as Dagster shows them, every name as plain text."""
     records = [dg.TableRecord({name: _plain(value) for name, value in row.items()}) for row in rows]
     return dg.MetadataValue.table(records)
 
@@ -143,15 +137,6 @@ def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     """Return the days that lack events, latest first, of rows of `ownership.decisions.events_by_day`."""
     lacking = days.filter(pl.col("state") != "ok").select("day", "state", "events").reverse()
     return examples("days_lacking_events", lacking)
-
-
-def shares_metadata(shares: pl.DataFrame) -> dict[str, Any]:
-    """Count hosts, users and events."""
-    return {
-        "events": shares["events"].sum(),
-        "hosts": shares["hostname"].n_unique(),
-        "users": shares["username"].n_unique(),
-    }
 
 
 def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
@@ -175,11 +160,7 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
 def hosts_metadata(
     decisions: pl.DataFrame, sheet_of: Callable[[pl.DataFrame], pl.DataFrame], *, see_all: str
 ) -> dict[str, Any]:
-    """Return the first hosts with an owner or one to get, and without, each as the sheet tells of it.
-
-    What needs a person comes first, then what is least certain. `sheet_of` returns `hosts_sheet` of some
-    decisions, in their order; the command `see_all` lists all hosts.
-    """
+    """Return the first hosts with an owner or one to get, and without, as the sheet tells of each."""
     order = ~pl.col("evidence").is_in(NAMING), *(pl.col("action") != action for action in _SHOWN_FIRST)
     hosts = least_certain_first(decisions.drop_nulls("host_id")).sort(order, maintain_order=True)
     is_without, found = pl.col("action") == "none", dict[str, Any]()

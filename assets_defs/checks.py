@@ -22,10 +22,14 @@ from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
 from resources.findings import Finding, State, check_certificate
-from resources.inventory.try_inventory import check_excluding_fields, check_readable
-from resources.name_findings import check_domains, check_hostnames, check_users
-from resources.search.properties import check_fields, check_parts, check_senders
-from resources.search.source import extraction_fingerprints
+from resources.inventory.try_inventory import (
+    check_domains,
+    check_excluding_fields,
+    check_hostnames,
+    check_readable,
+    check_users,
+)
+from resources.search.source import check_fields, check_parts, check_senders, extraction_fingerprints
 from resources.settings import Instance, command_line, part_name
 
 MAX_NAMED = 10
@@ -35,8 +39,7 @@ STEPS: dict[str, dict[FunctionType, str]] = {}
 """The checks by step, each with its table; the UI shows name and docstring. A step costs more than a check:
 checks of tables that are made together share one."""
 
-BLOCKING = "blocking_check"
-"""The step of the check that blocks, for which the sink waits."""
+BLOCKING = "blocking_check"  # the step of the check that blocks, for which the sink waits
 
 
 def check(step: str, table: str) -> Callable[[FunctionType], FunctionType]:
@@ -88,12 +91,10 @@ def _step_of_checks(instance: Instance, step: str) -> dg.AssetChecksDefinition:
 
 
 def evaluate(find: FunctionType, run: ScanRun, *, blocking: bool) -> dg.AssetCheckResult:
-    """Return a check's result; one that blocks stores in the run's record whether the sink may write.
-
-    It fails, too, if a service does not answer (rules 7.10).
-    """
+    """Return a check's result; one that blocks stores in the run's record whether the sink may write."""
     try:
         result = find(run)
+    # A service that does not answer keeps the sink from writing, too (rules 7.10).
     except AssetOwnersError as error:
         said = f"Could not run: {printable(str(error))}"
         if blocking:
@@ -314,14 +315,12 @@ def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
 
 
 def _first(names: pl.Series) -> str:
-    """Return the first few names, and how many more there are."""
     return some_of([printable(f"{name}") for name in names], MAX_NAMED)
 
 
 def _none(
     rows: pl.DataFrame, fault: str, *, severity: dg.AssetCheckSeverity = WARN, **numbers: float
 ) -> dg.AssetCheckResult:
-    """Return a check that passes if there are no rows that break the property."""
     state = "ok" if rows.is_empty() else "wrong" if severity is ERROR else "warning"
     return _result([Finding(state, "", "" if rows.is_empty() else fault, rows=rows, numbers=numbers)])
 

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
 from assets_defs.run import ScanRun
-from assets_defs.run_request import INSTANCE_TAG, today_of
+from assets_defs.run_request import INSTANCE_TAG
 from ownership.names import printable
 from resources.errors import AssetOwnersError
 from resources.failures import operator_message
@@ -24,34 +24,33 @@ from resources.store.files import delete_file, remove_leftovers
 from resources.store.retention import (
     KEEP,
     Retention,
+    What,
     delete_inputs,
     delete_outdated,
     empty_outdated_snapshots,
+    stored_files,
 )
-from resources.store.stored_files import What, stored_files
 from resources.store.tables import Tables
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Of a run that may store something yet."""
-MAX_AT_ONCE = 200
-"""Runs deleted at the end of one run: where years were kept so far, several nights do it."""
+MAX_AT_ONCE = 200  # runs deleted at the end of one run: where years were kept so far, several nights do it
 
 
 def runs_of(
-    dagster: dg.DagsterInstance, name: str, *, before: datetime | None = None, limit: int | None = None
+    dagster: dg.DagsterInstance,
+    name: str,
+    *,
+    finished: bool = True,
+    before: datetime | None = None,
+    limit: int | None = None,
 ) -> Sequence[str]:
-    """The ids of the finished runs of the instance with that name, the oldest first."""
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=FINISHED, updated_before=before)
+    """Return the ids of the finished runs of the instance with that name, or of the others, oldest first."""
+    statuses = [status for status in dg.DagsterRunStatus if (status in FINISHED) == finished]
+    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses, updated_before=before)
     records = dagster.get_run_records(chosen, limit=limit, ascending=True)
     return [record.dagster_run.run_id for record in records]
-
-
-def runs_in_progress(dagster: dg.DagsterInstance, name: str) -> list[str]:
-    """Return the ids of the runs of the instance with that name that are not finished, queued ones too."""
-    statuses = [status for status in dg.DagsterRunStatus if status not in FINISHED]
-    chosen = dg.RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses)
-    return [run.run_id for run in dagster.get_runs(chosen)]
 
 
 def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: str) -> bool:
@@ -65,8 +64,7 @@ def names_in_records(dagster: dg.DagsterInstance, run_ids: Sequence[str], name: 
 
 def overwrite_deleted(dagster: dg.DagsterInstance) -> None:
     """Overwrite what was deleted from Dagster's files of SQLite, which only mark it as free."""
-    root = Path(dagster.root_directory) if dagster.is_persistent else None
-    for file in sorted(root.glob("*/*.db")) + sorted(root.glob("history/runs/index.db")) if root else ():
+    for file in _files(dagster, "*/*.db", "history/runs/index.db"):
         with closing(sqlite3.connect(file, timeout=60, isolation_level=None)) as database:
             database.execute("VACUUM")
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -83,7 +81,8 @@ def delete_runs(dagster: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
 
 def delete_unlisted(dagster: dg.DagsterInstance) -> None:
     """Delete the events of runs that Dagster does not list: of a deletion that was cut off."""
-    with_events = {file.name.partition(".db")[0] for file in _event_files(dagster)}  # a run is listed first
+    files = _files(dagster, "history/runs/*.db*")  # a run is listed first
+    with_events = {file.name.partition(".db")[0] for file in files}
     for run_id in with_events - {*dagster.get_run_ids(), "index"}:
         _delete_events(dagster, run_id)
 
@@ -95,52 +94,37 @@ def _delete_events(dagster: dg.DagsterInstance, run_id: str) -> None:
         with storage.index_connection() as connection:
             storage.delete_events_for_run(connection, run_id)
             connection.execute(checks.delete().where(checks.c.run_id == run_id))
-    for file in _event_files(dagster, run_id):
+    for file in _files(dagster, f"history/runs/{run_id}.db*"):
         file.unlink()
 
 
-def _event_files(dagster: dg.DagsterInstance, run_id: str = "*") -> list[Path]:
-    """Return the files with the events of a run, or of all runs, where Dagster keeps them on a disk."""
+def _files(dagster: dg.DagsterInstance, *patterns: str) -> list[Path]:
+    """Return the files of Dagster's home that fit a pattern; none where it keeps nothing on a disk."""
     root = Path(dagster.root_directory) if dagster.is_persistent else None
-    return [*root.glob(f"history/runs/{run_id}.db*")] if root else []
+    return [file for pattern in patterns for file in sorted(root.glob(pattern))] if root else []
 
 
 MAX_PAUSE_DAYS = 60
 """Between two clean-ups, unless the clock has jumped or the service was off; some call them once a month."""
-ALL_INSTANCES = "all instances"
-"""What the tag of an instance says of a clean-up, in the place of a name."""
+ALL_INSTANCES = "all instances"  # what the tag of an instance says of a clean-up, in the place of a name
 CLEAN_UPS_DAYS = 14
 """How long Dagster's records of clean-ups are kept: they hold nothing but when one ran, and 130 kB each."""
 
 
 def delete_old(run: ScanRun) -> None:
-    """Delete stored rows and Dagster's records that are older than the instance keeps them.
-
-    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see.
-    """
-    instance, retention, now = run.instance, Retention.of_instance(run.instance), datetime.now(UTC)
-    # Each copy of what a plan rests on is as large as the tables.
-    delete_inputs(run.tables, before=now - timedelta(days=retention.plan_days))
+    """Delete what is old of an instance, and Dagster's records; a plan alone leaves what is shown."""
+    retention = Retention.of_instance(run.instance)
     if run.may_write:
         delete_inputs(run.tables, of_run=run.run_id)
-        oldest = today_of(instance) - timedelta(days=retention.evidence_days)
-        deleted = delete_outdated(
-            run.tables,
-            evidence_before=min(oldest, run.window.first),
-            history_before=now - timedelta(days=retention.history_days),
-        )
-        if deleted:
-            run.log.info(f"Deleted {deleted} files and rows that are older than keep allows")
+        _delete_tables(run.tables, retention, run.log, kept=run.window.first)
+    else:
+        _delete_old_inputs(run.tables, retention)
     if dagster := run.record.recorded:
-        _delete_records(dagster, instance.name, retention.runs_days, run.log)
+        _delete_records(dagster, run.instance.name, retention.runs_days, run.log)
 
 
 def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
-    """Fail if the last clean-up was long ago by this machine's clock, which may have jumped ahead.
-
-    Of that failure the next clean-up knows, and goes on.
-    """
+    """Fail if the last clean-up was long ago by this machine's clock; the next one then goes on."""
     for last in dagster.get_run_records(dg.RunsFilter(job_name=job, statuses=FINISHED), limit=1):
         days = (time.time() - (last.end_time or 0)) // 86400
         if last.end_time and days > MAX_PAUSE_DAYS:
@@ -178,8 +162,10 @@ def delete_old_of_all(
             if instance and instance.name == name:
                 retention = Retention.of_instance(instance)
             else:
+                # By what the settings said when its last run ended.
                 retention = _stored(tables)
             kept[name or slug] = retention.runs_days
+            # One that a run works on waits for the next time.
             if name not in busy:
                 _delete_tables(tables, retention, log)
         except Exception as error:
@@ -201,12 +187,19 @@ def _stored(tables: Tables) -> Retention:
         return Retention(**(ledger.setting(KEEP) or {}))
 
 
-def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) -> None:
-    now, today = datetime.now(UTC), datetime.now(ZoneInfo(retention.timezone)).date()
-    history_before = now - timedelta(days=retention.history_days)
-    delete_inputs(tables, before=now - timedelta(days=retention.plan_days))
-    evidence_before = today - timedelta(days=retention.evidence_days)
-    deleted = delete_outdated(tables, evidence_before=evidence_before, history_before=history_before)
+def _delete_old_inputs(tables: Tables, retention: Retention) -> None:
+    """Delete what plans rest on that are not applied any more: each copy is as large as the tables."""
+    delete_inputs(tables, before=datetime.now(UTC) - timedelta(days=retention.plan_days))
+
+
+def _delete_tables(
+    tables: Tables, retention: Retention, log: logging.Logger, *, kept: date = date.max
+) -> None:
+    """Delete what is old of an instance, but no day since `kept`."""
+    _delete_old_inputs(tables, retention)
+    history_before = datetime.now(UTC) - timedelta(days=retention.history_days)
+    oldest = datetime.now(ZoneInfo(retention.timezone)).date() - timedelta(days=retention.evidence_days)
+    deleted = delete_outdated(tables, evidence_before=min(oldest, kept), history_before=history_before)
     deleted += empty_outdated_snapshots(tables, before=history_before)
     for file in stored_files(tables):
         if file.what is What.REPORT and file.path.stat().st_mtime < history_before.timestamp():
@@ -218,7 +211,6 @@ def _delete_tables(tables: Tables, retention: Retention, log: logging.Logger) ->
 
 
 def _delete_records(dagster: dg.DagsterInstance, name: str, days: int, log: logging.Logger) -> None:
-    """Delete Dagster's records of old runs of the instance with that name: they may name people."""
     before = datetime.now(UTC) - timedelta(days=days)
     if runs := runs_of(dagster, name, before=before, limit=MAX_AT_ONCE):
         delete_runs(dagster, runs)

@@ -10,14 +10,7 @@ from typing import Any, Self
 import dagster as dg
 import polars as pl
 
-from assets_defs.asset_specs import (
-    SEARCH_SERVICE,
-    asset_arguments,
-    asset_key,
-    days_metadata,
-    shares_metadata,
-    table_asset,
-)
+from assets_defs.asset_specs import SEARCH_SERVICE, asset_arguments, asset_key, days_metadata, table_asset
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import Progress, ScanRun, resource_keys, scan_run
 from assets_defs.run_request import executed_steps, today_of, window_of
@@ -41,28 +34,32 @@ from ownership.windows import (
 )
 from resources.errors import AssetOwnersError, ConfigurationError, call_each
 from resources.findings import Finding
-from resources.search.properties import check_fields, check_names
+from resources.locks import made_progress
 from resources.search.source import (
     DayOfLogons,
     EvidenceSource,
+    check_fields,
+    check_names,
     counted_as,
     extraction_fingerprints,
 )
 from resources.settings import Instance, command_line, host_arguments, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
-from resources.watchdog import made_progress
 
-SECONDS_TOGETHER = 0.5
-"""Days that arrive within so long are stored together."""
-TOTALS = ("matching", "lacking_user", "lacking_host")
-"""What is counted of the documents of a day."""
+SECONDS_TOGETHER = 0.5  # days that arrive within so long are stored together
+TOTALS = ("matching", "lacking_user", "lacking_host")  # what is counted of the documents of a day
 
 
 def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefinition:
     """Define logon_counts and logon_days, with one partition a day from `since` or earlier."""
+    # The UI shows the days of today's run, and since an earlier scan.first_day those that are kept.
+    today, scan = today_of(instance), instance.scan
+    first = window_of(instance, max(today, scan.first_day)).first
+    if "first_day" in scan.model_fields_set:
+        first = min(first, max(scan.first_day, today - timedelta(days=instance.keep.evidence_days)))
     partitions = dg.DailyPartitionsDefinition(
-        start_date=min(first_partition(instance), since or date.max).isoformat(),
+        start_date=min(first, since or date.max).isoformat(),
         timezone=instance.scan.timezone,
         end_offset=1,  # the running day is looked at, too
     )
@@ -96,15 +93,6 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
             yield dg.MaterializeResult(asset_key=key, metadata=metadata.get(key, {}))
 
     return logons
-
-
-def first_partition(instance: Instance) -> date:
-    """Return the first day that the UI shows: today's run's, or an earlier scan.first_day that is kept."""
-    today, scan = today_of(instance), instance.scan
-    looked_at = window_of(instance, max(today, scan.first_day)).first
-    if "first_day" not in scan.model_fields_set:
-        return looked_at
-    return min(looked_at, max(scan.first_day, today - timedelta(days=instance.keep.evidence_days)))
 
 
 def _fetch(
@@ -172,10 +160,7 @@ def _fetch(
 
 @dataclass
 class StoredDays:
-    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4).
-
-    `days` are rows of `logon_days`; `replaced` are days whose counts are replaced by what the index holds.
-    """
+    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4)."""
 
     run: ScanRun
     fingerprints: Mapping[str, str]
@@ -278,10 +263,7 @@ def _sum_events(counts: pl.LazyFrame) -> pl.DataFrame:
 def _describe_days(
     context: dg.AssetExecutionContext, run: ScanRun, days: list[date], wanted: list[date]
 ) -> None:
-    """Add numbers to the events that Dagster records of the run's own days, and record the other days.
-
-    Those were fetched, or Dagster lacks them, as where an earlier run failed at a later day.
-    """
+    """Add numbers to Dagster's events of the run's own days, and record days that it fetched or lacks."""
     keys = [asset_key(run.instance, table) for table in ("logon_counts", "logon_days")]
     named = run.days_named if context.has_partition_key or context.has_partition_key_range else []
     known = {key: context.instance.get_materialized_partitions(key) for key in keys}
@@ -325,11 +307,14 @@ def shares_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _share(run: ScanRun) -> dict[str, Any]:
-    """Count each user's part of the logons of each host."""
     shares = resolution_of(run).count_shares()
     require_evidence(run)
     run.store("host_user_shares", shares)
-    found = shares_metadata(shares)
+    found: dict[str, int] = {
+        "events": int(shares["events"].sum()),
+        "hosts": shares["hostname"].n_unique(),
+        "users": shares["username"].n_unique(),
+    }
     run.log.info(
         f"Shares: {counted(found['users'], 'user')} on {counted(found['hosts'], 'host')}, "
         f"{counted(found['events'], 'event')} from {run.window.first} to {run.window.last}"
@@ -465,8 +450,6 @@ def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, la
 
 
 def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
-    """Fail with what is wrong with a log."""
-
     def require(log: EvidenceSource) -> None:
         if wrong := [str(finding) for finding in look(log) if finding.state == "wrong"]:
             raise ConfigurationError("; ".join(wrong))

@@ -21,9 +21,8 @@ from ownership.codes import MOVED
 from ownership.names import counted, printable
 from reports.run_results import count_conflicts
 from resources.settings import Instance, time_between_runs
-from resources.store.retention import store_decisions
-from resources.store.run_state import OVERDUE_AFTER
-from resources.store.tables import short_run_id
+from resources.store.retention import OVERDUE_AFTER, store_decisions
+from resources.store.tables import INVENTORY, short_run_id
 
 
 def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.AssetsDefinition:
@@ -36,7 +35,7 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         frame = inventory.hosts() if kind == "hosts" else inventory.users()
         run.tables.prepare()
         run.store(table, frame)
-        if all(run.tables.holds(each, run.run_id) for each in ("inventory_hosts", "inventory_users")):
+        if all(run.tables.holds(each, run.run_id) for each in INVENTORY):
             run.tables.store_current_owners(run_id=run.run_id, publish=run.may_write)
         run.log.info(f"Inventory: {frame.height:,} {kind} read")
         return {"dagster/row_count": frame.height}
@@ -70,7 +69,6 @@ def freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
 
 
 def _match(run: ScanRun) -> dict[str, Any]:
-    """Find the user asset of each user name of the evidence."""
     usernames = run.read("host_user_shares").select("username").collect()
     frame = resolution_of(run).match_usernames(usernames)
     run.store("username_matches", frame)
@@ -109,7 +107,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     run.log.info(f"Decided {counted(frame['host_id'].count(), 'host')}: {get}, {conflicts_now}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
         run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
-    _log_conflicts(run, conflicts)
+    for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows, and without the people
+        hosts = map(printable, some["host_id"])
+        run.log.debug(
+            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+        )
     return found | {
         "window_from": run.window.first.isoformat(),
         "window_to": run.window.last.isoformat(),
@@ -126,15 +128,3 @@ def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) 
         "report": where_reported(run),
         **hosts_metadata(decisions, partial(sheet_of, run), see_all=see_all),
     }
-
-
-def _log_conflicts(run: ScanRun, conflicts: pl.DataFrame) -> None:
-    """Log each conflict, below what a terminal shows; of the new ones a check warns.
-
-    Whom they are about, the tables say and the log does not.
-    """
-    for some in conflicts.iter_slices(MAX_CONFLICTS):
-        hosts = map(printable, some["host_id"])
-        run.log.debug(
-            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
-        )

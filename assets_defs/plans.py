@@ -21,8 +21,15 @@ from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, host_arguments, load_instance
 from resources.store.retention import CHANGES, decided_with, publish_plan
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
-from resources.writeback.decide import decide_apply, decide_undo, decide_write, is_undo
-from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
+from resources.writeback.decide import (
+    decide_apply,
+    decide_undo,
+    decide_write,
+    is_undo,
+    settle_leftovers,
+    without_changed_hosts,
+)
+from resources.writeback.target_lock import locked_ledger
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
@@ -67,38 +74,11 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 def _select_hosts(
     instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the rows of some hosts; of all hosts where none is named."""
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
         why = command_line(instance, "explain", "HOST")
         raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error
-
-
-def plan_to_apply(
-    run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
-) -> Plan:
-    """Return the plan that an earlier run stored, as rows of this run; `allow_writes` hosts are its limit.
-
-    `plan_id` may be the first characters of the run's id. With `hosts` the plan is of these alone.
-    """
-    plan_id = _followed_run(run, "apply", plan_id)
-    planned = rows_to_apply(run.instance, run.tables, plan_id, hosts)
-    made_by = run.tables.rows("runs", run.tables.decided_by(plan_id)).row(0, named=True)
-    options = json.loads(made_by["options"])
-    if not options.get("enrich", run.instance.scan.enrich):
-        unsent = pl.lit(None, pl.String)
-        owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
-        planned = planned.with_columns(new_values=owner_only)
-    return Plan(
-        rows=planned.with_columns(run_id=pl.lit(run.run_id)),
-        command="apply",
-        of_run=plan_id,
-        hosts=hosts,
-        settings=made_by["settings_fingerprint"] if _has_settings(run, options.get(CHANGES)) else "tried",
-        missing_steps=options.get(MISSING_STEPS) or (),
-        allowed=allow_writes,
-    )
 
 
 def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Sequence[str]) -> pl.DataFrame:
@@ -110,34 +90,6 @@ def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Seque
     return _select_hosts(
         instance, planned, hosts, tables.read_own("owner_decisions", tables.decided_by(plan_id))
     )
-
-
-def _has_settings(run: InstanceRun, changes: Sequence[str] | None) -> bool:
-    """Return whether the instance file says now what a plan tried in its place."""
-    file = run.instance.file
-    return not changes or not file or load_instance(file, changes).model_dump() == run.instance.model_dump()
-
-
-def plan_to_undo(
-    run: InstanceRun,
-    undone_id: str,
-    allow_writes: int | None,
-    ledger: Ledger,
-    hosts: Sequence[str] = (),
-) -> Plan:
-    """Return the plan to undo what an earlier run wrote, also one that was cut off and is settled now.
-
-    `undone_id` may be the first characters of its id. With `hosts` the plan is of these alone.
-    """
-    undone_id = _followed_run(run, "undo", undone_id)
-    short = short_run_id(undone_id)
-    if not run.may_write and undone_id in ledger.targets():
-        raise ConfigurationError(
-            f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds out, "
-            f"and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
-        )
-    rows = rows_to_undo(run.instance, run.tables, undone_id, hosts, run_id=run.run_id)
-    return Plan(rows=rows, command="undo", of_run=undone_id, hosts=hosts, allowed=allow_writes)
 
 
 def rows_to_undo(
@@ -167,6 +119,8 @@ def rows_to_undo(
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
     """Skip the hosts of a stored plan that changed, or are decided otherwise now; list and return hosts."""
+    # Before services are asked.
+    _require_safe(run, plan)
     inventory = run.inventory()
     hosts = inventory.hosts()
     decisions = _decide_again(run, plan, hosts, inventory.users()) if plan.command == "apply" else None
@@ -179,10 +133,7 @@ def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame
 
 
 def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Decide by the logons and rules of a plan about the inventory as it is listed now (rules 7.7).
-
-    Rows of `owner_decisions` with the department and criticality of the owner.
-    """
+    """Decide by the logons and rules of a plan about the inventory as it is listed now (rules 7.7)."""
     instance, tables, decided_by = run.instance, run.tables, run.tables.decided_by(plan.of_run)
     window, rules = decided_with(tables, decided_by)
     if missing := missing_days(instance, tables, window, run_id=decided_by):
@@ -207,12 +158,10 @@ def _decide_again(run: InstanceRun, plan: Plan, hosts: pl.DataFrame, users: pl.D
 
 
 def _followed_run(run: InstanceRun, command: str, given: str) -> str:
-    """Return the whole id of the run that another one follows, and record it.
-
-    A person's explicit word overrides writes.dry_run (rules 7.7), which is logged.
-    """
+    """Return the whole id of the run that another one follows, and record it."""
     run_id = run.tables.run_id(given)
     run.record.add(of_run=run_id)
+    # A person's explicit word overrides it (rules 7.7).
     if run.instance.writes.dry_run and run.may_write:
         run.log.info(
             f"writes.dry_run is on: runs of {run.instance.name} only plan. This {command} writes nevertheless"
@@ -235,9 +184,6 @@ def _refuse_undo(instance: Instance, run_id: str, rows: pl.DataFrame) -> None:
     )
 
 
-DECIDE = {"run": decide_write, "apply": decide_apply, "undo": decide_undo}
-
-
 def write_planned(run: ScanRun) -> pl.DataFrame:
     """Plan, and write the plan where the run may; return its rows of owner_writes.
 
@@ -257,15 +203,31 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 def apply_plan(
     run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`.
-
-    Of some `hosts` alone: the rest of the plan stays as it is.
-    """
+    """Write the plan that an earlier run stored, or of some `hosts`; rows and errors as `write_planned`."""
 
     def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_apply(run, plan_id, allow_writes, hosts))
+        of_run = _followed_run(run, "apply", plan_id)
+        planned = rows_to_apply(run.instance, run.tables, of_run, hosts)
+        made_by = run.tables.rows("runs", run.tables.decided_by(of_run)).row(0, named=True)
+        options = json.loads(made_by["options"])
+        if not options.get("enrich", run.instance.scan.enrich):
+            unsent = pl.lit(None, pl.String)
+            owner_only = pl.col("new_values").struct.with_fields(department=unsent, criticality=unsent)
+            planned = planned.with_columns(new_values=owner_only)
+        tried, file = options.get(CHANGES), run.instance.file  # which the instance file may say meanwhile
+        is_tried = tried and file and load_instance(file, tried).model_dump() != run.instance.model_dump()
+        plan = Plan(
+            rows=planned.with_columns(run_id=pl.lit(run.run_id)),
+            command="apply",
+            of_run=of_run,
+            hosts=hosts,
+            settings="tried" if is_tried else made_by["settings_fingerprint"],
+            missing_steps=options.get(MISSING_STEPS) or (),
+            allowed=allow_writes,
+        )
+        return skip_changed_hosts(run, plan)
 
-    return execute_plan(run, make_plan, before_writing=lambda plan: _show_plan(run, plan))
+    return execute_plan(run, make_plan, before_writing=partial(_show_plan, run))
 
 
 def undo_run(
@@ -276,17 +238,23 @@ def undo_run(
     *,
     wrong: bool = False,
 ) -> pl.DataFrame:
-    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`.
-
-    `wrong`: their owners count as answered no, also where a host does not hold them any more (rules 1.12).
-    """
+    """Undo what an earlier run wrote, or of some `hosts`; `wrong` answers their owners no (rules 1.12)."""
     if wrong and not hosts:
         raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
 
     def make_plan(ledger: Ledger) -> tuple[Plan, pl.DataFrame]:
-        return _prepare_stored_plan(run, plan_to_undo(run, undone_id, allow_writes, ledger, hosts))
+        of_run = _followed_run(run, "undo", undone_id)
+        if not run.may_write and of_run in ledger.targets():  # otherwise it is settled now
+            short = short_run_id(of_run)
+            raise ConfigurationError(
+                f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds "
+                f"out, and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
+            )
+        rows = rows_to_undo(run.instance, run.tables, of_run, hosts, run_id=run.run_id)
+        plan = Plan(rows=rows, command="undo", of_run=of_run, hosts=hosts, allowed=allow_writes)
+        return skip_changed_hosts(run, plan)
 
-    # Stored first: a run that is cut off must not leave an owner to the next one who is known to be wrong.
+    # Stored first: a run that is cut off must not leave a known wrong owner to the next one.
     return execute_plan(run, make_plan, before_writing=partial(_answer_no, run) if wrong else None)
 
 
@@ -300,23 +268,13 @@ def _answer_no(run: InstanceRun, plan: Plan) -> None:
         tables.write("audit_sample", answered_wrong(sample, undone, decisions, at=at, by=by))
 
 
-def _prepare_stored_plan(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:
-    """Refuse a stored plan before services are asked, or skip its changed hosts; return plan and hosts."""
-    _require_safe(run, plan)
-    return skip_changed_hosts(run, plan)
-
-
 def execute_plan(
     run: InstanceRun,
     make_plan: Callable[[Ledger], tuple[Plan, pl.DataFrame]],
     before_writing: Callable[[Plan], None] | None = None,
 ) -> pl.DataFrame:
-    """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
-
-    The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
-    called once the plan is about to be written, even if no host is left to write.
-    """
-    with run.ledger() as ledger:
+    """Make a plan while nobody else writes, refuse it or write it; the only way to the writer."""
+    with locked_ledger(run.tables, run.instance.platform, run.run_id) as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, ledger)
         if (written := _written_before(run, ledger)) is not None:
@@ -327,6 +285,7 @@ def execute_plan(
         writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
+        # Even if no host is left to write.
         if before_writing:
             before_writing(plan)
         return _write(run, ledger, plan, writer)
@@ -368,10 +327,8 @@ def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
 
 
 def _written_before(run: InstanceRun, ledger: Ledger) -> pl.DataFrame | None:
-    """Return what this very run wrote when it was started before; fail if it failed then.
-
-    A run may be resumed under its own id, and a queue may deliver a step twice.
-    """
+    """Return what this very run wrote when it was started before; fail if it failed then."""
+    # A run may be resumed under its own id, and a queue may deliver a step twice.
     written = ledger.rows("owner_writes", run.run_id)
     if written.is_empty():
         return None
@@ -420,24 +377,23 @@ def _hidden_owners(run: InstanceRun, writer: Writer, hosts: pl.DataFrame) -> tup
     if not inventory.reads_single_hosts:
         return ()  # the list is all that is read
 
-    def owned(listed: pl.DataFrame) -> list[str]:
+    def owned(listed: pl.DataFrame) -> tuple[str, ...]:
         readable = listed.filter(HAS_OWNER, pl.col("problem").is_null())
-        return readable["host_id"].head(OWNED_HOSTS_READ).to_list()
+        return tuple(readable["host_id"].head(OWNED_HOSTS_READ))
 
     if writer.shows_an_owner(owned(hosts)):
         return ()
     listed = owned(inventory.hosts())
-    return () if writer.shows_an_owner(listed) else tuple(listed)
+    return () if writer.shows_an_owner(listed) else listed
 
 
 def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.DataFrame:
-    """Write the planned hosts and store what became of each."""
     limits = run.instance.writes
     try:
         ended_by = write_all(
             plan.rows.with_columns(by=pl.lit(run.record.row().get("by"))),
             writer,
-            DECIDE[plan.command],
+            {"run": decide_write, "apply": decide_apply, "undo": decide_undo}[plan.command],
             ledger,
             concurrency=limits.concurrency,
             max_failed_writes=limits.max_failed_writes,
@@ -457,7 +413,6 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
 
 
 def _log_writes(run: InstanceRun, written: pl.DataFrame, writer: Writer) -> None:
-    """Log what became of the planned hosts, and how to undo it."""
     log = run.log
     outcomes = dict(written["outcome"].value_counts().iter_rows())
     log.info(f"Writes: {writes_in_words(written)}")

@@ -1,4 +1,4 @@
-"""The row of a run in the table `runs`, and the tags by which an operator finds the run.
+"""The row of a run in the table `runs`, the tags by which an operator finds it, and what people are told.
 
 The row is stored when the first step begins, and again when a step knows more; steps may work in several
 processes. A run that was killed stays `started` until a later one has settled its pending writes.
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, get_args
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
@@ -24,20 +25,20 @@ from ownership.plan import Command
 from ownership.rules import Rules
 from ownership.tables import Runs
 from ownership.windows import Window
-from reports.run_results import counts_in_words, undone_in_words
+from reports.run_results import counts_in_words, plans_only, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError, TransientError
 from resources.failures import operator_message
+from resources.locks import watched
+from resources.notify import Kind, send_notices
+from resources.settings import Instance, command_line, ui_url
 from resources.settings.environment import system_user
 from resources.store.retention import KEEP
-from resources.store.tables import Tables
-from resources.watchdog import watched
+from resources.store.tables import Tables, short_run_id
 
-MAX_RETRIES = 2
-"""How often Dagster executes a run again that a service failed which did not answer."""
+MAX_RETRIES = 2  # how often Dagster executes a run again that a service failed which did not answer
 NO_RETRIES = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
 """Dagster retries nothing that may have written; what `RunRecord.fail` lets it retry is a whole run."""
-MAX_SILENCE_SECONDS = 60
-"""How long Dagster may not answer whether a run that writes still counts as running."""
+MAX_SILENCE_SECONDS = 60  # how long Dagster may not answer whether a run that writes still counts as running
 CANCELED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED}
 ENDED = {*CANCELED, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS}
 ENDING = {
@@ -56,30 +57,23 @@ RESULT_TAG = "asset_owners/result"
 
 @dataclass
 class RunRecord:
-    """The row of one run; `recorded` has its tags and its steps, where Dagster runs it.
-
-    `announce` is called with the row when the run has ended, unless Dagster executes it again. `settings` say
-    how long the instance keeps what (`resources.store.retention.Retention`).
-    """
+    """The row of one run; `announce` is called with it when the run has ended, and is not executed again."""
 
     tables: Tables
     run_id: str
-    recorded: dg.DagsterInstance | None
+    recorded: dg.DagsterInstance | None  # has its tags and its steps, where Dagster runs it
     log: logging.Logger
     _: KW_ONLY
     announce: Callable[[Mapping[str, Any]], None] = lambda _: None
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None  # of `resources.store.retention.Retention`
     _answered_at: float = field(default=-math.inf, init=False)
 
-    def row(self) -> dict[str, Any]:
+    def row(self, run_id: str | None = None) -> dict[str, Any]:
         """Return the row by column, as it is stored now; empty before the run has begun."""
-        return _row(self.tables, self.run_id)
+        return next(iter(self.tables.rows("runs", run_id or self.run_id).to_dicts()), {})
 
     def require_running(self) -> None:
-        """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12).
-
-        Somebody terminated it, or it counts as failed, as where it was started a second time.
-        """
+        """Raise RunEndedError when Dagster no longer counts the run as running (rules 7.12)."""
         if not self.recorded:
             return
         try:
@@ -152,13 +146,10 @@ class RunRecord:
         self._end("succeeded", None)
 
     def fail(self, message: str, *, transient: bool = False) -> None:
-        """Store why the run failed; the first reason stays.
-
-        `transient`: a service did not answer, and nothing was written. Where `run_retries` are enabled,
-        Dagster then executes the whole run again, when no other one waits.
-        """
+        """Store why the run failed; the first reason stays."""
         try:
             if transient:
+                # Nothing was written: where `run_retries` are enabled, Dagster executes the whole run again.
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message, transient=transient)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)
@@ -173,9 +164,11 @@ class RunRecord:
                 return
             status_before = row["status"]
             before = json.loads(row["seconds_by_step"] or "{}")
+            states = _states(steps)
             if row["status"] != "failed":
                 row |= {"status": status, "message": message or row["message"]}
-            elif status == "succeeded" and _all_done_again(steps):
+            # Every step that had failed was started again and went well; only the caller's is at work.
+            elif status == "succeeded" and states.count("IN_PROGRESS") == 1 and "FAILURE" not in states:
                 row |= {"status": status, "message": None}
             row |= {
                 "ended_at": datetime.now(UTC),
@@ -191,7 +184,7 @@ class RunRecord:
         # Short: the list of runs cuts long tags off.
         self._tag({RESULT_TAG: ", ".join(counts_in_words(row))})
         if self.recorded and row["kind"] == "undo" and row["written"]:
-            _tag_undone(self.tables, row["of_run"], self.recorded)
+            self._tag_undone(row["of_run"], self.recorded)
         if row["status"] != status_before and not (transient and self._is_retried()):
             self.announce(row)
 
@@ -208,7 +201,7 @@ class RunRecord:
     def recount(self, run_id: str) -> None:
         """Count again what came of an earlier run that was cut off, once its pending writes are settled."""
         with self.tables.changing():
-            if not (row := _row(self.tables, run_id)):
+            if not (row := self.row(run_id)):
                 return
             if row["status"] == "started":
                 message = "cut off while writing; a later run has settled its writes"
@@ -217,11 +210,9 @@ class RunRecord:
             _store(self.tables, row)
 
     def _steps(self) -> Sequence[Any]:
-        """Return what Dagster has recorded of the steps of the run."""
         return self.recorded.get_run_step_stats(self.run_id) if self.recorded else []
 
     def _seconds_of(self, steps: Sequence[Any]) -> dict[str, float]:
-        """Return how long each step has taken, by its name without the instance's."""
         now = datetime.now(UTC).timestamp()
         prefix = f"{self.tables.slug}__"
         return {
@@ -234,15 +225,14 @@ class RunRecord:
         if self.recorded:
             self.recorded.add_run_tags(self.run_id, tags)
 
-
-def _tag_undone(tables: Tables, run_id: str, recorded: dg.DagsterInstance) -> None:
-    """Add to the result of a run how much of it was undone, where Dagster still has the run."""
-    undos = tables.all_runs("runs").filter(kind="undo", of_run=run_id)
-    undone, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
-    row = _row(tables, run_id)
-    if row.get("written") and recorded.has_run(run_id):
-        said = undone_in_words(row["written"], undone=undone, in_part=in_part)
-        recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
+    def _tag_undone(self, run_id: str, recorded: dg.DagsterInstance) -> None:
+        """Add to the result of a run how much of it was undone, where Dagster still has the run."""
+        undos = self.tables.all_runs("runs").filter(kind="undo", of_run=run_id)
+        undone, in_part = undos.select(pl.sum("written", "in_part")).collect().row(0)
+        row = self.row(run_id)
+        if row.get("written") and recorded.has_run(run_id):
+            said = undone_in_words(row["written"], undone=undone, in_part=in_part)
+            recorded.add_run_tags(run_id, {RESULT_TAG: ", ".join([*counts_in_words(row), said])})
 
 
 def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
@@ -257,18 +247,8 @@ def _started_by(run: dg.DagsterRun | None) -> tuple[str, str]:
     return "schedule" if schedule else "user", printable(name)
 
 
-def _all_done_again(steps: Sequence[Any]) -> bool:
-    """Whether every step that had failed was started again and went well; only the caller's is at work."""
-    states = _states(steps)
-    return states.count("IN_PROGRESS") == 1 and "FAILURE" not in states
-
-
 def _states(steps: Sequence[Any]) -> list[str]:
     return [step.status.value for step in steps if step.status]
-
-
-def _row(tables: Tables, run_id: str) -> dict[str, Any]:
-    return next(iter(tables.rows("runs", run_id).to_dicts()), {})
 
 
 def _store(tables: Tables, row: Mapping[str, Any]) -> None:
@@ -295,7 +275,6 @@ def _counts(row: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _owners_gained(writes: pl.DataFrame) -> int:
-    """Return how many more hosts have an owner after these writes than before."""
     old, new = (pl.col(values).struct.field("owner") for values in ("old_values", "new_values"))
     before, after = (
         (owner.fill_null("") != "").cast(pl.Int64).sum() for owner in (old, pl.coalesce(new, old))
@@ -308,7 +287,7 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
     """Turn what an operator can fix into a failure that the UI shows as a message without a stack trace.
 
     Names in it come from outside, so it is printable. `record` gets the reason; from the `last` step of a run
-    also that it succeeded. Work that makes no progress ends its process (`resources.watchdog`).
+    also that it succeeded. Work that makes no progress ends its process (`resources.locks`).
 
     Raises:
         dagster.DagsterUserCodeExecutionError: with the message.
@@ -352,10 +331,8 @@ def _why_interrupted(record: RunRecord) -> str:
 
 
 def failure(message: str) -> dg.DagsterUserCodeExecutionError:
-    """Return what fails a step with a message; raise it from an error that was not raised itself.
-
-    Dagster's UI then shows the cause's stack trace, which is empty; of a `dagster.Failure` it shows its own.
-    """
+    """Return what fails a step with a message; raise it from an error that was not raised itself."""
+    # Dagster's UI shows the cause's stack trace, which is empty; of a `dagster.Failure` its own.
     cause = AssetOwnersError(message)
     return dg.DagsterUserCodeExecutionError(
         message, user_exception=cause, original_exc_info=(type(cause), cause, None)
@@ -368,3 +345,47 @@ def failure_message(error: Any) -> str:
         return ""
     # Python puts the name of the class before a message, and nothing after it where there is none.
     return error.message.partition(f"{error.cls_name}: ")[2].strip()
+
+
+def announce(instance: Instance, row: Mapping[str, Any], log: logging.Logger) -> None:
+    """Tell the addresses of `notify` what came of a run, by its row of `runs`; never fails the run."""
+    if text := run_notice(instance, row):
+        tell(instance, text, log, kind="failure" if row["status"] == "failed" else "info")
+
+
+def tell(instance: Instance, text: str, log: logging.Logger, *, kind: Kind) -> None:
+    """Send a text to the addresses of `notify`, and warn of those that did not get it."""
+    try:
+        for setting, reason in send_notices(instance, text, kind=kind).items():
+            log.warning(f"A notice was not delivered ({setting}): {reason}")
+    except Exception as error:  # noqa: BLE001  (such as no thread left; the run has done its work)
+        log.warning(f"Notices were not sent (notify): {printable(str(error))}")
+
+
+def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
+    """Return what to tell of a run that failed, wrote owners, or found new conflicts; None: nothing."""
+    # What only plans is reported where no run of the instance writes, and if it failed.
+    is_expected_to_plan = instance.writes.dry_run and row["kind"] == "dry_run"
+    if not instance.notify or (plans_only(row) and not is_expected_to_plan):
+        return None
+    failed, conflicts = row["status"] == "failed", row["new_conflicts"] or 0
+    if not failed and not row["written"] and not conflicts:
+        return None
+    result = [words for words in counts_in_words(row) if not words.startswith("0 ")]
+    if conflicts:
+        result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
+    what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
+    more = [command_line(instance, "runs" if failed else "report")]
+    if url := ui_url():
+        more.insert(0, f"{url}/runs/{row['run_id']}")
+    if failed and row["message"]:
+        why = row["message"].removeprefix("Nothing was written. ").partition("\n")[0]
+        more.insert(0, f"{why.partition('. ')[0].removesuffix('.')}.")
+    return "\n".join([f"{what} {short_run_id(row['run_id'])}: {', '.join(result)}", *more])
+
+
+def overdue_notice(instance: Instance, tick: datetime) -> str:
+    """Return what to tell where no run has succeeded since the schedule's last tick."""
+    at = f"{tick.astimezone(ZoneInfo(instance.scan.timezone)):%Y-%m-%d %H:%M} ({instance.scan.timezone})"
+    more = ui_url() or command_line(instance, "runs")
+    return f"No run has succeeded since the schedule's last tick, {at}\n{more}"

@@ -28,26 +28,18 @@ from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
-_TOLD_LATER = ("written", "undone", "failed", "intended")
-"""Outcomes in the history of a host."""
-
 
 def report_file(slug: str, home: Path, *, kind: str = "html", run: str = "", plan: bool = False) -> Path:
-    """Return the file of a report of an instance in a home: by default of the page that runs replace.
-
-    One that is made of a given run has its id in the name; one of a plan says PLAN.
-    """
+    """Return the file of an instance's report in a home: of the page that runs replace, or of a given run."""
     parts = (slug, "PLAN" if plan else "", short_run_id(run), kind)
     return home / "reports" / ".".join(filter(None, parts))
 
 
 def published_report(tables: Tables) -> Path | UPath:
-    """Return the file that runs replace: in the home, or beside tables in an object store.
-
-    What a run in a container leaves in its home goes with the container.
-    """
+    """Return the file that runs replace: in the home, or beside tables in an object store."""
     if isinstance(tables.folder, Path):
         return report_file(tables.slug, tables.home)
+    # What a run in a container leaves in its home goes with the container.
     return tables.folder / REPORT
 
 
@@ -78,7 +70,7 @@ def _write_report(run: InstanceRun) -> None:
     file = published_report(run.tables)
     try:
         tables = run.tables.visible()
-        if not tables.are_prepared():
+        if not tables.holds("owner_decisions"):
             return
         report = Report(run.instance, tables)
         if page_fingerprint(file) != report.fingerprint:
@@ -139,7 +131,8 @@ class Report:
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """What the run wrote or planned, and what other runs wrote, the last first."""
         run_ids = [self._run_id, *self._tables.applied_by(self._run_id)]
-        told = pl.col("outcome").is_in(_TOLD_LATER) & ~pl.col("run_id").is_in(run_ids)
+        told = pl.col("outcome").is_in(["written", "undone", "failed", "intended"])
+        told &= ~pl.col("run_id").is_in(run_ids)
         earlier = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
         return self._tables.followed_plan(self._run_id), earlier.collect()
 
@@ -153,7 +146,10 @@ class Report:
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             rules=self._instance.rules.as_rules(),
             fields=self._instance.field_names,
-            commands={name: self._command(name) for name in ("apply", "undo", "conflicts")},
+            commands={
+                "apply": command_line(self._instance, "apply", short_run_id(self._run_id)),
+                **{name: command_line(self._instance, name) for name in ("undo", "conflicts")},
+            },
             how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
             fingerprint=self.fingerprint,
@@ -163,10 +159,6 @@ class Report:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
         rules, fields = self._instance.rules.as_rules(), self._instance.field_names
         return hosts_sheet(self.hosts_now, self._read("inventory_users").collect(), rules, fields)
-
-    def _command(self, name: str) -> str:
-        arguments = [short_run_id(self._run_id)] if name == "apply" else []
-        return command_line(self._instance, name, *arguments)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -205,10 +197,7 @@ def _content(rows: Any) -> bytes:
 
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
-    """Say how many of the owners that a run decided to write are likely wrong; `done`: it may write.
-
-    Nothing where there are none to write. `brief`: not why there is no number.
-    """
+    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known."""
     to_write = tables.read("owner_decisions").filter(action="write").collect()
     if to_write.is_empty():
         return []

@@ -1,10 +1,7 @@
 """A run of one instance, as its steps see it.
 
-The first step makes the run from Dagster's context (`scan_run`), finds out whether it may write
-(`run_request`), and begins its row in `runs` (`record`). Then each step makes its table: `evidence` fetches
-days and shares, `owners` lists hosts and users and decides, `checks` finds faults, `sink` writes through the
-one gate in `plans`, and `report` stores the page. All work within `record.as_dagster_failure`, which turns an
-error into its message and ends the row.
+The first step makes it from Dagster's context (`scan_run`) and begins its row in `runs` (`record`). All work
+within `record.as_dagster_failure`, which turns an error into its message and ends the row.
 """
 
 import hashlib
@@ -13,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -22,8 +19,7 @@ import dagster as dg
 import polars as pl
 from pydantic import Field
 
-from assets_defs.notices import announce
-from assets_defs.record import RunRecord, as_dagster_failure
+from assets_defs.record import RunRecord, announce, as_dagster_failure
 from assets_defs.run_request import (
     NOTHING_SENT,
     SINK,
@@ -52,8 +48,7 @@ from resources.settings import (
     part_name,
 )
 from resources.store.retention import CHANGES, Retention
-from resources.store.tables import Tables
-from resources.writeback.target_lock import locked_ledger
+from resources.store.tables import INVENTORY, Tables
 from resources.writeback.writer import Writer
 
 OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
@@ -124,10 +119,7 @@ def scan_resources(
     source: OpenSource = open_source,
     inventory: OpenInventory = open_inventory,
 ) -> dict[str, Any]:
-    """Return the Dagster resources of an instance, by key.
-
-    `source` opens the source of one log, `inventory` the inventory.
-    """
+    """Return the Dagster resources of an instance, by key."""
     logs = partial(Logs, open_source=source)
     services = opened_once(instance, logs), opened_once(instance, inventory)
     return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
@@ -141,10 +133,8 @@ def default_options(instance: Instance) -> ScanOptions:
 
 
 def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
-    """Return what Dagster's page of resources shows of an instance, by key.
-
-    Runs have `scan_resources`: with these, each launchpad would offer another address.
-    """
+    """Return what Dagster's page of resources shows of an instance, by key."""
+    # Runs have others: with these, each launchpad would offer another address.
     keys, platform = resource_keys(instance), instance.platform
     index = ", ".join(one.index for one in instance.sources.values())
     inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
@@ -173,11 +163,7 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 def opened_once(
     instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
-    """Return a function that opens a client at its first call, probes the service, and returns the client.
-
-    The assets of a run share it, and with it one log-in. A secret that is not set fails the first step that
-    needs it with a message.
-    """
+    """Return a function that opens a client at its first call and probes it; a run's assets share it."""
 
     @dg.resource
     def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
@@ -194,28 +180,22 @@ def opened_once(
     return client_resource
 
 
-SECONDS_BETWEEN_LINES = 10
-"""How often a long step says how far it is."""
+SECONDS_BETWEEN_LINES = 10  # how often a long step says how far it is
 MISSING_STEPS = "missing_steps"
 """In the options of a run, as `runs` keeps them: the steps that it did not execute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceRun:
-    """A run of one instance; `writer` makes what writes its plan.
-
-    `ledger` opens the ledger, while nobody else writes for the instance or to its inventory.
-    `why_no_writes` says why the run writes nothing to the inventory and publishes no table (None: it may).
-    """
+    """A run of one instance; `writer` makes what writes its plan."""
 
     instance: Instance
     run_id: str
     tables: Tables
     inventory: Callable[[], Inventory]
-    ledger: Callable[[], AbstractContextManager[Ledger]]
     record: RunRecord
     log: logging.Logger
-    why_no_writes: str | None
+    why_no_writes: str | None  # to the inventory, and publishes no table; None: it may do both
     writer: Callable[[Inventory, Ledger, float], Writer] = Writer
 
     @property
@@ -240,10 +220,7 @@ class ScanRun(InstanceRun):
 
     @property
     def private_days_of(self) -> str | None:
-        """The id under which a run keeps the days it fetches; None: analysts see them (rules 4.2, 7.11).
-
-        A dry run does, and one that lacks steps: no table of it is published.
-        """
+        """The id under which a run keeps the days it fetches; None: analysts see them (rules 4.2, 7.11)."""
         return self.run_id if self.options.dry_run or self.mode.missing_steps else None
 
     def read(self, table: str) -> pl.LazyFrame:
@@ -260,10 +237,7 @@ class ScanRun(InstanceRun):
 
 
 class Progress:
-    """Log how far a long step is, how fast, and how long it still takes; a short one never.
-
-    Call it with how many are done and how many there are. `what` is counted, such as "Hosts written".
-    """
+    """Log how far a long step is, how fast, and how long it still takes; a short one never."""
 
     def __init__(
         self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic
@@ -328,7 +302,6 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
         run_id=context.run.run_id,
         tables=tables,
         inventory=inventory,
-        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=mode.why_no_writes,
@@ -356,7 +329,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
 def run_record(context: Any, instance: Instance, tables: Tables) -> RunRecord:
     """Return the record of the run that a context belongs to; people are told how it ends."""
     tell = partial(announce, instance, log=context.log)
-    kept = asdict(Retention.of_instance(instance))
+    kept = Retention.of_instance(instance).model_dump()
     return RunRecord(tables, context.run.run_id, context.instance, context.log, announce=tell, settings=kept)
 
 
@@ -389,7 +362,7 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
         context.log.info(line)
     if "logons" in steps:
         run.search()
-    if not steps.isdisjoint({"inventory_hosts", "inventory_users", SINK}):
+    if not steps.isdisjoint({*INVENTORY, SINK}):
         run.inventory()
 
 
@@ -422,7 +395,6 @@ def follow_up_run(
         run_id=context.run.run_id,
         tables=tables,
         inventory=getattr(context.resources, keys.inventory),
-        ledger=partial(locked_ledger, tables, instance.platform, context.run.run_id),
         record=record,
         log=context.log,
         why_no_writes=NOTHING_SENT if dry_run else None,

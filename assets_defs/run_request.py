@@ -14,47 +14,35 @@ from resources.store.tables import SNAPSHOTS
 INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes executes all of them."""
 SINK = "owner_writes"
-SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)
-"""The tables that a scan fills."""
+SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)  # the tables that a scan fills
 NOTHING_SENT = "Nothing is sent to the inventory"
 
-Kind = Literal["run", "dry_run", "backfill"]
-"""What a scan is, as in the table `runs`."""
+Kind = Literal["run", "dry_run", "backfill"]  # what a scan is, as in the table `runs`
 
 
 @dataclass(frozen=True)
 class Mode:
-    """What a scan is, and what follows for it.
-
-    `why_no_writes` says why it writes nothing to the inventory and publishes no table; None: it may do both.
-    `missing_steps` are those that its plan rests on and it does not execute. Without the sink it only fills
-    tables (`plans`).
-    """
+    """What a scan is, and what follows for it."""
 
     kind: Kind
-    why_no_writes: str | None
-    missing_steps: tuple[str, ...]
-    plans: bool
+    why_no_writes: str | None  # to the inventory, and publishes no table; None: it may do both
+    missing_steps: tuple[str, ...]  # those that its plan rests on and it does not execute
+    plans: bool  # or only fills tables, without the sink
 
 
 def mode_of(
     steps: Collection[str],
     *,
     dry_run: bool,
-    is_always_dry: bool,
+    is_always_dry: bool,  # by `writes.dry_run` of the instance file
     force: bool,
     days_named: int,
-    is_of_backfill: bool,
-    ended: date | None,
+    is_of_backfill: bool,  # with a run for each day
+    ended: date | None,  # the last day of a window that ended more than `late_days` ago
     late_days: int,
-    whole_run: str,
+    whole_run: str,  # the command that executes all steps
 ) -> Mode:
-    """Return what a run may do that executes these steps itself (rules 4.2, 4.3, 7.6, 7.11).
-
-    `dry_run` is an operator's option, or `writes.dry_run` of the instance file (`is_always_dry`). `force`
-    allows to write for several days (`days_named`, `is_of_backfill`: one run for each), or for a window that
-    `ended` more than `late_days` ago. `whole_run` is the command that executes all steps.
-    """
+    """Return what a run may do that executes these steps itself (rules 4.2, 4.3, 7.6, 7.11)."""
     plans = SINK in steps
     decides = not {*SNAPSHOTS, SINK}.isdisjoint(steps)
     missing = tuple(step for step in (*INPUTS, SINK) if decides and step not in steps)
@@ -88,8 +76,7 @@ def mode_of(
     return Mode(kind, why, missing, plans)
 
 
-INSTANCE_TAG = "asset_owners/instance"
-"""The tag of a run that has the name of its instance."""
+INSTANCE_TAG = "asset_owners/instance"  # the tag of a run that has the name of its instance
 PARTITION = "dagster/partition"
 RANGE_START = "dagster/asset_partition_range_start"
 RANGE_END = "dagster/asset_partition_range_end"

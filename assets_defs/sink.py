@@ -32,9 +32,9 @@ from ownership.decisions import HAS_OWNER
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
+from resources.locks import watched
 from resources.settings import Instance, command_line, part_name, slug_of
 from resources.store.tables import short_run_id
-from resources.watchdog import watched
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 

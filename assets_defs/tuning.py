@@ -4,7 +4,7 @@ It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -34,16 +34,14 @@ READ_LAST = (*RESULTS, "audit_sample")
 
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's.
-
-    Of what they read the lineage has the results: it leads from these to the rest, without forty more lines.
-    """
+    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's."""
     group = part_name(instance, "tuning")
     return [
         dg.AssetSpec(
             **asset_arguments(instance, table, kind="polars", group=group),
             deps=[asset_key(instance, read) for read in TABLES[table].__reads__ if read in READ_LAST],
         )
+        # Of what they read the lineage has the results: it is readable without forty more lines.
         for table in TUNING_TABLES
     ]
 
@@ -91,10 +89,17 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     window, _ = decided_with(tables, decisions["run_id"].item(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
-    last_settled = _last_settled(instance, days, window.last)
+    fetched_at, now, scan = days.select("day", "fetched_at").rows(), datetime.now(UTC), instance.scan
+    settled = [
+        day
+        for day, at in fetched_at
+        if is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
+    ]
+    last_settled = max(settled or days["day"], default=window.last)
     # The days held back end with the last settled one, and the longest window ends before them.
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
     fetched = set(tables.logon_days(looked_at)["day"])
+    asked = last_drawn(tables.read("audit_sample").collect())
     return Inputs(
         counts=tables.logon_counts(window),
         read_inventory=tables.read,
@@ -108,19 +113,5 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
         confidence=answers_of_audits(instance, tables, window).get("confidence", UNKNOWN),
         stored_days=next(age for age in count() if window.last - timedelta(days=age) not in fetched),
         last_settled=last_settled,
-        audit=_audit(tables),
+        audit=with_answers(audited_plans(tables, asked), asked),
     )
-
-
-def _audit(tables: Tables) -> pl.DataFrame:
-    """Return the plans that the last audit was drawn from, with the answers; empty if none is kept."""
-    asked = last_drawn(tables.read("audit_sample").collect())
-    return with_answers(audited_plans(tables, asked), asked)
-
-
-def _last_settled(instance: Instance, stored: pl.DataFrame, last: date) -> date:
-    """Return the last day that was settled when it was fetched; if none was, the last one."""
-    timezone, late_days = instance.scan.timezone, instance.scan.late_days
-    days, now = stored.select("day", "fetched_at").rows(), datetime.now(UTC)
-    settled = [day for day, at in days if is_settled(day, at, now, timezone=timezone, late_days=late_days)]
-    return max(settled or [day for day, _ in days], default=last)

@@ -13,8 +13,7 @@ import dagster as dg
 
 from assets_defs.asset_specs import asset_key
 from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
-from assets_defs.notices import overdue_notice, tell
-from assets_defs.record import as_dagster_failure, failure
+from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
 from assets_defs.run import default_options, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
@@ -26,7 +25,7 @@ from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
 from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, part_name
-from resources.store.run_state import OVERDUE_AFTER, read_run_state
+from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 LOGGERS = {"console": console}

@@ -15,8 +15,7 @@ from resources.errors import AssetOwnersError
 from resources.settings import home, tables_location
 from resources.store.files import parquet_files
 
-MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
-"""Errors of a program that uses SQLite wrongly."""
+MISTAKES = (sqlite3.IntegrityError, sqlite3.ProgrammingError)  # errors of a program that uses SQLite wrongly
 _FULL_OR_FORBIDDEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS}
 
 

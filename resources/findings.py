@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -77,18 +78,12 @@ def check_certificate(section: str, url: str, *, ignore_ssl: bool) -> Finding:
     if ignore_ssl and url.startswith("https:"):
         text = f"is on: anyone in between can read the password; set {section}ca_file"
         return Finding("warning", f"{section}ignore_ssl", text)
-    if not url.startswith("https:") and not is_this_machine(url):
+    host = urlsplit(url).hostname or "localhost"  # an address without a host is a file's
+    with suppress(ValueError):  # a name
+        host = "localhost" if ip_address(host).is_loopback else host
+    if not url.startswith("https:") and host != "localhost":
         return Finding("warning", f"{section}url", "http:// sends the password in the clear; use https://")
     return Finding("ok", f"{section}url", "the password is sent to this service only")
-
-
-def is_this_machine(url: str) -> bool:
-    """Return whether requests to an address stay on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host in {"", "localhost"}  # an address without a host is a file's
 
 
 def check_store(location: UPath) -> Iterator[Finding]:

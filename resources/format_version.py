@@ -4,18 +4,12 @@ from importlib.metadata import version
 
 from resources.errors import AssetOwnersError
 
-FORMAT = 5
-"""Raised with each change that other versions cannot read."""
+FORMAT = 5  # raised with each change that other versions cannot read
 
 
 def program_version() -> str:
     """Return the version of this program."""
     return version("asset-owners")
-
-
-def own_format() -> tuple[int, str]:
-    """Return the format that this program writes, and its version."""
-    return FORMAT, program_version()
 
 
 def require_known_format(found: int, made_by: str, place: str) -> None:

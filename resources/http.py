@@ -35,8 +35,8 @@ from resources.errors import (
     RedirectError,
     TransientError,
 )
+from resources.locks import made_progress
 from resources.redaction import redact_start
-from resources.watchdog import made_progress
 
 CONNECT_TIMEOUT_SECONDS = 10
 MAX_ANSWER_BYTES = 256 * 2**20
@@ -99,25 +99,18 @@ class Session(requests.Session):
 
 @dataclass
 class Transport:
-    """How one service is reached, and how patiently.
+    """How one service is reached, and how patiently."""
 
-    `service` is its name in messages, `section` the prefix of its settings ("" or "platform."). `ca_file`
-    has the only authorities to trust; None: those of the operating system. The read time-out limits each
-    silence, the total one a request with its whole answer. After `patience_seconds` of silence in all calls
-    no call is repeated, and a further one gets as long as a probe; `silent_since` is on the monotonic clock,
-    None while the service answers.
-    """
-
-    service: str
-    section: str
+    service: str  # its name in messages
+    section: str  # the prefix of its settings: "" or "platform."
     url: str
     ignore_ssl: bool = False
-    ca_file: Path | None = None
+    ca_file: Path | None = None  # the only authorities to trust; None: those of the operating system
     connections: int = 8
-    read_timeout_seconds: float = 60
-    total_timeout_seconds: float = 600
-    patience_seconds: float = PATIENCE_SECONDS
-    silent_since: float | None = None
+    read_timeout_seconds: float = 60  # of each silence
+    total_timeout_seconds: float = 600  # of a request with its whole answer
+    patience_seconds: float = PATIENCE_SECONDS  # a call after such a silence gets as long as a probe
+    silent_since: float | None = None  # on the monotonic clock; None while the service answers
     sleep: Callable[[float], None] = time.sleep
 
     @property
@@ -126,12 +119,9 @@ class Transport:
         return f"The {self.service} at {self.url}"
 
     def new_session(self) -> Session:
-        """Open a session with its own cookies; ConfigurationError: `ca_file` cannot be read.
-
-        The environment only chooses proxies: with requests REQUESTS_CA_BUNDLE would override the instance's
-        certificate settings (rules 3.5).
-        """
+        """Open a session with its own cookies; ConfigurationError: `ca_file` cannot be read."""
         session = Session()
+        # The environment only chooses proxies: REQUESTS_CA_BUNDLE would override the instance's (rules 3.5).
         session.trust_env = False
         session.get_redirect_target = lambda resp: None  # noqa: ARG005  (requests would read its whole body)
         session.proxies.update(requests.utils.get_environ_proxies(self.url))
@@ -332,10 +322,7 @@ class Transport:
         )
 
     def probe(self, method: str, path: str, **arguments: Any) -> None:
-        """Send one request that fails within seconds if the service is away or hangs; raises as `send`.
-
-        Any answer is a sign of life, an error included; a service that hangs is asked once.
-        """
+        """Send one request that fails within seconds if the service is away; any answer shows it lives."""
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
         with quick.new_session() as session:

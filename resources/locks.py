@@ -1,5 +1,10 @@
-"""Locks between processes. A process that waits logs who holds the lock, and times out."""
+"""Locks between processes, and the end of a process that makes no progress, such as while it holds one.
 
+A process that waits for a lock logs who holds it, and times out. One that hangs in a library ends itself: its
+locks become free, Dagster notices that the run has died, and the next run settles its pending writes.
+"""
+
+import faulthandler
 import fcntl
 import logging
 import os
@@ -9,9 +14,36 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 
 from resources.errors import AssetOwnersError
-from resources.watchdog import made_progress
+from resources.settings.environment import stuck_seconds
+
+_lock = Lock()
+_watched = 0
+
+
+@contextmanager
+def watched() -> Generator[None]:
+    """End this process, and log all stacks, if the work makes no progress for `stuck_seconds`."""
+    made_progress(entered=1)
+    try:
+        yield
+    finally:
+        made_progress(entered=-1)
+
+
+def made_progress(*, entered: int = 0) -> None:
+    """Restart the timer of watched work, if there is any; only `watched` sets `entered`."""
+    global _watched  # noqa: PLW0603  (a process has one such timer)
+    with _lock:
+        watched = _watched + entered
+        if watched:  # in a thread outside Python, which works while the interpreter is locked
+            faulthandler.dump_traceback_later(stuck_seconds(), exit=True, file=2)
+        elif entered:
+            faulthandler.cancel_dump_traceback_later()
+        _watched = watched
+
 
 TIMEOUT_SECONDS = 600
 WARN_SECONDS = 5

@@ -19,14 +19,11 @@ from resources import send_notice
 from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt
 from resources.redaction import redact_start
-from resources.settings.fields import Secret
-from resources.settings.models import Instance
+from resources.settings.models import Instance, Secret
 
 Kind = Literal["info", "failure"]
-SECONDS = 30
-"""Time for all notices of a run; Apprise gives up earlier on most services."""
-MAX_REASON = 300
-"""Characters of the reason why a notice was not delivered."""
+SECONDS = 30  # time for all notices of a run; Apprise gives up earlier on most services
+MAX_REASON = 300  # characters of the reason why a notice was not delivered
 
 
 def send_notices(

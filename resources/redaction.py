@@ -8,8 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 _WORD = r"(?<!\w){}(?!\w)"
-MAX_LETTER = 12
-"""Characters of the longest escape of one letter: four octets in an address."""
+MAX_LETTER = 12  # characters of the longest escape of one letter: four octets in an address
 
 
 def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str:
@@ -19,8 +18,12 @@ def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str
     Values may be as short as one letter, and are masked where they are whole words.
     """
     hidden = {
-        spelling: pattern for pattern, some in (("{}", secrets), (_WORD, values)) for spelling in _all(some)
+        spelling.strip(): pattern  # blanks may be cut off
+        for pattern, some in (("{}", secrets), (_WORD, values))
+        for one in some
+        for spelling in _spellings(one)
     }
+    hidden.pop("", None)
     for spelling in sorted(hidden, key=len, reverse=True):
         pattern = hidden[spelling].format("".join(map(_any_writing, spelling)))
         text = re.sub(pattern, "***", text, flags=re.IGNORECASE)
@@ -28,20 +31,14 @@ def redact(text: str, secrets: Iterable[str], values: Iterable[str] = ()) -> str
 
 
 def redact_start(text: str, secrets: Sequence[str], length: int, values: Sequence[str] = ()) -> str:
-    """Return the start of a text with secrets and values masked, without reading all of it.
-
-    More than is returned is searched, and a possible start of a secret at its end is dropped.
-    """
+    """Return the start of a text with secrets and values masked, without reading all of it."""
     longest = MAX_LETTER * max(map(len, (*secrets, *values)), default=0)
     searched = length + 2 * longest
     shown = redact(text[:searched], secrets, values)
     if len(text) > searched:
+        # The end may be the start of a secret.
         shown = shown[: max(len(shown) - longest, 0)]
     return shown[:length]
-
-
-def _all(some: Iterable[str]) -> set[str]:
-    return {spelling.strip() for one in some for spelling in _spellings(one)} - {""}  # blanks may be cut off
 
 
 @functools.cache

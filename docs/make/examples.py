@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from pipelines.cli.init import SETTINGS
-from resources.settings.presets import presets
+from resources.settings.models import presets
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 _FRAME = """\

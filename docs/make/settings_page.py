@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from resources.settings import Instance
-from resources.settings.fields import Secret
+from resources.settings.models import Secret
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 EXAMPLE = Path(__file__).parents[2] / "resources" / "settings" / "example.yaml"

@@ -17,13 +17,11 @@ from resources.findings import Finding, check_call, check_folder, check_store
 from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
-from resources.inventory.try_inventory import check_inventory
+from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.ledger.ledger import ledger_findings
-from resources.name_findings import compare_names
 from resources.notify import check_addresses
 from resources.search import open_source
-from resources.search.properties import check_logs
-from resources.search.source import Logs
+from resources.search.source import Logs, check_logs
 from resources.settings import (
     BrokenInstance,
     Instance,

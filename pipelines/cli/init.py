@@ -20,16 +20,14 @@ from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
-from resources.inventory.try_inventory import check_first_page, check_log_in
-from resources.name_findings import MATCH, compare_names
+from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in, compare_names
 from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.explaining import Proposal, propose
 from resources.search.source import Logs
 from resources.settings import Instance, command_line, instances_folder
-from resources.settings.fields import Secret, slug_of
 from resources.settings.files import validate_instance
-from resources.settings.presets import presets
+from resources.settings.models import Secret, presets, slug_of
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}

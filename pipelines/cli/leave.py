@@ -17,7 +17,7 @@ from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
 from resources.store.files import delete_file
 from resources.store.forget import Forgetting
-from resources.store.stored_files import What, stored_files
+from resources.store.retention import What, stored_files
 from resources.store.tables import Tables, short_run_id
 from resources.writeback.target_lock import locked_ledger
 
@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from pipelines.cli.options import INSTANCE_HELP, instance_file
 from resources.store.catalogue import refresh_catalogue
 from resources.store.files import delete
-from resources.store.stored_files import table_folders
+from resources.store.retention import table_folders
 from resources.store.tables import CHANGING
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
@@ -127,11 +127,11 @@ def _forgetting(
 
 def require_changeable(instance: Instance, tables: Tables, dagster: "dg.DagsterInstance") -> None:
     """Fail, before anything is changed, while a run is under way or where records cannot be deleted."""
-    from assets_defs.cleanup import runs_in_progress
+    from assets_defs.cleanup import runs_of
     from pipelines.dagster_gaps.launcher import fail_dead_runs
 
     fail_dead_runs(dagster, instance.name)
-    if runs := runs_in_progress(dagster, instance.name):
+    if runs := runs_of(dagster, instance.name, finished=False):
         raise AssetOwnersError(
             f"Run {', '.join(map(short_run_id, runs))} of {instance.name} is under way or queued. It would "
             "store again what is deleted; wait until it ended, or terminate it in Dagster, and repeat this"

@@ -21,7 +21,7 @@ from pipelines.dagster_gaps.service_manager import notify
 from resources.errors import ConfigurationError
 from resources.settings import Instance, instances_folder, load_instance, load_instances, time_between_runs
 from resources.settings.files import instance_or_complaint
-from resources.store.run_state import OVERDUE_AFTER, read_run_state
+from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0

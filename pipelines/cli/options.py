@@ -186,7 +186,7 @@ def holding(tables: Tables) -> Generator[Tables]:
 
 
 def _stored(instance: Instance, tables: Tables, run: str | None) -> Tables:
-    if not tables.are_prepared():
+    if not tables.holds("owner_decisions"):
         begin = command_line(instance, "run", "--dry-run")
         raise AssetOwnersError(f"{instance.name} has no tables; begin with {begin}")
     if run and not tables.holds("owner_decisions", run_id := tables.run_id(run)):

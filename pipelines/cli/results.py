@@ -35,10 +35,10 @@ from reports.plan import changes, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from reports.sentences import host_name
 from resources.errors import AssetOwnersError, ConfigurationError
+from resources.locks import watched
 from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import runs_by_file
 from resources.store.tables import Tables, short_run_id
-from resources.watchdog import watched
 
 
 @watched()

@@ -13,7 +13,7 @@ from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
 from resources.settings import command_line
-from resources.store.run_state import latest_time
+from resources.store.retention import latest_time
 from resources.store.tables import short_run_id
 
 LONGEST = 300

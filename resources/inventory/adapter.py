@@ -13,33 +13,19 @@ Values = Mapping[str, str | None]
 class Inventory(ABC):
     """A service that lists hosts and users, and stores owners.
 
-    To write another one:
-
-    1. Implement `hosts`, `users` and `write`, and `host` if the service can read a single asset; otherwise
-       set `reads_single_hosts` to False. Threads share an inventory.
-    2. Raise the errors of `resources.errors`, with messages that name the settings to fix: TransientError if
-       a write may have been done or not, NotFoundError for a host that does not exist, AuthenticationError
-       if further calls would fail, too.
-    3. Set the attributes that messages use, and `takes`.
-    4. Where it makes sense, implement `probe`, and `__exit__` to close connections.
-
-    `tests/resources/inventory/test_adapters.py` tries any inventory.
-
-    Attributes:
-        where: The service and its address, as the start of a message.
-        reads_single_hosts: Whether `host` may be called; otherwise hosts are listed instead.
-        takes: The values that a write may set, of owner, department and criticality.
-        how_read: The settings for reading a host, for messages.
-        how_written: The settings for writing a host, for messages.
-        account: The account that writes; the service may record it in the host.
+    Another one, such as docs/recipes/cmdb.py, implements `hosts`, `users` and `write`, and `host` if the
+    service can read a single asset; threads share it. It raises the errors of `resources.errors` with
+    messages that name the settings to fix: TransientError if a write may have been done or not, NotFoundError
+    for a host that does not exist, AuthenticationError if further calls would fail, too. `test_adapters.py`
+    tries any inventory.
     """
 
-    where: str = "The inventory"
-    reads_single_hosts: bool = True
-    takes: Collection[str] = ("owner",)
-    how_read: str = "the settings of the inventory"
-    how_written: str = "the settings of the inventory"
-    account: str = ""
+    where: str = "The inventory"  # the service and its address, as the start of a message
+    reads_single_hosts: bool = True  # whether `host` may be called; otherwise hosts are listed instead
+    takes: Collection[str] = ("owner",)  # what a write may set, of owner, department and criticality
+    how_read: str = "the settings of the inventory"  # the settings for reading a host, for messages
+    how_written: str = "the settings of the inventory"  # the settings for writing a host, for messages
+    account: str = ""  # the account that writes; the service may record it in the host
 
     def __enter__(self) -> Self:
         return self

@@ -22,7 +22,6 @@ from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
 from resources.inventory.adapter import Inventory, Values
-from resources.inventory.envelope import Envelope, open_envelope, read_path
 from resources.inventory.records import (
     Fields,
     host_form,
@@ -31,13 +30,12 @@ from resources.inventory.records import (
     user_rows,
     with_listed_values,
 )
-from resources.inventory.session import PROFILE, InventorySession
-from resources.search.responses import leaves
+from resources.inventory.session import PROFILE, Envelope, InventorySession, open_envelope
+from resources.search.asking import leaves, values_at
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # attempts for a list that changes while it is read
-ASSETS_TOGETHER = 2_000
-"""Assets that become rows together; page by page would take much longer."""
+ASSETS_TOGETHER = 2_000  # assets that become rows together; page by page would take much longer
 MAX_PAGES_READ_AGAIN = 8
 MAX_TIMES_ANNOUNCED = 100  # a list that is so much longer than announced never ends
 
@@ -77,10 +75,7 @@ def inventory_transport(instance: Instance, *, sleep: Callable[[float], None] = 
 
 
 class AssetInventory(Inventory):
-    """The inventory service of one instance; opening it resolves the secrets, the first call logs in.
-
-    Every call may raise a ServiceError, after its retries. `clock` returns seconds since the epoch.
-    """
+    """The inventory service of one instance; opening it resolves the secrets, the first call logs in."""
 
     def __init__(
         self,
@@ -329,11 +324,9 @@ class AssetInventory(Inventory):
         return [one]
 
     def _further(self, kind: Kind, known: Sequence[Page]) -> Iterator[Page]:
-        """Yield the pages after the known ones, without end; the announced ones and one more in parallel.
-
-        Their number follows from the first page, because the service may return fewer items than asked for.
-        """
+        """Yield the pages after the known ones, without end; the announced ones and one more in parallel."""
         begin = known[-1].number + 1
+        # The service may return fewer items than asked for.
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
         kinds = itertools.repeat(kind)
@@ -343,7 +336,6 @@ class AssetInventory(Inventory):
         yield from map(self._page, kinds, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
-        """Read one page; answers beyond the last page are not specified."""
         contract = self._platform.contract
         call: ListCall = getattr(contract, kind)
         form = {**call.params, "page": str(number), "size": str(contract.page_size)}
@@ -384,7 +376,7 @@ class AssetInventory(Inventory):
     ) -> Sequence[Fields]:
         """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
-        values = [read_path(item, fields_in) for item in items]
+        values: list[Any] = [next(iter(values_at(item, fields_in)), None) for item in items]
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

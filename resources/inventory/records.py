@@ -11,12 +11,11 @@ from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
 from resources.inventory.adapter import Values
-from resources.search.responses import values_at
+from resources.search.asking import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-LISTED = "listed values"
-"""The key that `with_listed_values` adds to the fields of an asset."""
+LISTED = "listed values"  # the key that `with_listed_values` adds to the fields of an asset
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,7 @@ def texts(value: object) -> list[str]:
 
 
 def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fields:
-    """Return the fields of an asset, and under LISTED a `name: value` for each of the named ones.
-
-    A name is a dotted path inside the whole item, or inside its fields. An object cannot be compared: it
-    replaces the texts, so that the asset is unreadable and gets no owner.
-    """
+    """Return the fields of an asset, and under LISTED a `name: value` for each of the named ones."""
     if not isinstance(fields, dict):
         return fields
 
@@ -51,6 +46,7 @@ def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fi
 
     found = [(name, value) for name in names for value in filled(item, name) or filled(fields, name)]
     listed = [f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in found]
+    # An object cannot be compared: it replaces the texts, so that the asset is unreadable and gets no owner.
     return {**fields, LISTED: next((value for _, value in found if isinstance(value, dict)), listed)}
 
 

@@ -1,10 +1,7 @@
 """The ledger of an instance: its runs, their writes and coverage, changed decisions, acknowledged conflicts.
 
-A run stores all it intends before its first request, and each outcome where it stands. What analysts see are
-copies of these rows (`resources.store.tables`). The ledger is an SQLite file in the home, or lies in a
-database that several machines share (`resources.ledger.postgres`). Beside the columns of `OwnerWrites`,
-`writes` has whether a request may have been sent (`sent`), and the start of the machine that stored the row
-(`boot`).
+A run stores all it intends before its first request, and each outcome where it stands. The ledger is an
+SQLite file in the home, or lies in a database that several machines share (`resources.ledger.postgres`).
 """
 
 import json
@@ -16,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from types import ModuleType
@@ -31,9 +29,9 @@ from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import MISTAKES, database_failure
 from resources.findings import Finding, check_call
 from resources.inventory.adapter import Values
+from resources.locks import made_progress
 from resources.settings import journal_url
 from resources.store.files import replacing
-from resources.watchdog import made_progress
 
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""
@@ -53,6 +51,7 @@ def ledger_tables() -> dict[str, str]:
         )
         for table, name in BY_ROW.items()
     }
+    # Whether a request may have been sent, and the start of the machine that stored the row.
     columns["writes"] += ", sent INTEGER, boot TEXT"
     columns["together"] = "name TEXT, run_id TEXT, stored_at TEXT, rows BLOB"
     columns["settings"] = "name TEXT, value TEXT"
@@ -65,18 +64,14 @@ KEYS = {"writes": "run_id, host_id", "runs": "run_id", "together": "name, run_id
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one write.
-
-    `old_values` is what the host held when it was read; `new_values` what was sent to it: of an undo only the
-    fields that still held what was written. `kept` are its other fields.
-    """
+    """What became of one write."""
 
     host_id: str
     outcome: str
     message: str | None = None
-    old_values: Values | None = None
-    new_values: Values | None = None
-    kept: Sequence[str] | None = None
+    old_values: Values | None = None  # what the host held when it was read
+    new_values: Values | None = None  # what was sent: of an undo the fields that held what was written
+    kept: Sequence[str] | None = None  # the other fields of an undo
 
 
 class Ledger:
@@ -102,7 +97,8 @@ class Ledger:
         for number, version in found:
             format_version.require_known_format(number, version, f"The ledger ({self.place})")
         if not found:
-            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *format_version.own_format())
+            made_by = format_version.FORMAT, format_version.program_version()
+            self._execute("INSERT INTO format (number, version) VALUES (?, ?)", *made_by)
 
     def __enter__(self) -> Self:
         return self
@@ -147,12 +143,10 @@ class Ledger:
             ) from error
 
     def store(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
-        """Store rows, all or none, on disk before this returns.
-
-        They take the place of rows with the same keys, or of all that a run stored of a table in `TOGETHER`.
-        """
+        """Store rows, all or none, on disk before this returns, in the place of those with the same keys."""
         if table in TOGETHER:
             now = _as_text(datetime.now(UTC))
+            # In the place of all that the run stored of the table.
             self._change(
                 ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run_id)]),
                 (_STORE_TOGETHER, [(table, run_id, now, _as_parquet(rows))]),
@@ -232,44 +226,39 @@ class Ledger:
 
     def mark_sent(self, pending: Result, *, run_id: str) -> None:
         """Store, before a request goes out, what the host holds and what it is sent."""
-        self.complete(pending, run_id=run_id, completed_at=None)
+        self.complete(pending, run_id=run_id)
 
     def never_sent(self, run_id: str) -> set[str]:
-        """Return the hosts of the run to which surely no request went out.
-
-        None if the machine was restarted since: a loss of power may take what `mark_attempted` stored.
-        """
+        """Return the hosts of the run to which surely no request went out."""
+        # None if the machine was restarted: a loss of power may take what `mark_attempted` stored.
         rows = self._execute(
             "SELECT host_id FROM writes WHERE run_id = ? AND sent = 0 AND boot = ?", run_id, self._boot()
         )
         return {host_id for (host_id,) in rows}
 
-    def complete(self, result: Result, *, run_id: str, completed_at: datetime | None) -> None:
-        """Store the outcome of one write; a pending one has no completed_at."""
+    def complete(self, result: Result, *, run_id: str, completed_at: datetime | None = None) -> None:
+        """Store the outcome of one write, by default of now; a pending one has no completed_at."""
         self._execute(
             "UPDATE writes SET outcome = ?, message = ?, completed_at = ?, kept = ?,"
             " old_values = coalesce(?, old_values), new_values = coalesce(?, new_values)"
             " WHERE run_id = ? AND host_id = ?",
             *(result.outcome, result.message),
-            None if result.outcome == "intended" else _as_text(completed_at),
+            None if result.outcome == "intended" else _as_text(completed_at or datetime.now(UTC)),
             *map(_as_text, (result.kept, result.old_values, result.new_values)),
             *(run_id, result.host_id),
         )
         made_progress()
 
-    def abandon_rest(self, run_id: str, message: str, *, completed_at: datetime) -> None:
+    def abandon_rest(self, run_id: str, message: str) -> None:
         """Store that the hosts that were not attempted are not written."""
         self._execute(
             "UPDATE writes SET outcome = 'not_written', message = ?, completed_at = ?"
             " WHERE run_id = ? AND outcome = 'intended' AND sent = 0",
-            *(message, _as_text(completed_at), run_id),
+            *(message, _as_text(datetime.now(UTC)), run_id),
         )
 
     def targets(self) -> dict[str, str]:
-        """Return the target of each run that was cut off while it wrote, the last one first.
-
-        A write of it has no outcome, or nobody has counted what came of it.
-        """
+        """Return the target of each run that was cut off while it wrote, or not counted; the last first."""
         rows = self._execute(
             "SELECT w.run_id, min(w.target) FROM writes AS w LEFT JOIN runs AS r ON r.run_id = w.run_id"
             " GROUP BY w.run_id HAVING max(CASE WHEN w.outcome = 'intended' THEN 1 ELSE 0 END) = 1"
@@ -349,19 +338,15 @@ def _from_text(name: str, kind: Any) -> pl.Expr:
 
 
 FILE = "ledger.sqlite"
-KEY = ".ledger"
-"""File beside the tables with what marks the instance's rows in a database that others share."""
+KEY = ".ledger"  # file beside the tables with what marks the instance's rows in a database that others share
 
 
 @contextmanager
 def open_ledger(disk: Path, tables: UPath) -> Generator[Ledger]:
-    """Open the ledger of an instance: in the database of ASSET_OWNERS_JOURNAL, or else its file on a disk.
-
-    `tables` is the folder of its tables: with them goes what its rows in a database are known by.
-    """
+    """Open the ledger of an instance: in the database of ASSET_OWNERS_JOURNAL, or else its file on a disk."""
     url = journal_url()
     try:
-        with _shared(url, tables) if url else Ledger(disk / FILE) as ledger:
+        with _postgres().PostgresLedger(url, partial(_key, tables)) if url else Ledger(disk / FILE) as ledger:
             yield ledger
     except MISTAKES:
         raise
@@ -390,17 +375,12 @@ def ledger_findings(url: str) -> Iterator[Finding]:
     yield from check_call("ASSET_OWNERS_JOURNAL", try_all, "answers, and the user may keep the ledger there")
 
 
-def _shared(url: str, tables: UPath) -> Ledger:
-    """Return the ledger in a database; the key of the instance's rows moves with its tables."""
-
-    def key() -> str:
-        file = tables / KEY
-        if not file.exists():
-            with replacing(file) as path:
-                path.write_text(str(uuid.uuid4()), encoding="utf-8")
-        return file.read_text(encoding="utf-8")
-
-    return _postgres().PostgresLedger(url, key)
+def _key(tables: UPath) -> str:
+    file = tables / KEY
+    if not file.exists():
+        with replacing(file) as path:
+            path.write_text(str(uuid.uuid4()), encoding="utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 def _postgres() -> ModuleType:

@@ -46,15 +46,11 @@ _SESSION = {
 ANSWER_SECONDS = 120
 """The server may take this long to answer; a server that hangs would otherwise hold the run for ever."""
 
-_LAST_ANSWER_SECONDS = 5
-"""The same when the ledger is closed."""
+_LAST_ANSWER_SECONDS = 5  # the same when the ledger is closed
 
 
 def _tables() -> LiteralString:
-    """Return the statements that make the tables, each with the rows of all ledgers, and a view of each.
-
-    All other statements use the views, so that none touches rows of another ledger.
-    """
+    """Return the statements that make the tables, each with the rows of all ledgers, and a view of each."""
     statements = [
         "CREATE SCHEMA IF NOT EXISTS asset_owners",
         "CREATE TABLE asset_owners.format (number INTEGER NOT NULL, version TEXT NOT NULL)",
@@ -63,6 +59,7 @@ def _tables() -> LiteralString:
         # Texts compare as in SQLite.
         declared = columns.replace(" TEXT", ' TEXT COLLATE "C"').replace(" BLOB", " BYTEA")
         names = ", ".join(column.split()[0] for column in columns.split(", "))
+        # All other statements use the views, so that none touches rows of another ledger.
         statements.append(
             f"CREATE TABLE asset_owners.all_{name} ("
             "ledger TEXT NOT NULL DEFAULT current_setting('asset_owners.ledger'),"
@@ -76,10 +73,7 @@ def _tables() -> LiteralString:
 
 
 class PostgresLedger(Ledger):
-    """The ledger of one instance in a shared database; `key` returns what marks its rows there.
-
-    One process at a time is asked for its key.
-    """
+    """The ledger of one instance in a shared database; `key` returns what marks its rows there."""
 
     def __init__(self, url: str, key: Callable[[], str]) -> None:
         self.place = without_password(url)
@@ -93,7 +87,7 @@ class PostgresLedger(Ledger):
         self._lost: str | None = None
         # One thread talks to the server, so that interrupting another thread leaves no answer unread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: Any = None  # until the server has answered
         name = f"asset-owners {os.getpid()} on {socket.gethostname()}"[:63]
         wanted: dict[str, Any] = {**_CONNECTION, **given, "application_name": name, "client_encoding": "utf8"}
         try:
@@ -106,7 +100,7 @@ class PostgresLedger(Ledger):
     def _begin(self, key: Callable[[], str]) -> None:
         """Set up the session, and make the tables where they are missing."""
         [(process,)] = self._execute("SELECT pg_backend_pid()")
-        if self._connected.info.backend_pid != process:
+        if self._connection.info.backend_pid != process:
             raise AssetOwnersError(
                 f"ASSET_OWNERS_JOURNAL: a connection pooler answers at {self.place}. The lock that keeps "
                 "other writers away needs a session of its own: name the address of the server itself"
@@ -124,11 +118,11 @@ class PostgresLedger(Ledger):
 
     def _make_tables(self, key: Callable[[], str]) -> str:
         """Make the tables, and the key, where they are missing; one of several callers does, others wait."""
-        with self._connected.transaction():
-            self._connected.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
-            [(found,)] = self._connected.execute("SELECT to_regclass('asset_owners.format')").fetchall()
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('asset_owners', 0))")
+            [(found,)] = self._connection.execute("SELECT to_regclass('asset_owners.format')").fetchall()
             if found is None:
-                self._connected.execute(_tables())
+                self._connection.execute(_tables())
             return key()
 
     def __exit__(self, *_: object) -> None:
@@ -167,7 +161,7 @@ class PostgresLedger(Ledger):
 
     def _execute(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         def fetch() -> list[tuple[Any, ...]]:
-            cursor = self._connected.execute(_to_psycopg(statement), _escaped(values))
+            cursor = self._connection.execute(_to_psycopg(statement), _escaped(values))
             rows = cursor.fetchall() if cursor.description else []
             return [tuple(map(_unescaped, row)) for row in rows]
 
@@ -175,7 +169,7 @@ class PostgresLedger(Ledger):
 
     def _change(self, *changes: Change) -> None:
         def change() -> None:
-            with self._connected.transaction(), self._connected.cursor() as cursor:
+            with self._connection.transaction(), self._connection.cursor() as cursor:
                 for statement, rows in changes:
                     cursor.executemany(_to_psycopg(statement), list(map(_escaped, rows)))
 
@@ -185,11 +179,6 @@ class PostgresLedger(Ledger):
         """Return the server's timeline: a standby that takes over begins a new one, and may lack rows."""
         [(timeline,)] = self._execute("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")
         return timeline
-
-    @property
-    def _connected(self) -> psycopg.Connection[tuple[Any, ...]]:
-        assert self._connection is not None  # noqa: S101  (only `__init__` comes before)
-        return self._connection
 
     def _in_thread(self, work: Callable[[], T], seconds: float | None = None) -> T:
         """Run work in the thread of the ledger and return its result; fails where the server hangs."""
@@ -208,7 +197,6 @@ class PostgresLedger(Ledger):
             raise AssetOwnersError(self._failure(error)) from error
 
     def _failure(self, error: psycopg.Error) -> str:
-        """Say what happened to the database, and what to do."""
         said = " ".join(redact(str(error), self._secrets).split())
         if self._connection is None:
             remedy = "check that the server runs and lets this machine in, and address, user and password "

@@ -18,11 +18,9 @@ import polars as pl
 from ownership.names import printable, some_of
 from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
 from resources.findings import Finding
-from resources.search.asking import Asker
-from resources.search.responses import FURTHER, Bucket, RefusedSearchError, texts
-from resources.search.source import Senders
+from resources.search.asking import FURTHER, Asker, Bucket, RefusedSearchError, texts
 from resources.settings import Instance
-from resources.settings.presets import Preset, presets
+from resources.settings.models import Preset, presets
 from resources.settings.query import clauses
 
 MAX_SENDERS = 20
@@ -51,19 +49,16 @@ _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_fou
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 _UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
 """Milliseconds in each unit."""
-_SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)
-"""The first and last day that a logon can plausibly have."""
+_SOME_TIME = date(1990, 1, 1), date(2100, 1, 1)  # the first and last day that a logon can plausibly have
 
 
 def why_refused(log: Asker, error: RefusedSearchError) -> str:
-    """Return why a search was refused, starting with the setting to fix.
-
-    Asks for the types of the fields, because services and versions word the refusal of a type differently.
-    """
+    """Return why a search was refused, starting with the setting to fix."""
     instance = log.instance
     refused = f"is refused by {error.where}{error.in_index}"
     with suppress(AssetOwnersError):
         for setting, field in _fields_of(instance, *FIELDS).items():
+            # Services and versions word the refusal of a type differently.
             types = types_by_index(log, field)
             if TEXT in types:
                 return (
@@ -99,10 +94,8 @@ def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
 
 
 def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return the indexes of each type of a field that their filtered documents have; `text` is any text type.
-
-    One search is enough: its query is refused by every type but text, and the refusal names the type.
-    """
+    """Return the indexes of each type of a field that the filtered documents have; all texts are `text`."""
+    # Every type but text refuses the query, and the refusal names the type.
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
     query = {"bool": {"filter": has_field, "should": [only_text], "minimum_should_match": 0}}
@@ -118,7 +111,6 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
 
 
 def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
-    """Yield each index that refused a part of a query, and why."""
     if isinstance(answer, dict):
         if isinstance(answer.get("index"), str) and (reason := answer.get("reason")):
             yield answer["index"], str(reason)
@@ -128,11 +120,9 @@ def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
 
 
 def require_whole_names(log: Asker, first: date, last: date) -> None:
-    """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`.
-
-    A keyword field may hold several values (rules 1.1), copied ones included.
-    """
+    """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`."""
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
+        # A keyword field may hold several values (rules 1.1), copied ones included.
         if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
             raise ConfigurationError(
                 f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
@@ -188,7 +178,6 @@ def _sibling_of(field: str) -> str:
 
 
 def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
-    """Name the indexes whose documents lack a field, those with most such documents first."""
     named = []
     for index in (one for one in indexes if one.lacking):
         has_sibling = sibling and index.absent and index.absent.sibling and index.absent.sibling.doc_count
@@ -198,12 +187,9 @@ def _name_indexes(indexes: list[Bucket], sibling: str | None) -> str:
 
 
 def why_nothing(log: Asker, first: date, last: date) -> Finding:
-    """Return why nothing matches: the times of the documents, no index, or the query and the days.
-
-    The first two are `wrong`, but a run fails only if no day has any document: an index may be deleted once
-    its events are stored (rules 3.4, 4.4).
-    """
+    """Return why nothing matches: the times of the documents, no index, or the query and the days."""
     instance = log.instance
+    # A run fails only if no day has any document: an index may be deleted once its events are stored.
     if (times := find_times(log)).state == "wrong":
         return times
     if not log.search([]).shards.total:
@@ -275,12 +261,8 @@ def unmatched_parts(log: Asker) -> list[str]:
     return unmatched
 
 
-def top_senders(log: Asker, first: date, last: date) -> Senders | None:
-    """Return the names that send for most hosts, by the field that tells most computers apart.
-
-    A field with fewer names than `hostname_field` names the sender itself, or a group of hosts. None: the
-    documents have no other field that names a computer.
-    """
+def top_senders(log: Asker, first: date, last: date) -> tuple[str, pl.DataFrame] | None:
+    """Return the names that send for most hosts, by the field that tells most computers apart."""
     between, own = log.between(first, last), log.fields["hostname"]
     carried = _find_computer_fields(log, between)
     if not carried:
@@ -295,10 +277,11 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
         with suppress(ConfigurationError):  # a text field
             for bucket in log.search([between], {"buckets": has_field}).buckets:
                 hosts, names = (one.value or 0 if one else 0 for one in (bucket.hosts, bucket.others))
+                # With fewer names it names the sender itself, or a group of hosts.
                 if names > max(hosts, most):
                     finest, most = field, names
     if finest is None:
-        return Senders(carried[0], pl.DataFrame(schema=_SENDERS))
+        return carried[0], pl.DataFrame(schema=_SENDERS)
     by_name = {
         "terms": {"field": own, "size": MAX_SENDERS, "order": {"hosts": "desc"}},
         "aggs": {
@@ -309,7 +292,7 @@ def top_senders(log: Asker, first: date, last: date) -> Senders | None:
     buckets = log.search([between], {"buckets": by_name}).buckets
     names = ([name.key for name in bucket.names.buckets] if bucket.names else [] for bucket in buckets)
     rows = [(bucket.key, bucket.doc_count, texts(some)) for bucket, some in zip(buckets, names, strict=True)]
-    return Senders(finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False))
+    return finest, pl.DataFrame(rows, _SENDERS, orient="row", strict=False)
 
 
 def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
@@ -368,12 +351,9 @@ class Proposal:
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
-    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
-
-    The service tries each preset's query in one search, and `_fits` compares the fields of the document it
-    finds. `own_fields`: propose the fields of a document that no preset fits, if it has user and host.
-    """
+    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does."""
     known = presets()
+    # One search tries each preset's query; `_fits` compares the fields of the document that it finds.
     tried: list[dict[str, Any]] = [
         {"constant_score": {"filter": {"query_string": {"query": one.settings["query"]}}, "_name": name}}
         for name, one in known.items()

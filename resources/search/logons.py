@@ -16,11 +16,12 @@ from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
-from resources.search.asking import DAYS_AT_ONCE, MATCHING, Asker
-from resources.search.properties import check_fields, check_names, check_parts
-from resources.search.responses import (
+from resources.search.asking import (
+    DAYS_AT_ONCE,
     FURTHER,
+    MATCHING,
     MIN_PAGE,
+    Asker,
     Bucket,
     Found,
     Pair,
@@ -29,15 +30,14 @@ from resources.search.responses import (
     TooManyBucketsError,
     texts,
 )
-from resources.search.source import DayOfLogons, EvidenceSource
+from resources.search.source import DayOfLogons, EvidenceSource, check_fields, check_names, check_parts
 from resources.settings import Instance
 
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
 MAX_SAMPLE = 5_000  # pairs; below the default bucket limit of every cluster
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more means that pages repeat
 
-NO_NAME = ("", "-")
-"""Texts that stand for a missing name (rules 1.3)."""
+NO_NAME = ("", "-")  # texts that stand for a missing name (rules 1.3)
 
 
 class SearchClient(Asker, EvidenceSource):
@@ -63,12 +63,7 @@ class SearchClient(Asker, EvidenceSource):
         self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, several days in parallel.
-
-        A ConfigurationError names the setting: an index that does not exist, a field that cannot be
-        aggregated or that is a text, a query that does not parse, a `time_field` by which no day
-        finds any document: an empty day would then hide documents that belong to no day (rules 4.1).
-        """
+        """Count the logon events of each day, in the order given, several days in parallel."""
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
             empty = []
@@ -77,16 +72,14 @@ class SearchClient(Asker, EvidenceSource):
                 if day.matching:
                     break
             else:
+                # An empty day would hide documents that belong to no day (rules 4.1).
                 if days and (times := explaining.find_times(self)).state == "wrong":
                     raise ConfigurationError(f"{times.what}: {times.text}")
             yield from empty
             yield from fetched
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
-        """Count the documents from `first` to `last`: matching, without a user, without a host.
-
-        A field that cannot be aggregated is refused here, too.
-        """
+        """Count the documents from `first` to `last`: matching, without a user, without a host."""
         one_pair = {"pairs": {"composite": {"size": 1, "sources": self._sources}}}
         found = self._count([self.between(first, last)], self._totals | one_pair)
         if not found.matching:
@@ -113,10 +106,6 @@ class SearchClient(Asker, EvidenceSource):
         return dict.fromkeys(days, 0) | {
             day: bucket.doc_count for day, bucket in zip(days, found.buckets, strict=False)
         }
-
-    def count_with_field(self, field: str, first: date, last: date) -> int:
-        """Count the matching documents from `first` to `last` that have a field."""
-        return self._count([self.between(first, last), {"exists": {"field": field}}], MATCHING).matching
 
     why_lacking = explaining.why_lacking
     why_nothing = explaining.why_nothing
@@ -145,7 +134,7 @@ class SearchClient(Asker, EvidenceSource):
         total = pl.DataFrame({"day": window.last, **dict(zip(columns, totals, strict=True))})
         yield from attempt_all("search", lambda: check_fields(self, total, window))
         if kind := instance.logon_type_field:
-            carrying = self.count_with_field(kind, *days)
+            carrying = self._count([self.between(*days), {"exists": {"field": kind}}], MATCHING).matching
             text = f"{kind} is in {carrying:,} of {events}"
             yield Finding("ok" if carrying else "wrong", "logon_type_field", text)
         yield from attempt_all("search", lambda: explaining.require_whole_names(self, *days) or ())
@@ -155,17 +144,13 @@ class SearchClient(Asker, EvidenceSource):
             yield from (one for one in check_names(self, masked, 1) if one.state != "ok")
 
     def _count(self, filters: Sequence[dict[str, Any]], aggregations: Mapping[str, Any]) -> Found:
-        """Search; ConfigurationError names the setting for which the search is refused."""
         try:
             return self.search(filters, aggregations)
         except RefusedSearchError as error:
             raise ConfigurationError(explaining.why_refused(self, error)) from error
 
     def _day(self, day: date) -> DayOfLogons:
-        """Read the pages of a composite aggregation; the first also counts the day's documents.
-
-        Only an administrator may read the cluster's bucket limit, so refused pages are halved.
-        """
+        """Read the pages of a composite aggregation; the first also counts the day's documents."""
         fetched_at = datetime.now(UTC)
         after: Pair | None = None
         asked: set[str] = set()
@@ -181,6 +166,7 @@ class SearchClient(Asker, EvidenceSource):
             except TooManyBucketsError:
                 if size <= MIN_PAGE:
                     raise
+                # Only an administrator may read the cluster's bucket limit.
                 self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
                 continue
             pairs = page.aggregations.pairs

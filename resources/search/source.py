@@ -1,4 +1,7 @@
-"""What a run needs from logs: an `EvidenceSource` is one log, `Logs` are all of an instance."""
+"""What a run needs from logs, and checks what decisions rely on in them.
+
+An `EvidenceSource` is one log, `Logs` are all of an instance.
+"""
 
 import hashlib
 import json
@@ -11,7 +14,9 @@ from typing import Self, TypeVar
 
 import polars as pl
 
-from ownership.windows import Window
+from ownership import data_checks
+from ownership.data_checks import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
+from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, call_each
 from resources.findings import Finding, check_call
 from resources.settings import Instance
@@ -38,33 +43,15 @@ class DayOfLogons:
     counts: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class Senders:
-    """The host names that stand for most computers, by another `field` of the documents.
-
-    `names`: document_hostname, events, host_names (some of the computers).
-    """
-
-    field: str
-    names: pl.DataFrame
-
-
 class EvidenceSource(ABC):
     """Counts the logon events of a log by day, host and user, such as one query over one index pattern.
 
-    To write another one:
-
-    1. Implement `logons`.
-    2. Raise the errors of `resources.errors`, with messages that name the source's own settings:
-       ConfigurationError for what a setting can fix, TransientError for what may be retried.
-    3. Set, for messages, the settings that name the users and hosts of logons, and their values.
-    4. Where it makes sense, implement `probe`, `__exit__` to close connections, `matching_by_day`, what
-       explains a result (`why_lacking`, `why_nothing`, `unmatched_parts` and `top_senders`), and for
-       `asset-owners check` `first_pairs` and `check`.
-
-    `tests/resources/search/test_adapters.py` tries any source.
+    Another one, such as docs/recipes/exports.py, implements `logons`, and of the rest what makes sense. It
+    raises the errors of `resources.errors` with messages that name its own settings: ConfigurationError for
+    what a setting can fix, TransientError for what may be retried. `test_adapters.py` tries any source.
     """
 
+    # For messages, the settings that name the users and hosts of logons, and their values.
     user_setting: str = "the users of the logons"
     host_setting: str = "the hosts of the logons"
     user_field: str = "it"
@@ -84,11 +71,8 @@ class EvidenceSource(ABC):
         """Count the logon events of each day in `scan.timezone`, in the order given, empty ones included."""
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
-        """Count the matching documents of each day in one request, to notice events that arrive late.
-
-        Omitted days have not grown; the default omits all, because the source cannot tell.
-        """
-        return {}
+        """Count the matching documents of each day in one request, to notice events that arrive late."""
+        return {}  # a day that is omitted has not grown, as far as the source can tell
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
         """Return which logons have no user, or no host, as part of a sentence; "" if unknown."""
@@ -102,8 +86,11 @@ class EvidenceSource(ABC):
         """Return the parts of the source that hold no logons, such as an index that does not exist."""
         return []
 
-    def top_senders(self, first: date, last: date) -> Senders | None:  # noqa: ARG002
-        """Return the host names that stand for most computers on these days; None: the source cannot tell."""
+    def top_senders(self, first: date, last: date) -> tuple[str, pl.DataFrame] | None:  # noqa: ARG002
+        """Return which host names stand for most computers, by which other field; None: it cannot tell.
+
+        Rows of document_hostname, events and host_names, which are some of the computers.
+        """
         return None
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame | None:  # noqa: ARG002
@@ -182,10 +169,7 @@ class Logs:
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
-    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3).
-
-    `by_kind`: whether types of logon are counted apart, if the instance names their field.
-    """
+    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3)."""
     settings = (
         instance.url,
         instance.index,
@@ -209,3 +193,111 @@ def extraction_fingerprints(instance: Instance, *, by_kind: bool = True) -> dict
 def counted_as(instance: Instance) -> str:
     """Return how the instance's logons are counted, as `audit_sample` keeps it (rules 9.8)."""
     return " ".join(sorted(extraction_fingerprints(instance).values()))
+
+
+def check_parts(log: EvidenceSource) -> Finding:
+    """Check that each part of an index pattern matches an index."""
+    parts = log.unmatched_parts()
+    if not parts:
+        return Finding("ok", "index", "each part matches an index")
+    return Finding(
+        "warning",
+        "index",
+        f"{', '.join(parts)} matches no index, so it is not counted; correct index, or wait for events",
+        rows=pl.DataFrame({"part": parts}),
+    )
+
+
+def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Iterator[Finding]:
+    """Check that documents have user and host: `wrong` if most lack one, a warning over 10% of a day's."""
+    for user, setting, field in (
+        (True, log.user_setting, log.user_field),
+        (False, log.host_setting, log.host_field),
+    ):
+        name = "lacking_user" if user else "lacking_host"
+        matching, lacking = (int(days[column].sum()) for column in ("matching", name))
+        events = f"{matching:,} logon events from {window.first} to {window.last}"
+        numbers = {name: lacking}
+        if not lacking:
+            yield Finding("ok", setting, f"all {events} have {field}", numbers=numbers)
+            continue
+        rows = data_checks.days_lacking_field(days, name)
+        wrong, none = data_checks.most_lack(days, name), lacking == matching
+        text = f"none of the {events} has {field}"
+        if not none:
+            text = f"{lacking:,} of the {events} lack {field} (missing, empty or -) and are not counted"
+        if wrong:
+            text += ", so nothing is decided"
+        elif rows.height:
+            text += f"; on {rows.height} of {days.height} days more than {LACKING_LIMIT_PERCENT}%"
+        if wrong or rows.height:
+            why = log.why_lacking(window.first, window.last, user=user)
+            text += f": {why}" if why else "; name a field that all have"
+        state = "wrong" if wrong else "warning" if rows.height else "ok"
+        yield Finding(state, setting, text, rows=rows, numbers=numbers)
+
+
+def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterator[Finding]:
+    """Check that on no day most names are hidden, by a role's field masking or by a pipeline."""
+    for setting, name in ((log.user_setting, "username"), (log.host_setting, "hostname")):
+        found = masked.drop_nulls(name)
+        if found.is_empty():
+            yield Finding("ok", setting, "its names are readable")
+            continue
+        first, last = found["day"][0], found["day"][-1]
+        yield Finding(
+            "wrong",
+            setting,
+            f"most of its names are {found[name][0]} on {found.height} of {days} days: field masking of the "
+            "role hides the names, or a pipeline did. Have the role show them, or name another field, and "
+            f"then materialize logon_counts from {first} to {last}",
+        )
+
+
+def check_senders(
+    logs: Logs, first: date, last: date, *, matching: Mapping[str, int], exclude_hosts: Sequence[str]
+) -> Iterator[Finding]:
+    """Check that no host name is a collector's, which sends for several hosts; `wrong` for most events."""
+    events = max(sum(matching.values()), 1)
+    found = logs.ask_each(lambda log: log.top_senders(first, last))
+    senders = {name: one for name, one in found.items() if one}
+    collectors = {
+        name: data_checks.forwarders(names, exclude_hosts=exclude_hosts)
+        for name, (_, names) in senders.items()
+    }
+    sent = sum(int(rows["events"].sum()) for rows in collectors.values())
+    wrong = 100 * sent > FORWARDED_LIMIT_PERCENT * events
+    for name in logs.by_name:
+        what = f"{logs.prefix(name)}{logs.by_name[name].host_setting}"
+        if name not in senders:
+            text = "no other field of the events names a computer, so collectors cannot be found"
+            yield Finding("ok", what, text)
+        elif collectors[name].is_empty():
+            yield Finding("ok", what, "each name sends the events of one host only")
+        else:
+            rows = collectors[name]
+            percent = 100 * int(rows["events"].sum()) / events
+            send = "1 collector sends" if rows.height == 1 else f"{rows.height} collectors send"
+            days = f"of {last}" if first == last else f"from {first} to {last}"
+            yield Finding(
+                "wrong" if wrong else "warning",
+                what,
+                f"{send} events for several hosts, {percent:.0f}% of all events {days}: set hostname_field "
+                f"to {senders[name][0]}, or add the collectors to rules.exclude_hosts",
+                rows=rows,
+                numbers={"forwarded_percent": round(percent, 1)},
+            )
+
+
+def check_logs(logs: Logs, window: Window, *, exclude_hosts: Sequence[str]) -> Iterator[Finding]:
+    """Check all that a run relies on, and collectors if nothing else is wrong."""
+    states = []
+    for finding in logs.find(lambda _, log: log.check(window)):
+        states.append(finding.state)
+        yield finding
+    if "wrong" in states:
+        return
+    by_day = logs.ask_each(lambda log: log.matching_by_day(days_of(window)))
+    matching = {name: sum(days.values()) for name, days in by_day.items()}
+    senders = check_senders(logs, window.first, window.last, matching=matching, exclude_hosts=exclude_hosts)
+    yield from (finding for finding in senders if finding.state != "ok")

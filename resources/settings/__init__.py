@@ -15,7 +15,6 @@ from resources.settings.environment import (
     ui_url,
     without_password,
 )
-from resources.settings.fields import is_slug, slug_of, time_between_runs
 from resources.settings.files import (
     BrokenInstance,
     changes_in_words,
@@ -28,4 +27,12 @@ from resources.settings.files import (
     setting_in_words,
     slug_of_part,
 )
-from resources.settings.models import MAX_LOOKBACK_DAYS, Instance, ListCall, Platform
+from resources.settings.models import (
+    MAX_LOOKBACK_DAYS,
+    Instance,
+    ListCall,
+    Platform,
+    is_slug,
+    slug_of,
+    time_between_runs,
+)

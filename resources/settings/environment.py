@@ -16,8 +16,7 @@ from resources.errors import ConfigurationError
 _DATABASE = re.compile(
     r"(postgres(?:ql)?://)(?:([^:@/?#]*)(?::[^:@/?#]*)?(@))?([^@/?#]*(?:/[^@/?#]*)?)(?:\?[^@#]*)?"
 )
-_MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")
-"""Parts of a file's path that databases misread."""
+_MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")  # parts of a file's path that databases misread
 
 
 def home() -> Path:

@@ -19,8 +19,15 @@ from pydantic import BaseModel, ValidationError
 from ownership.names import some_of
 from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.environment import instances_folder
-from resources.settings.fields import MAX_NAME, RESERVED_SLUGS, is_slug, read_text, slug_of
-from resources.settings.models import Instance, OneQuery
+from resources.settings.models import (
+    MAX_NAME,
+    RESERVED_SLUGS,
+    Instance,
+    OneQuery,
+    is_slug,
+    read_text,
+    slug_of,
+)
 
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
@@ -360,18 +367,13 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
         file = instance.file
         in_folder = file is None or file.resolve().parent == instances_folder().resolve()
         words += ["--instance", instance.slug if in_folder else str(file)]
-    return shlex.join([_program(), *words, *arguments])
+    # As the shell finds it: its name, or the path by which it was called.
+    called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    by_name = called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called))
+    return shlex.join([PROGRAM if by_name else str(called), *words, *arguments])
 
 
 def host_arguments(hosts: Iterable[str]) -> list[str]:
     """Return the options that name these hosts."""
     # Without a blank before it, @ would start the name of a file.
     return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
-
-
-def _program() -> str:
-    """Return our program as the shell finds it: its name, or the path by which it was called."""
-    called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
-    if called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called)):
-        return PROGRAM
-    return str(called)

@@ -24,15 +24,11 @@ from resources.store.files import files_in, replacing
 
 @dataclass(frozen=True)
 class View:
-    """A view: what a row is, the meaning of each column in order, and the query.
-
-    A meaning that is the name of a stored table stands for that table's description of the column. $instance
-    in the query stands for the slug of the instance.
-    """
+    """A view: what a row is, the meaning of each column in order, and the query."""
 
     comment: str
-    meanings: Mapping[str, str]
-    sql: str
+    meanings: Mapping[str, str]  # the name of a stored table stands for its description of the column
+    sql: str  # $instance stands for the slug of the instance
 
     @property
     def columns(self) -> dict[str, str]:
@@ -43,29 +39,81 @@ class View:
         }
 
 
-def _from(table: str, columns: str) -> Iterable[tuple[str, str]]:
-    return ((column, table) for column in columns.split())
+def _from(table: str, columns: str) -> dict[str, str]:
+    return dict.fromkeys(columns.split(), table)
 
 
-CONFLICTS = View(
-    comment="Hosts whose owner is not whom the logons name; the recorded owner stays. The strongest evidence "
-    "comes first.",
-    meanings=dict(
-        [
-            *_from("owner_decisions", "hostname host_id existing_owner"),
-            ("existing_owner_email", "E-mail address of that owner."),
-            *_from("owner_decisions", "username resolved_owner"),
-            ("resolved_owner_email", "E-mail address of that user asset."),
-            *_from("owner_decisions", "matched_by events total_events share user_count"),
-            *_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
-            ("since", "When the host passed to username, or else a run first found it."),
-            ("is_new", "Whether it is new: new_conflict of owner_decisions."),
-            ("acknowledged_at", "When somebody acknowledged it as it is now."),
-            ("acknowledged_by", "Who that was."),
-            *_from("acknowledged_conflicts", "note"),
-        ]
+_CERTAINTY = f"""\
+coalesce(confidence, active_days / (host_days + {OTHER_DAYS}) * active_days / (user_days + {OTHER_DAYS})
+    * events / total_events * CASE WHEN idle_days >= {IDLE_DAYS} THEN {IDLE_FACTOR} ELSE 1 END)"""
+"""How sure an owner is, as `ownership.decisions.certainty` (rules 9.9)."""
+
+_WRITTEN = {
+    **_from("owner_writes", "completed_at hostname host_id outcome"),
+    "owner_before": "Id of the owner that the host had.",
+    "owner": "Id of the owner written; null: not sent; empty: cleared.",
+    "owner_email": "E-mail address of that user asset, as last listed.",
+    "department_before": "Department that the host had.",
+    "department": "Department written; null: not sent; empty: cleared.",
+    "criticality_before": "Criticality that the host had.",
+    "criticality": "Criticality written; null: not sent; empty: cleared.",
+    **_from("owner_writes", "message intended_at run_id"),
+}
+
+VIEWS: Mapping[str, View] = {
+    "audit_log": View(
+        comment="Each run, write and acknowledged conflict, by whom and why, the oldest first.",
+        meanings={
+            "id": "The same each time: an index replaces what comes again.",
+            "at": "When it ended or was done, or else began.",
+            "type": "run, write or acknowledged_conflict; columns of the other types are null.",
+            "instance": "Slug of the instance.",
+            "run_id": "Id of the run.",
+            "by": "Who did it: `user NAME` or `schedule NAME`.",
+            "reason": "Why, in somebody's words.",
+            **_from("runs", "kind status started_at ended_at window_from window_to of_run options"),
+            **_from("runs", "hosts to_write written failed left_alone"),
+            "message": "Why the run failed, or only planned, or what the service said of the write.",
+            **_from("owner_writes", "host_id hostname outcome old_values new_values kept undoes target"),
+            **_from("acknowledged_conflicts", "existing_owner resolved_owner evidence"),
+        },
+        sql="""\
+SELECT concat_ws('/', $instance, key) AS id, "at", type, $instance AS instance, * EXCLUDE (key, "at", type)
+FROM (
+    SELECT run_id AS key, coalesce(ended_at, started_at) AS "at", 'run' AS type, run_id, "by",
+           options ->> '$.reason' AS reason, kind, status, started_at, ended_at, window_from, window_to,
+           of_run, options, hosts, to_write, written, failed, left_alone, message
+    FROM runs
+    UNION ALL BY NAME
+    SELECT concat_ws('/', run_id, host_id) AS key, coalesce(completed_at, intended_at) AS "at",
+           'write' AS type, run_id, writes."by", options ->> '$.reason' AS reason, writes.message, host_id,
+           hostname, outcome, old_values, new_values, kept, undoes, target
+    FROM owner_writes AS writes LEFT JOIN runs USING (run_id)
+    UNION ALL BY NAME
+    SELECT concat_ws('/', 'acknowledged', host_id) AS key, acknowledged_at AS "at",
+           'acknowledged_conflict' AS type, concat('user ', "by") AS "by", note AS reason, host_id,
+           hostname, existing_owner, resolved_owner, evidence
+    FROM acknowledged_conflicts
+)
+ORDER BY "at", id""",
     ),
-    sql="""\
+    "conflicts": View(
+        comment="Hosts whose owner is not whom the logons name; the recorded owner stays. The strongest "
+        "evidence comes first.",
+        meanings={
+            **_from("owner_decisions", "hostname host_id existing_owner"),
+            "existing_owner_email": "E-mail address of that owner.",
+            **_from("owner_decisions", "username resolved_owner"),
+            "resolved_owner_email": "E-mail address of that user asset.",
+            **_from("owner_decisions", "matched_by events total_events share user_count"),
+            **_from("owner_decisions", "runner_up_username runner_up_events first_seen last_seen"),
+            "since": "When the host passed to username, or else a run first found it.",
+            "is_new": "Whether it is new: new_conflict of owner_decisions.",
+            "acknowledged_at": "When somebody acknowledged it as it is now.",
+            "acknowledged_by": "Who that was.",
+            **_from("acknowledged_conflicts", "note"),
+        },
+        sql="""\
 WITH people AS (
     SELECT user_id, nullif(array_to_string(user_email, ', '), '') AS email FROM inventory_users
 ), owners AS (
@@ -88,30 +136,30 @@ FROM found
 LEFT JOIN owners USING (host_id)
 LEFT JOIN people ON people.user_id = resolved_owner
 ORDER BY share DESC, events DESC, hostname, host_id""",
-)
-
-_CERTAINTY = f"""\
-coalesce(confidence, active_days / (host_days + {OTHER_DAYS}) * active_days / (user_days + {OTHER_DAYS})
-    * events / total_events * CASE WHEN idle_days >= {IDLE_DAYS} THEN {IDLE_FACTOR} ELSE 1 END)"""
-"""How sure an owner is, as `ownership.decisions.certainty` (rules 9.9)."""
-
-WRITE_HISTORY = View(
-    comment="What runs wrote, or planned to write, with the values before and after. The last write comes "
-    "first; in a plan, the least certain.",
-    meanings=dict(
-        [
-            *_from("owner_writes", "completed_at hostname host_id outcome"),
-            ("owner_before", "Id of the owner that the host had."),
-            ("owner", "Id of the owner written; null: not sent; empty: cleared."),
-            ("owner_email", "E-mail address of that user asset, as last listed."),
-            ("department_before", "Department that the host had."),
-            ("department", "Department written; null: not sent; empty: cleared."),
-            ("criticality_before", "Criticality that the host had."),
-            ("criticality", "Criticality written; null: not sent; empty: cleared."),
-            *_from("owner_writes", "message intended_at run_id"),
-        ]
     ),
-    sql=f"""\
+    "owners_gone": View(
+        comment="Owners who are not user assets any more, by host, and whom the logons name instead.",
+        meanings={
+            **_from("current_owners", "hostname host_id"),
+            "owner": "Id of the owner who is gone.",
+            **_from("current_owners", "source since run_id"),
+            **_from("owner_decisions", "username resolved_owner"),
+            "resolved_owner_email": "E-mail address of that user asset.",
+        },
+        sql="""\
+SELECT owners.hostname, host_id, owner, source, since, owners.run_id, username, resolved_owner,
+       nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
+FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
+ANTI JOIN inventory_users AS present ON present.user_id = owner
+LEFT JOIN owner_decisions AS decisions USING (host_id)
+LEFT JOIN inventory_users AS people ON people.user_id = resolved_owner
+ORDER BY owners.hostname, host_id, owner""",
+    ),
+    "write_history": View(
+        comment="What runs wrote, or planned to write, with the values before and after. The last write "
+        "comes first; in a plan, the least certain.",
+        meanings=_WRITTEN,
+        sql=f"""\
 SELECT completed_at, hostname, host_id, outcome,
        old_values.owner AS owner_before, new_values.owner AS owner,
        nullif(array_to_string(user_email, ', '), '') AS owner_email,
@@ -122,72 +170,11 @@ FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
 LEFT JOIN (SELECT host_id AS planned_id, {_CERTAINTY} AS certainty FROM owner_decisions)
     ON planned_id = host_id AND outcome = 'planned'
 ORDER BY coalesce(completed_at, intended_at) DESC, certainty, hostname, host_id""",  # noqa: S608  (our own names)
-)
-
-AUDIT_LOG = View(
-    comment="Each run, write and acknowledged conflict, by whom and why, the oldest first.",
-    meanings=dict(
-        [
-            ("id", "The same each time: an index replaces what comes again."),
-            ("at", "When it ended or was done, or else began."),
-            ("type", "run, write or acknowledged_conflict; columns of the other types are null."),
-            ("instance", "Slug of the instance."),
-            ("run_id", "Id of the run."),
-            ("by", "Who did it: `user NAME` or `schedule NAME`."),
-            ("reason", "Why, in somebody's words."),
-            *_from("runs", "kind status started_at ended_at window_from window_to of_run options"),
-            *_from("runs", "hosts to_write written failed left_alone"),
-            ("message", "Why the run failed, or only planned, or what the service said of the write."),
-            *_from("owner_writes", "host_id hostname outcome old_values new_values kept undoes target"),
-            *_from("acknowledged_conflicts", "existing_owner resolved_owner evidence"),
-        ]
     ),
-    sql="""\
-SELECT concat_ws('/', $instance, key) AS id, "at", type, $instance AS instance, * EXCLUDE (key, "at", type)
-FROM (
-    SELECT run_id AS key, coalesce(ended_at, started_at) AS "at", 'run' AS type, run_id, "by",
-           options ->> '$.reason' AS reason, kind, status, started_at, ended_at, window_from, window_to,
-           of_run, options, hosts, to_write, written, failed, left_alone, message
-    FROM runs
-    UNION ALL BY NAME
-    SELECT concat_ws('/', run_id, host_id) AS key, coalesce(completed_at, intended_at) AS "at",
-           'write' AS type, run_id, writes."by", options ->> '$.reason' AS reason, writes.message, host_id,
-           hostname, outcome, old_values, new_values, kept, undoes, target
-    FROM owner_writes AS writes LEFT JOIN runs USING (run_id)
-    UNION ALL BY NAME
-    SELECT concat_ws('/', 'acknowledged', host_id) AS key, acknowledged_at AS "at",
-           'acknowledged_conflict' AS type, concat('user ', "by") AS "by", note AS reason, host_id,
-           hostname, existing_owner, resolved_owner, evidence
-    FROM acknowledged_conflicts
-)
-ORDER BY "at", id""",
-)
-
-OWNERS_GONE = View(
-    comment="Owners who are not user assets any more, by host, and whom the logons name instead.",
-    meanings=dict(
-        [
-            *_from("current_owners", "hostname host_id"),
-            ("owner", "Id of the owner who is gone."),
-            *_from("current_owners", "source since run_id"),
-            *_from("owner_decisions", "username resolved_owner"),
-            ("resolved_owner_email", "E-mail address of that user asset."),
-        ]
-    ),
-    sql="""\
-SELECT owners.hostname, host_id, owner, source, since, owners.run_id, username, resolved_owner,
-       nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
-FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
-ANTI JOIN inventory_users AS present ON present.user_id = owner
-LEFT JOIN owner_decisions AS decisions USING (host_id)
-LEFT JOIN inventory_users AS people ON people.user_id = resolved_owner
-ORDER BY owners.hostname, host_id, owner""",
-)
-
-WRITES_STANDING = View(
-    comment="The last write of each host, if it was not undone since; the last write comes first.",
-    meanings={**WRITE_HISTORY.meanings, "is_held": "Whether the host still has the owner; null: not known."},
-    sql="""\
+    "writes_standing": View(
+        comment="The last write of each host, if it was not undone since; the last write comes first.",
+        meanings={**_WRITTEN, "is_held": "Whether the host still has the owner; null: not known."},
+        sql="""\
 SELECT last_write.*, list_contains(owner_ids, owner) AS is_held
 FROM (
     FROM write_history WHERE outcome = 'written'
@@ -197,21 +184,11 @@ ANTI JOIN (SELECT host_id, undoes AS run_id FROM owner_writes WHERE outcome = 'u
     USING (host_id, run_id)
 LEFT JOIN (SELECT host_id, owner_ids FROM current_owners) AS owners USING (host_id)
 ORDER BY completed_at DESC, hostname, host_id""",
-)
-
-VIEWS: Mapping[str, View] = {
-    "audit_log": AUDIT_LOG,
-    "conflicts": CONFLICTS,
-    "owners_gone": OWNERS_GONE,
-    "write_history": WRITE_HISTORY,
-    "writes_standing": WRITES_STANDING,
+    ),
 }
-"""The views by name."""
-
 
 OLDEST_READER = "v1.2.0"  # analysts' DuckDB is often older than ours, and 1.x cannot open what 2.0 writes
-_VERSION = "views_version"
-"""The macro in each schema that says which views it has."""
+_VERSION = "views_version"  # the macro in each schema that says which views it has
 NEVER_EMPTY = {"tune": "threshold_backtest", "tune --audit": "audit_sample"}
 """A table that has rows once a command has filled its tables, by the command."""
 
@@ -290,7 +267,6 @@ def register_file_system(connection: duckdb.DuckDBPyConnection, location: UPath)
 
 
 def _statements(home: Path, folder: UPath) -> Iterator[str]:
-    """Yield the statements that make the schema of an instance."""
     rows = {}
     for table, model in TABLES.items():
         files = f"{table}/*.parquet" if model.__layout__ is Layout.BY_DAY else f"{table}.parquet"
@@ -323,10 +299,8 @@ def _schema(database: str, name: str, rows: Mapping[str, str]) -> Iterator[str]:
 
 
 def run_views(folder: UPath, run_id: str, database: str) -> Iterator[str]:
-    """Yield the statements that show the tables as a run saw them, in a schema of a database in memory.
-
-    What the run did not make itself comes from the published tables, attached as `warehouse`.
-    """
+    """Yield the statements that show the tables as a run saw them, in a schema of a database in memory."""
+    # What the run did not make itself comes from the published tables, attached as `warehouse`.
     run, published = folder / "runs" / run_id, f"warehouse.{identifier(folder.name)}"
     rows = {table: f"FROM {published}.{table}" for table in TABLES}
     for table, model in TABLES.items():
@@ -356,7 +330,6 @@ def _files(folder: UPath, table: str) -> str | None:
 
 
 def _rows(model: type[Table], files: str) -> str:
-    """Return the query of a table's rows."""
     # With hive_partitioning a folder named a=b in the path would become a column.
     rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
     return f"SELECT {', '.join(map(identifier, polars_schema(model)))} {rows}"

@@ -20,11 +20,9 @@ LEFTOVER_SECONDS = 24 * 3600
 
 @contextmanager
 def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]:
-    """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing.
-
-    Only the owner and the group `readers` can read the file; an object store has rights of its own.
-    """
+    """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing."""
     if not isinstance(path, Path):
+        # An object store has rights of its own.
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
             temporary = Path(folder) / path.name
             yield temporary
@@ -47,10 +45,7 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
 
 
 def create(path: UPath, content: bytes) -> None:
-    """Store an object unless there is one; exactly one of several concurrent callers succeeds.
-
-    Read it again afterwards: a store without conditional writes keeps the last caller's.
-    """
+    """Store an object unless there is one; a store without conditional writes keeps the last caller's."""
     try:
         path.fs.pipe_file(path.path, content, mode="create")
     except Exception as error:  # each store's library has errors of its own
@@ -97,7 +92,11 @@ def files_below(folder: UPath) -> Iterator[UPath]:
         above = Path(place)
         is_new = os.path.realpath(place) not in walked
         walked.add(os.path.realpath(place))
-        folders[:] = [name for name in folders if is_new and name != NOT_OURS and not _is_hidden(name)]
+        folders[:] = [
+            name
+            for name in folders
+            if is_new and name != NOT_OURS and (name.startswith(TEMPORARY) or name[0] != ".")
+        ]
         for name in files if is_new else ():
             require_target(path := above / name)
             yield UPath(path)
@@ -112,15 +111,8 @@ def files_in(folder: UPath, pattern: str = "*.parquet") -> list[UPath]:
     return found
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and not name.startswith(TEMPORARY)
-
-
 def require_target(path: UPath | Path) -> None:
-    """Fail for a link that leads nowhere, as to a disk that is not mounted: it would look like no file.
-
-    Also for a folder above that is one.
-    """
+    """Fail for a link that leads nowhere, itself or above: as of a disk that is not mounted."""
     for part in (path, *path.parents) if isinstance(path, Path) and not path.exists() else ():
         if part.is_symlink() and not part.exists():
             raise AssetOwnersError(

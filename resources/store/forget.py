@@ -23,11 +23,10 @@ from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
 from resources.store.files import delete_file, remove_leftovers, replacing, try_to_store
-from resources.store.stored_files import What, stored_files
+from resources.store.retention import What, stored_files
 from resources.store.tables import Tables, of_layout, read_files, write_file
 
-DELETED = "inventory_users"
-"""The table whose rows are deleted: a user asset has no stand-in."""
+DELETED = "inventory_users"  # the table whose rows are deleted: a user asset has no stand-in
 _FORGOTTEN = "forgotten"
 
 
@@ -36,20 +35,13 @@ class Forgetting:
     """What stands in the place of a person, from the first change until nothing is left of them.
 
     It is kept in the home meanwhile: what is left after an interruption may not tell who the person is.
-
-    Attributes:
-        asked: The words that named the person.
-        ids: Stand-ins of the ids of user assets.
-        accounts: Stand-ins of the accounts.
-        names: Names of the person as they are stored, each with its account.
-        not_counted: Those of them that the instance excludes: their logons count for nothing, and go.
     """
 
-    asked: str
-    ids: Mapping[str, str]
-    accounts: Mapping[str, str]
-    names: Mapping[str, str]
-    not_counted: Iterable[str]
+    asked: str  # the words that named the person
+    ids: Mapping[str, str]  # stand-ins of the ids of user assets
+    accounts: Mapping[str, str]  # stand-ins of the accounts
+    names: Mapping[str, str]  # of the person as they are stored, each with its account
+    not_counted: Iterable[str]  # names that the instance excludes: their logons count for nothing, and go
 
     @classmethod
     def of_person(cls, asked: str, *known: Person, rules: Rules, before: "Forgetting | None" = None) -> Self:
@@ -106,7 +98,6 @@ class Forgetting:
         return changed
 
     def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
-        """Return a column in which whole values are replaced."""
         holds, values = personal_columns(TABLES[table])[name], pl.col(name)
         replacing = self.ids if holds is PersonalData.USER_ID else self._stand_ins
 
@@ -128,7 +119,6 @@ class Forgetting:
         return replaced(values).alias(name)
 
     def _joined(self, ids: pl.Expr) -> pl.Expr:
-        """Replace whole parts of joined ids."""
         comma = pl.lit(",")
         for user_id, stand_in in self.ids.items():
             joined = comma + ids + comma
@@ -186,6 +176,7 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
     Raises:
         AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
+    # The caller holds `changing`, so what killed writers left is nobody's.
     _require_none_pending(ledger, forgetting)
     found = dict[str, int]()
     for table in of_layout(Layout.LEDGER):
@@ -203,6 +194,7 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
         rows = _changed(before, after).height
         found |= {table: found.get(table, 0) + rows} if rows else {}
         if rows and really:
+            # By its time a file is deleted when it is old.
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)
@@ -218,7 +210,6 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
 
 
 def _changed(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that are not among those after."""
     return before.filter(~before.hash_rows().is_in(after.hash_rows().implode()))
 
 
@@ -245,8 +236,10 @@ def require_writable(tables: Tables, *beside: Path) -> None:
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
     """Yield each table's name and file, those of runs included; not the copies of what the ledger keeps."""
-    files = ((file.table, file.path) for file in stored_files(tables) if file.table)
-    return ((table, path) for table, path in files if path != tables.copy(table))
+    copies = [tables.folder / f"{table}.parquet" for table in of_layout(Layout.LEDGER)]
+    for file in stored_files(tables):
+        if file.table and file.path not in copies:
+            yield file.table, file.path
 
 
 # What an interruption leaves to be done

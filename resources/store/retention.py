@@ -1,48 +1,117 @@
-"""What is kept of earlier runs, and how long: decisions that changed, writes, days, plans."""
+"""What is kept of earlier runs, where, and how long: decisions that changed, writes, days, plans."""
 
 import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from enum import Enum, auto
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from upath import UPath
 
 from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
+from ownership.matching import unmatched_users
 from ownership.rules import Rules
 from ownership.tables import TABLES, OwnerDecisions
 from ownership.windows import Window
 from resources.errors import AssetOwnersError
 from resources.settings import Instance
 from resources.settings.models import KeepSettings, WriteSettings
-from resources.store.files import NOT_OURS, TEMPORARY, delete, delete_file, files_in, parquet_files
-from resources.store.run_state import latest_time
+from resources.store.files import (
+    NOT_OURS,
+    TEMPORARY,
+    delete,
+    delete_file,
+    files_below,
+    files_in,
+    parquet_files,
+)
 from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout, read_files
+
+OVERDUE_AFTER = timedelta(hours=2)
+"""How long after a tick of its schedule a run has to have succeeded: it may wait for others."""
+_MAX_AHEAD = timedelta(hours=1)
+"""By how much the clocks of machines may differ; what is dated later was stored by a clock that was wrong."""
+_TIMES = ["started_at", "ended_at"]
+_COUNTS = ("hosts", "owned_after", "conflicts", "new_conflicts", "written", "failed", "left_alone")
+"""Columns of `runs` that the state has of the last run."""
+_COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
+
+
+def read_run_state(tables: Tables) -> dict[str, Any]:
+    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead.
+
+    Raises:
+        ConfigurationError: the tables are another instance's.
+    """
+    tables.require_own()
+    runs = tables.rows("runs", columns=_COLUMNS).lazy()
+    return run_state(runs.filter(pl.col("started_at") <= latest_time()))
+
+
+def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
+    """Return what rows of `runs` come to; times are Unix seconds.
+
+    - `succeeded`: when a run of each kind last succeeded
+    - `last_run`: the last run or dry run that ended
+    - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
+    - `plans_only_since`: when the first of the consecutive dry runs began, or null
+    """
+    state: dict[str, Any] = {
+        "succeeded": {},
+        "last_run": None,
+        "failing_since": None,
+        "plans_only_since": None,
+    }
+    ended = (
+        runs.select(_COLUMNS)
+        .drop_nulls("ended_at")
+        .sort("started_at")
+        .with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6)
+    )
+    for row in ended.collect().rows(named=True):
+        kind, end, succeeded = row["kind"], row["ended_at"], row["status"] == "succeeded"
+        if succeeded:
+            state["succeeded"][kind] = max(state["succeeded"].get(kind, end), end)
+        if kind not in {"run", "dry_run"}:
+            continue
+        state["last_run"] = row | {"succeeded": succeeded}
+        state["failing_since"] = None if succeeded else state["failing_since"] or end
+        if succeeded:
+            state["plans_only_since"] = state["plans_only_since"] or row["started_at"]
+        if succeeded and kind == "run":
+            state["plans_only_since"] = None
+    if last := state["last_run"]:
+        last["seconds_by_step"] = json.loads(last["seconds_by_step"] or "{}")
+    return state
+
+
+def latest_time() -> datetime:
+    """Return the latest time that a stored row may have, unless a wrong clock gave it."""
+    return datetime.now(UTC) + _MAX_AHEAD
+
 
 HISTORY = "owner_decisions_history"
 KEEP = "keep"
 """In the ledger: the settings of `Retention` of the last run, should the instance file be gone one day."""
-REPORT = "report.html"
-"""The report beside the tables of an instance in an object store."""
+REPORT = "report.html"  # the report beside the tables of an instance in an object store
 CHANGES = "set"
 """In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
 
 
 _AT = pl.coalesce("completed_at", "intended_at")
 _HAS_ANSWER = pl.col("right").is_not_null() | pl.col("contradicted").fill_null(value=False)
+_UNMATCHED = ("host_user_shares", "username_matches", "owner_decisions")
 _ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
-@dataclass(frozen=True)
-class Retention:
+class Retention(KeepSettings):
     """How many days an instance keeps what; by default as an instance file that does not say it."""
 
-    evidence_days: int = KeepSettings().evidence_days
-    history_days: int = KeepSettings().history_days
-    runs_days: int = KeepSettings().runs_days
     plan_days: int = WriteSettings().plan_days
     timezone: str = "Etc/UTC"
 
@@ -53,22 +122,20 @@ class Retention:
         evidence_days = max(
             keep.evidence_days, scan.lookback_days + (instance.rules.min_stable_days or 1) - 1
         )
-        return cls(evidence_days, keep.history_days, keep.runs_days, instance.writes.plan_days, scan.timezone)
+        kept = keep.model_dump() | {"evidence_days": evidence_days}
+        return cls(**kept, plan_days=instance.writes.plan_days, timezone=scan.timezone)
 
 
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided, and who is unmatched; where published, also what changed.
-
-    Returns the decisions with new conflicts marked, and since when each conflict has been there.
-    """
+    """Store what a run decided, and what changed if published; return it with new conflicts marked."""
     with tables.changing():
         before = _latest_decisions(tables, except_run=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
         tables.write("owner_decisions", decisions, run_id=run_id, publish=publish)
-        unmatched = tables.derived("unmatched_users", run_id)
-        tables.write("unmatched_users", unmatched, run_id=run_id, publish=publish)
+        stored = (tables.read(table, run_id=run_id).collect() for table in _UNMATCHED)
+        tables.write("unmatched_users", unmatched_users(*stored), run_id=run_id, publish=publish)
         if publish:
             changed = changed_decisions(before, decisions, decided_at=decided_at, run_id=run_id)
             tables.append(HISTORY, changed, run_id=run_id)
@@ -76,11 +143,7 @@ def store_decisions(
 
 
 def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime) -> list[str]:
-    """Show analysts what a dry run listed and decided: the state that a run applies (rules 7.6).
-
-    Returns the tables of the plan that are no longer kept; nothing is published then. What changed is kept
-    as of the instant `at`, in the name of the run that applies the plan.
-    """
+    """Show analysts what a dry run listed and decided (rules 7.6); return its tables that are lost."""
     if tables.published_run() == plan_id:
         return []
     if lost := [table for table in SNAPSHOTS if not tables.holds(table, plan_id)]:
@@ -148,11 +211,7 @@ def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
-    """Delete what is older than the instance keeps it; return the number of files and folders.
-
-    The last decision about each host stays: it held until the next one. So do writes of an owner that the
-    inventory still shows, which would count as set by hand otherwise (rules 9.1).
-    """
+    """Delete what is older than the instance keeps it; return the number of files and folders."""
     deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
     outdated = [
         path
@@ -207,10 +266,8 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
 
 
 def runs_by_file(tables: Tables) -> Iterator[str]:
-    """Yield the runs that decided about the present by the settings of the instance file; the last first.
-
-    Of those whose decisions are kept. A backfill may be of days long past.
-    """
+    """Yield the runs that decided about the present by the settings of the instance file; the last first."""
+    # A backfill may be of days long past.
     runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time(), pl.col("kind") != "backfill")
     runs = runs.sort("started_at", descending=True).select("run_id", "options")
     for run_id, options in runs.collect().iter_rows():
@@ -231,9 +288,63 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
 
 
 def _is_older(path: UPath, instant: datetime) -> bool:
-    """Return whether a file or a folder was last changed before an instant."""
     with suppress(FileNotFoundError, ValueError):  # another run deletes as well: no file, or an empty folder
         # What an object store shows as a folder has no time of its own.
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))
         return changed < instant.timestamp()
     return False
+
+
+EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
+
+
+class What(Enum):
+    """What a file of an instance is."""
+
+    TABLE = auto()
+    UNKNOWN_TABLE = auto()  # of another version
+    REPORT = auto()  # also one that a killed run was writing
+    EXPORT = auto()  # of whatever instance: its name need not say that
+    LEFTOVER = auto()  # of a killed writer
+    OTHER = auto()  # ledger, locks, and what says whose the tables are
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of an instance, and of which table it has rows."""
+
+    path: UPath
+    what: What
+    table: str | None = None
+
+
+def table_folders(tables: Tables) -> list[UPath]:
+    """Return where the files of tables lie; also where they were before ASSET_OWNERS_TABLES moved them."""
+    return [*dict.fromkeys((tables.folder, UPath(tables.disk)))]
+
+
+def stored_files(tables: Tables) -> Iterator[StoredFile]:
+    """Yield every file of an instance, links followed: its tables, and exports in the home and its `reports`.
+
+    Raises:
+        AssetOwnersError: a link leads nowhere.
+    """
+    for folder in table_folders(tables):
+        for path in files_below(folder):
+            first, *below = parts = path.relative_to(folder).parts
+            if any(part.startswith(TEMPORARY) for part in parts):
+                yield StoredFile(path, What.LEFTOVER)
+            elif path.suffix == ".parquet":
+                table = Path(below[1] if first == "runs" and len(below) > 1 else first).stem
+                known = table in TABLES
+                yield StoredFile(path, What.TABLE if known else What.UNKNOWN_TABLE, table if known else None)
+            else:
+                yield StoredFile(path, What.REPORT if parts == (REPORT,) else What.OTHER)
+    others = {folder.name for folder in tables.folder.parent.glob("*")} - {tables.slug}
+    reports = UPath(tables.home / "reports")
+    beside = (UPath(path) for path in tables.home.glob("*") if path.is_file())
+    for path in (*beside, *files_below(reports)):
+        instance = path.name.partition(".")[0]
+        if path.suffix.lower() in EXPORTS and instance not in others:
+            in_reports = reports in path.parents and instance == tables.slug
+            yield StoredFile(path, What.REPORT if in_reports else What.EXPORT)

@@ -23,29 +23,27 @@ from ownership.codes import SUCCESSES
 from ownership.decisions import coverage_by_department
 from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.history import current_owners
-from ownership.matching import unmatched_users
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
+from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.format_version import own_format, require_known_format
 from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
 
-CLAIM = ".instance"
-"""File beside the tables with the instance whose they are, and their format."""
+CLAIM = ".instance"  # file beside the tables with the instance whose they are, and their format
 CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
 _BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-SNAPSHOTS = ("inventory_hosts", "inventory_users", "host_user_shares", "username_matches", "owner_decisions")
+INVENTORY = ("inventory_hosts", "inventory_users")
+SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decisions")
 """What a run works on and decides, in this order; of a run that published, only its decisions are kept."""
 BEING_REPLACED = " being replaced"
 """Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
-SHORT_RUN_ID = 8
-"""Characters at the beginning of a run id that are enough to name the run."""
+SHORT_RUN_ID = 8  # characters at the beginning of a run id that are enough to name the run
 log = logging.getLogger(__name__)
 
 ROW_GROUP = 128 * 1024
@@ -57,22 +55,17 @@ class Tables:
     """The tables of one instance, which `location` (`tables` in the home) holds beside those of others.
 
     Rows are validated before they are stored: an `InvalidTableError` says what is wrong.
-
-    Without a `name` they may be those of any instance. `target` is the inventory that it writes to: address
-    and tenant; `analysts` is the id of a group that may read tables and catalogue; `viewed` the run whose own
-    snapshots and writes are read, where they are still kept. `published`: the copies of the ledger's rows are
-    read, in place of the ledger.
     """
 
     home: Path
     slug: str
     _: KW_ONLY
-    name: str | None = None
-    target: str | None = None
+    name: str | None = None  # none: they may be those of any instance
+    target: str | None = None  # the inventory that it writes to: address and tenant
     location: UPath | None = None
-    analysts: int | None = None
-    viewed: str | None = None
-    published: bool = False
+    analysts: int | None = None  # the id of a group that may read tables and catalogue
+    viewed: str | None = None  # the run whose own snapshots and writes are read, where they are kept
+    published: bool = False  # the copies of the ledger's rows are read, in place of the ledger
 
     def __post_init__(self) -> None:
         self.folder = (self.location or UPath(self.home / "tables")) / self.slug
@@ -83,15 +76,15 @@ class Tables:
         with self.changing():
             recorded = self.require_own()
             target = recorded.get("target") or self.target
-            number, version = own_format()
             if self.name is None or (recorded and recorded["target"] == target):
                 return
-            owner = {"name": self.name, "target": target, "format": number, "version": version}
+            made_by = {"format": format_version.FORMAT, "version": format_version.program_version()}
+            owner = json.dumps({"name": self.name, "target": target, **made_by})
             if recorded or isinstance(self.folder, Path):
                 with replacing(self.folder / CLAIM, self.analysts) as path:
-                    path.write_text(json.dumps(owner), encoding="utf-8")
+                    path.write_text(owner, encoding="utf-8")
             else:
-                create(self.folder / CLAIM, json.dumps(owner).encode())
+                create(self.folder / CLAIM, owner.encode())
             self.require_own()  # another machine may have come first
 
     def require_own(self) -> dict[str, Any]:
@@ -100,7 +93,7 @@ class Tables:
         try:
             recorded = json.loads(place.read_bytes())
             owner, other = recorded["name"], recorded["target"]
-            require_known_format(recorded["format"], recorded["version"], str(self.folder))
+            format_version.require_known_format(recorded["format"], recorded["version"], str(self.folder))
         except (FileNotFoundError, PermissionError):  # before the first run; an analyst reads
             return {}
         except (ValueError, KeyError, TypeError) as error:
@@ -119,13 +112,6 @@ class Tables:
 
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
-        self.create_files()
-        self._refresh_catalogue()
-        self._set_access()
-        remove_leftovers(self.home, self.home / "reports", below=self.disk)
-
-    def create_files(self) -> None:
-        """Claim the tables; create folders and typed empty files, for there is no view over no file."""
         self.claim()
         with self.changing(), self.ledger() as ledger:
             if ledger.setting(_BEGUN) is None:
@@ -134,17 +120,18 @@ class Tables:
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
             path = self.folder / table / EMPTY if by_day else self._snapshot(table)
-            if not path.exists():
+            if not path.exists():  # there is no view over no file
                 write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+        self._refresh_catalogue()
+        self._set_access()
+        remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _refresh_catalogue(self) -> None:
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
 
     def _fill(self, ledger: Ledger) -> None:
-        """Begin a ledger with the rows of the file that it takes over from, or with those that analysts see.
-
-        A database takes over from the file of the home; the home may be lost where tables lie elsewhere.
-        """
+        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
+        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
         file = self.disk / FILE
         takes_over = file.exists() and ledger.place != str(file)
         with Ledger(file) if takes_over else nullcontext() as before:
@@ -231,12 +218,10 @@ class Tables:
     def write(
         self, table: str, frame: pl.DataFrame, *, run_id: str | None = None, publish: bool = True
     ) -> None:
-        """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
-
-        They see a plan, rows of `owner_writes`, once `publish_writes` says what became of it.
-        """
+        """Store a snapshot for its run, if it belongs to one; `publish` shows it to analysts."""
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
+        # A plan is seen once `publish_writes` says what became of it.
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
@@ -244,36 +229,26 @@ class Tables:
             self._refresh_catalogue()
 
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
-        """Return a snapshot: the run's own where it has one, otherwise the published one.
-
-        `current_owners` follows from what the run listed and all runs wrote; what is stored is for analysts.
-        """
+        """Return a snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
         path = own if own and own.exists() else self._snapshot(table)
+        # It follows from what the run listed and all runs wrote; the stored copy is for analysts.
         if table == "current_owners":
-            return self.derived(table, run_id).lazy()
+            listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
+            return current_owners(*listed, self.all_runs("owner_writes")).lazy()
         return read_files(table, _existing(path))
-
-    def derived(self, table: str, run_id: str | None) -> pl.DataFrame:
-        """Return rows of `current_owners` or `unmatched_users`, from the tables that a run sees."""
-
-        def read(*names: str) -> list[pl.DataFrame]:
-            return [self.read(name, run_id=run_id).collect() for name in names]
-
-        if table == "unmatched_users":
-            return unmatched_users(*read("host_user_shares", "username_matches", "owner_decisions"))
-        return current_owners(*read("inventory_hosts", "inventory_users"), self.all_runs("owner_writes"))
 
     def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:
         """Store who owns what now, as `write` does; without a run it is what analysts see."""
         with self.changing():
-            owners = self.derived("current_owners", run_id)
+            owners = self.read("current_owners", run_id=run_id).collect()
             self.write("current_owners", owners, run_id=run_id, publish=publish)
 
     def store_coverage(self, run_id: str) -> None:
         """Store how many hosts of each department have an owner after a run; call it within `changing`."""
-        owners, ended_at = self.derived("current_owners", None), self.rows("runs", run_id)["ended_at"].item()
+        owners = self.read("current_owners").collect()
+        ended_at = self.rows("runs", run_id)["ended_at"].item()
         rows = coverage_by_department(owners, run_id=run_id, ended_at=ended_at)
         self.append("coverage", rows, run_id=run_id)
 
@@ -281,8 +256,8 @@ class Tables:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
         return read_files(table, _existing(self._snapshot(table, run_id))).collect()
 
-    def holds(self, table: str, run_id: str) -> bool:
-        """Return whether the run itself stored the snapshot."""
+    def holds(self, table: str, run_id: str | None = None) -> bool:
+        """Return whether the run itself stored the snapshot; without one, whether any ever prepared it."""
         return self._snapshot(table, run_id).exists()
 
     def _folder(self, run_id: str | None) -> UPath:
@@ -306,10 +281,7 @@ class Tables:
             self._publish(table, ledger)
 
     def publish_writes(self, run_id: str) -> None:
-        """Let analysts see the writes in the ledger, and who owns what now.
-
-        Also this run sees that, and the dry run that stands for what is published until a run has published.
-        """
+        """Let analysts, this run and the dry run that is shown see the writes, and who owns what now."""
         with self.changing(), self.ledger() as ledger:
             written = validated(OwnerWrites, ledger.rows("owner_writes", run_id))
             self._publish("owner_writes", ledger)
@@ -318,10 +290,6 @@ class Tables:
             for shown in {run_id, self.visible().viewed}:
                 if shown and self.holds("current_owners", shown):
                     self.store_current_owners(run_id=shown, publish=False)
-
-    def copy(self, table: str) -> UPath | None:
-        """Return the file of a table that the ledger keeps; None: it does not keep it."""
-        return self._snapshot(table) if TABLES[table].__layout__ is Layout.LEDGER else None
 
     def publish(self, ledger: Ledger) -> None:
         """Let analysts see all that the ledger keeps; call it within `changing`."""
@@ -364,10 +332,7 @@ class Tables:
         return rows if self.viewed is None else pl.concat([rows, self.run_writes(self.viewed).lazy()])
 
     def writes_to(self, target: str) -> pl.LazyFrame:
-        """Return rows of owner_writes of all runs on the inventory of a target, by any contract.
-
-        Also those of other instances beside this one, where they can be read.
-        """
+        """Return rows of owner_writes of all runs on a target's inventory, also of other instances."""
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
         own = self._snapshot("owner_writes")
         files = sorted(set(self.folder.parent.glob(f"*/{own.name}")) - {own})
@@ -395,10 +360,6 @@ class Tables:
         """Return the tables as a run sees or saw them."""
         return replace(self, viewed=checked_run_id(run_id))
 
-    def are_prepared(self) -> bool:
-        """Return whether a run has ever prepared the tables."""
-        return self._snapshot("owner_decisions").exists()
-
     def last_run_that_decided(self, *, except_run: str | None = None) -> str | None:
         """Return the last run that decided, dry runs among them, except one run."""
         decided = files_in(self.folder / "runs", "*/owner_decisions.parquet")
@@ -413,16 +374,12 @@ class Tables:
 
     def visible(self) -> "Tables":
         """Return the tables as they are published; before any are, as the last dry run saw them."""
-        planned = None if self._has_published() else self.last_run_that_decided()
-        return self if planned is None else self.view(planned)
-
-    def _has_published(self) -> bool:
-        """Return whether any run has published, even if it knew no host."""
-        if self.reads_ledger():
+        is_published = self.published_run() is not None
+        if not is_published and self.reads_ledger():  # a run that knew no host has published, too
             with self.ledger() as ledger:
-                if ledger.has_stored("owner_decisions_history"):
-                    return True
-        return self.published_run() is not None
+                is_published = ledger.has_stored("owner_decisions_history")
+        planned = None if is_published else self.last_run_that_decided()
+        return self if planned is None else self.view(planned)
 
     def published_run(self) -> str | None:
         """Return the run whose decisions are published; None: there are none."""
@@ -462,10 +419,7 @@ class Tables:
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
-        """Let one process at a time read a table and store what follows from it, briefly.
-
-        `existing`: it makes no folder, so that nothing is left where the tables were removed meanwhile.
-        """
+        """Let one process at a time change tables; `existing`: make no folder for that."""
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
             require_target(needed)
@@ -506,13 +460,11 @@ def _existing(path: UPath) -> list[UPath]:
 
 
 def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
-    """Read files of a table; each is opened once, and an object is fetched in one request.
-
-    Without the schema Polars would open the first file twice, and fetch an object in several requests: if it
-    was replaced in between, no file ever held those rows. Columns of a newer version are ignored.
-    """
+    """Read files of a table; each is opened once, and an object is fetched in one request."""
     if not paths:
         return empty(TABLES[table]).lazy()
+    # Without the schema Polars would open the first file twice: if it was replaced in between, no file ever
+    # held those rows. Columns of a newer version are ignored.
     files: list[IO[bytes]] | list[str] = [str(path) for path in paths]
     if not isinstance(paths[0], Path):
         contents = paths[0].fs.cat_ranges([path.path for path in paths], None, None, on_error="raise")

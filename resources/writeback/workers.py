@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing import TimeoutError as NoResultError
 from multiprocessing.pool import ThreadPool
 from threading import Lock
@@ -21,8 +20,7 @@ GRACE_SECONDS = 5
 """How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
 Later answers are lost, and their writes stay `intended`."""
 
-SECONDS_BETWEEN_QUESTIONS = 2
-"""How often `require_running` and `on_progress` are called."""
+SECONDS_BETWEEN_QUESTIONS = 2  # how often `require_running` and `on_progress` are called
 
 INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
@@ -42,11 +40,8 @@ def write_all(
     """Write the hosts of a plan, several at a time; return why that ended early or had no effect, or None.
 
     The whole plan is stored as `intended` before the first request; rows that are not `planned` are only
-    kept. `decide` says what is sent to each host. After `max_failed_writes` failures in a row the others are
-    `not_written`. `on_progress` is called with how many of how many hosts are done.
-
-    `require_running` is called before the first write and every few seconds; if it raises RunEndedError,
-    nothing more is sent, and it is raised again once the requests under way have an answer.
+    kept. `on_progress` is called with how many of how many hosts are done, `require_running` before the first
+    write and every few seconds; if it raises RunEndedError, nothing more is sent.
     """
     intended = plan.with_columns(pl.col("outcome").replace("planned", "intended"))
     ledger.intend(intended)
@@ -57,11 +52,8 @@ def write_all(
         require_running()
     except Exception as error:
         writer.stop(str(error))
-        ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+        ledger.abandon_rest(run_id, writer.not_reached_message())
         raise
-
-    def complete(result: Result) -> None:
-        ledger.complete(result, run_id=run_id, completed_at=datetime.now(UTC))
 
     # These threads end with the process; a ThreadPoolExecutor's would keep it until the last answer.
     with ThreadPool(max(min(concurrency, len(rows)), 1)) as threads:
@@ -77,7 +69,7 @@ def write_all(
                     if isinstance(result, BaseException):
                         raise result  # noqa: TRY301  (a thread's; it interrupts this one)
                     if result:
-                        complete(result)
+                        ledger.complete(result, run_id=run_id)
                         done += 1
                 on_progress(done, len(rows))
         except StopIteration:
@@ -90,22 +82,19 @@ def write_all(
                     while True:
                         result = results.next(max(deadline - time.monotonic(), 0))
                         if isinstance(result, Result):
-                            complete(result)
+                            ledger.complete(result, run_id=run_id)
             finally:  # also if the waiting is interrupted
-                writer.abandon()
+                writer.abandoned = True
             raise
         finally:
             if writer.stopped_by:
-                ledger.abandon_rest(run_id, writer.not_reached_message(), completed_at=datetime.now(UTC))
+                ledger.abandon_rest(run_id, writer.not_reached_message())
     return writer.stopped_by or writer.reason_to_stop()
 
 
 @dataclass
 class _Workers:
-    """Several threads try rows until something stops the writer; one at a time until the writes are trusted.
-
-    If owners were hidden, each would be overwritten; if a write cleared other fields, those of each host.
-    """
+    """Several threads try rows until something stops the writer; one until the writes are trusted."""
 
     writer: Writer
     decide: Decide
@@ -118,23 +107,22 @@ class _Workers:
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Return the result for a row, or what was raised; None if the writing had ended before."""
         with nullcontext() if self.writer.trusted else self._alone:
-            return None if self.writer.stopped_by else self._tried(row)
-
-    def _tried(self, row: Row) -> Result | BaseException:
-        try:
-            result = self.writer.write(row, self.decide)
-        except WritingEndedError as error:
-            self.writer.stop(str(error))
-            return error.result
-        except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
-            self.writer.stop(INTERRUPTED)
-            return error
-        # Counted here, for others are tried before the outcome is in the ledger.
-        with self._lock:
-            if result.outcome in _FAILURES:
-                self._failures_in_a_row += 1
-            elif result.outcome in SUCCESSES:
-                self._failures_in_a_row = 0
-            if self._failures_in_a_row >= self.max_failed_writes:
-                self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
-        return result
+            if self.writer.stopped_by:
+                return None
+            try:
+                result = self.writer.write(row, self.decide)
+            except WritingEndedError as error:
+                self.writer.stop(str(error))
+                return error.result
+            except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
+                self.writer.stop(INTERRUPTED)
+                return error
+            # Counted here, for others are tried before the outcome is in the ledger.
+            with self._lock:
+                if result.outcome in _FAILURES:
+                    self._failures_in_a_row += 1
+                elif result.outcome in SUCCESSES:
+                    self._failures_in_a_row = 0
+                if self._failures_in_a_row >= self.max_failed_writes:
+                    self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
+            return result

@@ -47,16 +47,11 @@ MAX_SLEEP_SECONDS = 1.0  # so that `stop` is heard
 class Pace:
     """Says when the next write may begin; threads share it. Nothing waits before the first refusal."""
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
+    def __init__(self, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._clock = clock
         self._sleep = sleep
         self._lock = Lock()
-        self._stopped = False
+        self.stopped = False  # no further turn begins
         self._interval = 0.0
         self._wait = MIN_WAIT_SECONDS
         self._next = self._slowed_down_at = clock()
@@ -66,7 +61,7 @@ class Pace:
         """Wait for this writer's turn; returns when it began, None when the writing has ended."""
         while True:
             with self._lock:
-                if self._stopped:
+                if self.stopped:
                     return None
                 now = self._clock()
                 if now >= self._next:
@@ -74,10 +69,6 @@ class Pace:
                     return now
                 left = self._next - now
             self._sleep(min(left, MAX_SLEEP_SECONDS))
-
-    def stop(self) -> None:
-        """Stop: no further turn begins."""
-        self._stopped = True
 
     def taken(self) -> None:
         """Go on a little faster: the service accepted a write."""
@@ -87,13 +78,11 @@ class Pace:
             self._interval *= FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
-        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up.
-
-        `turn` is when the refused writer's turn began: one from before the last refusal says nothing new.
-        """
+        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up."""
         with self._lock:
             now = self._clock()
             self._refused_since = now if self._refused_since is None else self._refused_since
+            # A turn from before the last refusal says nothing new.
             if turn >= self._slowed_down_at:
                 self._slowed_down_at = now
                 self._next = max(self._next, now + self._wait)
@@ -135,17 +124,14 @@ class _ReadTooOldError(Exception):
 
 @dataclass
 class _Attempt:
-    """A write under way: the host as it was last read, what it held, and what was sent after that.
-
-    `sent` stays after a refusal: the service may have done what it refused.
-    """
+    """A write under way: the host as it was last read, what it held, and what was sent after that."""
 
     row: Row
     decide: Decide
     turn: float = 0.0
     host: Row | None = None
     held: Values | None = None
-    sent: Values | None = None
+    sent: Values | None = None  # stays after a refusal: the service may have done what it refused
     refused_at: float | None = None
     sessions_ended: int = 0
     reads_too_old: int = 0
@@ -177,11 +163,6 @@ class Writer:
     answer that does not clearly refuse, the host is read back; until it holds the new value the outcome is
     `intended`, and the next run settles it (rules 7.3). Without `contract.read` the hosts are listed once
     before the writing instead, and the time between list and write is as long as the writing.
-
-    `read_back_seconds`: how long the service may take to show a write.
-
-    Methods raise WritingEndedError if logging in fails for good, if the service refuses all writes for long,
-    or by what it made of the first writes that it accepted.
     """
 
     def __init__(
@@ -206,23 +187,22 @@ class Writer:
         self._first: list[tuple[str, ReadBack]] = []
         self.stopped_by: str | None = None
         """Why no further request may begin; None while they may."""
-        self._abandoned = False
+        self.abandoned = False
+        """Whether nothing more is sent, also to hosts that were just read: nobody waits for an answer."""
         self.longest_read_to_write_seconds: float | None = None
         """The longest time between reading a host and its write; None before the first write."""
         if not self._readable:
             self._relist()
 
     def write(self, row: Row, decide: Decide = decide_write) -> Result:
-        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once.
-
-        After any wait (for a session, for the service, for its turn) the host is read again.
-        """
+        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once."""
         attempt = _Attempt(row, decide)
         while True:
             turn = self.pace.wait()
             if turn is None:
                 return attempt.given_up(self.not_reached_message(), "not_written")
             attempt.turn = turn
+            # After any wait (for a session, for the service, for its turn) the host is read again.
             self._ledger.mark_attempted(row["run_id"], row["host_id"])
             try:
                 return self._once(attempt)
@@ -256,15 +236,11 @@ class Writer:
     def stop(self, reason: str) -> None:
         """Stop: no further request begins, also for hosts that wait for their turn."""
         self.stopped_by = self.stopped_by or reason
-        self.pace.stop()
+        self.pace.stopped = True
 
     def not_reached_message(self) -> str:
         """Return why nothing was sent to a host that was not attempted."""
         return f"the run ended before this host's turn: {self.stopped_by}"
-
-    def abandon(self) -> None:
-        """Send nothing more, also to hosts that were just read: nobody waits for an answer."""
-        self._abandoned = True
 
     def shows_an_owner(self, host_ids: Iterable[str]) -> bool:
         """Return whether reading these hosts, listed as owned, shows an owner; True if none is readable."""
@@ -298,7 +274,7 @@ class Writer:
         self._ledger.mark_sent(pending, run_id=row["run_id"])
 
         def right_before() -> None:
-            if self._abandoned:
+            if self.abandoned:
                 message = "the run was interrupted before the request went out"
                 raise WritingEndedError(message, attempt.given_up(message))
             self._ledger.require_lock()
@@ -325,11 +301,7 @@ class Writer:
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
     def _after_refusal(self, attempt: _Attempt, error: ServiceError) -> Result:
-        """Return what became of a write that was not accepted; raises `error` if it may be sent again.
-
-        If the answer was lost, the host is read back; if it holds something else, the request may still be on
-        its way, and the next run settles it.
-        """
+        """Return what became of a write that was not accepted; raises `error` if it may be sent again."""
         sent_before = attempt.refused_at is not None
         attempt.refused_at = self._clock()
         transient = error if isinstance(error, TransientError) else None
@@ -339,6 +311,7 @@ class Writer:
         if not transient and not sent_before:
             return attempt.result("failed", str(error))
         result = attempt.result("intended", str(error))
+        # If it holds something else, the request may still be on its way: the next run settles it.
         with suppress(ServiceError):
             if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
                 self.pace.taken()
@@ -349,10 +322,7 @@ class Writer:
         return result
 
     def _after_success(self, attempt: _Attempt, host: Row | None = None, text: str | None = None) -> Result:
-        """Read the first writes back: a service may accept a write and change nothing, or too much.
-
-        `host`, as it was just read, shows a write whose answer was lost.
-        """
+        """Read the first writes back: a service may accept a write and change nothing, or too much."""
         lost = self._compare(attempt, host).lost if host else {}
         if self.trusted or (host and not lost):
             return attempt.success(text)
@@ -374,10 +344,7 @@ class Writer:
         return result
 
     def _read_back(self, attempt: _Attempt, last: Lost) -> ReadBack:
-        """Read a host back until it shows the write and nothing else, or for as long as that may take.
-
-        A field with another value again than in the `last` reading is not lost: it changes without a write.
-        """
+        """Read a host back until it shows the write and nothing else, or for as long as that may take."""
         deadline, pause = self._clock() + self._read_back_seconds, FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -386,6 +353,7 @@ class Writer:
                 raise
             except ServiceError as error:
                 found = ReadBack(f"the host could not be read back: {error}", [], last)
+            # A field with another value again than before is not lost: it changes without a write.
             lost = {field: value for field, value in found.lost.items() if last.get(field, value) == value}
             left = deadline - self._clock()
             is_final = self.stopped_by or (left <= 0 and (last or not lost))

@@ -3,7 +3,6 @@
 import logging
 import shutil
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +19,6 @@ from resources.search.source import DayOfLogons, Logs, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
-from resources.writeback.target_lock import locked_ledger
 from tests.ownership.builders import NOW, PEOPLE, RUN, WINDOW, counts, resolution
 
 LOG = logging.getLogger("tests")
@@ -48,7 +46,6 @@ def scan(tables: Tables, instance: Instance, window: Window, run_id: str = "now"
         instance=instance,
         tables=tables,
         run_id=run_id,
-        ledger=partial(locked_ledger, tables, instance.platform, run_id),
         record=RunRecord(tables, run_id, None, LOG),
         log=LOG,
         window=window,

@@ -16,7 +16,7 @@ from ownership.windows import Window, days_of
 from reports.sheets import answered_wrong
 from resources.errors import TransientError
 from resources.findings import Finding
-from resources.search.source import Logs, Senders, extraction_fingerprint, extraction_fingerprints
+from resources.search.source import Logs, extraction_fingerprint, extraction_fingerprints
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.assets_defs.scans import scan
@@ -49,7 +49,7 @@ class Search(LogFile):
             raise self.error
         assert (first, last) == (DAYS.last, DAYS.last)
         schema = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
-        return Senders("host.name", pl.DataFrame(self.rows, schema=schema, orient="row"))
+        return "host.name", pl.DataFrame(self.rows, schema=schema, orient="row")
 
     def why_nothing(self, first, last):
         return Finding("warning", "query", f"The clause matches 0 from {first} to {last}")

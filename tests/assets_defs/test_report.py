@@ -8,7 +8,7 @@ import yaml
 from assets_defs.report import Report, reporting, where_reported
 from resources.errors import ServiceError
 from resources.settings import tables_location
-from resources.store.stored_files import What, stored_files
+from resources.store.retention import What, stored_files
 from tests.assets_defs.scans import decided
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources.samples import instance

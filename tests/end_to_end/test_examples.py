@@ -12,7 +12,7 @@ from resources.errors import ConfigurationError
 from resources.search.asking import Asker
 from resources.search.explaining import propose
 from resources.settings import load_instance
-from resources.settings.presets import presets
+from resources.settings.models import presets
 from sandbox.company import MAPPING
 from sandbox.logons import Logon, document
 from tests.end_to_end.stand import TODAY, at_noon

@@ -15,7 +15,7 @@ from pipelines.cli.app import app
 from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
-from resources.watchdog import made_progress, watched
+from resources.locks import made_progress, watched
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
 from tests.pipelines.in_memory import LogFile

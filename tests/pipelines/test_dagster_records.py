@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -89,7 +89,7 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
     newer.write_text('{"name": "Newer", "target": null, "format": 999, "version": "9"}')
     tables = Tables(tmp_path, "gone", name="Gone")
     tables.prepare()
-    record = RunRecord(tables, RUN, None, LOG, settings=asdict(Retention(evidence_days=3, runs_days=30)))
+    record = RunRecord(tables, RUN, None, LOG, settings=Retention(evidence_days=3, runs_days=30).model_dump())
     record.begin("run")
     record.fail("the service is away")
     days = [LAST - timedelta(days=age) for age in (9, 1)]

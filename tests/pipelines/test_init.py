@@ -19,7 +19,7 @@ import typer
 from ownership.names import fits_any, normalise_username
 from pipelines.cli.init import _place
 from resources.settings import instance_path, load_instance
-from resources.settings.presets import presets
+from resources.settings.models import presets
 from sandbox.inventory import Account, InventoryService, InventoryState
 from tests.resources.http_stub import Reply, Stub
 

@@ -30,8 +30,7 @@ from resources import locks
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
 from resources.store.files import remove_leftovers
-from resources.store.retention import delete_inputs, delete_outdated
-from resources.store.stored_files import stored_files
+from resources.store.retention import delete_inputs, delete_outdated, stored_files
 from resources.store.tables import Tables, write_file
 from resources.writeback.target_lock import locked_ledger
 from tests.ownership.builders import RUN

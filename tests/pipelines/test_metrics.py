@@ -11,8 +11,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import Runs
 from pipelines.cli.metrics import Metrics, due_at
 from resources.settings import load_instance
-from resources.store.retention import KEEP
-from resources.store.run_state import read_run_state, run_state
+from resources.store.retention import KEEP, read_run_state, run_state
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.ownership.builders import NOW

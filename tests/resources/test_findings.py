@@ -5,11 +5,9 @@ import re
 import pytest
 
 from ownership.windows import Window
-from resources.inventory.try_inventory import check_inventory
-from resources.name_findings import compare_names
+from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.search import open_source
-from resources.search.properties import check_logs
-from resources.search.source import Logs
+from resources.search.source import Logs, check_logs
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import client

@@ -13,7 +13,7 @@ from resources.errors import (
     ValidationError,
 )
 from resources.http import Answer, Transport
-from resources.inventory.envelope import open_envelope
+from resources.inventory.session import open_envelope
 
 TRANSPORT = Transport(service="inventory service", section="platform.", url="https://inventory.example")
 

@@ -218,7 +218,7 @@ def test_a_database_takes_over_the_ledger_of_the_home_once(tables, url, monkeypa
         before = {table: file.rows(table) for table in of_layout(Layout.LEDGER)}
     monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
     for _ in ("moved", "again"):
-        tables.create_files()
+        tables.prepare()
         with tables.ledger() as ledger:
             assert all(ledger.rows(table).equals(rows) for table, rows in before.items())
             assert ledger.never_sent("run-1") == set(), "whether requests went out is not known there"

@@ -10,7 +10,7 @@ from pydantic import create_model
 from resources.search.logons import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
-from resources.settings.fields import Secret
+from resources.settings.models import Secret
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.recipes import recipe

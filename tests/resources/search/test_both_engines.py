@@ -206,8 +206,8 @@ def test_a_collector_is_seen_whatever_field_names_the_computer(client, load, pat
     with client() as logons:
         senders = logons.top_senders(DAY, DAY)
     assert senders is not None
-    assert senders.field == f"{path}.keyword"
-    assert senders.names.rows() == [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
+    assert senders[0] == f"{path}.keyword"
+    assert senders[1].rows() == [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
 
 
 # The reader of queries: random queries over a small index, many in one request

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from resources.errors import ConfigurationError
+from resources.search.asking import Document
 from resources.search.explaining import Proposal, propose
-from resources.search.responses import Document
-from resources.settings.presets import presets
+from resources.settings.models import presets
 from tests.resources.samples import instance
 
 

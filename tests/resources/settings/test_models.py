@@ -25,7 +25,7 @@ from resources.settings import (
     load_instances,
     without_password,
 )
-from resources.settings.presets import presets
+from resources.settings.models import presets
 from tests.resources.samples import instance, instance_content
 
 

@@ -174,7 +174,7 @@ print(threading.active_count())
     "way",
     [
         Tables.prepare,
-        Tables.are_prepared,
+        lambda tables: tables.holds("owner_decisions"),
         lambda tables: tables.append("owner_writes", writes("a", "written"), run_id=RUN),
     ],
 )

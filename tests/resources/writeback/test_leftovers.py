@@ -12,7 +12,7 @@ from ownership.declaration import validated
 from ownership.tables import OwnerWrites
 from resources.errors import AuthenticationError, TransientError
 from resources.ledger.ledger import Ledger, Result
-from resources.writeback.leftovers import settle_leftovers, without_changed_hosts
+from resources.writeback.decide import settle_leftovers, without_changed_hosts
 from resources.writeback.writer import Writer
 from tests.ownership.builders import hosts
 from tests.resources.writeback.world import (

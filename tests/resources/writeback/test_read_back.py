@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from resources.search.responses import leaves
+from resources.search.asking import leaves
 from resources.writeback.decide import compare
 from tests.resources.writeback.world import holding, values
 

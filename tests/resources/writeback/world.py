@@ -14,7 +14,7 @@ from ownership.declaration import polars_schema
 from ownership.tables import OwnerWrites
 from resources.errors import NotFoundError, SessionExpiredError, TransientError
 from resources.inventory.adapter import Inventory
-from resources.search.responses import leaves
+from resources.search.asking import leaves
 from resources.writeback.decide import decide_write
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
