@@ -30,7 +30,6 @@ MOST_STABLE_DAYS = 21
 """They are counted once; what asks for fewer follows from that."""
 MOVES = 10
 """The night on which the wave of moves begins, where there is one."""
-NO_WAVE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def draw(
     for name, policy in policies.items():
         asked = policy.rules, policy.lookback_days, policy.sees_waves
         if asked not in named:
-            least = stability.LEAST_MOVED if policy.sees_waves else NO_WAVE
+            least = stability.LEAST_MOVED if policy.sees_waves else 1_000_000
             with patch.object(stability, "LEAST_MOVED", least):
                 named[asked] = named_by_night(life, policy)
         outcomes[name] = outcome(life, named[asked], policy, seed=seed)
@@ -201,7 +200,7 @@ def measure(seeds: Sequence[int]) -> Experiment:
         found = draws(some, nights=nights, policies=policies, moves=moves)
         for name in policies:
             for what, value in summary([each[name] for each in found]).items():
-                figures.append(Figure(9, f"{title}, {name}: {what}", value, None, "%", "≥"))
+                figures.append(Figure(9, f"{title}, {name}: {what}", value, None, "%"))
     names = ", ".join(BY_NIGHT)
     return Experiment(
         f"Nights: {len(BY_NIGHT)} companies, {len(seeds)} seeds ({len(few)} for 60 nights and moves)",
