@@ -26,7 +26,8 @@ from resources.settings import Instance
 from resources.writeback.decide import decide_write
 from resources.writeback.workers import write_all
 from resources.writeback.writer import Writer
-from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.inventory import Account, serving
+from sandbox.inventory_api import ASSETS_GET, ASSETS_LIST, ASSETS_UPDATE
 
 CONNECTIONS = 8
 PAGE = 100
@@ -39,7 +40,6 @@ ASKED = {
     "writing": ("owners written, each after its host is read", "written", 1.18),
 }
 """What is done, what is counted, and how many times as long it may take."""
-LIST, GET, UPDATE = (f"/api/v1/assets/{what}" for what in ("list", "get", "update"))
 
 
 def measure(what: str, number: int, tries: int) -> Experiment:
@@ -54,8 +54,7 @@ def measure(what: str, number: int, tries: int) -> Experiment:
 
     with (
         TemporaryDirectory() as folder,
-        InventoryState(Path(folder, "state.json")) as state,
-        InventoryService(state, page_size_cap=PAGE) as service,
+        serving(Path(folder, "state.json"), page_size_cap=PAGE) as service,
     ):
         ours, bare = (
             function(name, f"{__name__}:{how}", SECRET, url=service.url, number=number)
@@ -87,7 +86,7 @@ def bare_listing(url: str, number: int) -> Callable[[], dict[str, int]]:
     call, pages = _bare_client(url), range(-(-number // PAGE))
 
     def size_of(page: tuple[str, int]) -> int:
-        return len(call(LIST, type=page[0], page=page[1], size=PAGE)["data"])
+        return len(call(ASSETS_LIST, type=page[0], page=page[1], size=PAGE)["data"])
 
     def timed() -> dict[str, int]:
         with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -128,9 +127,9 @@ def bare_writing(url: str, number: int) -> Callable[[], dict[str, int]]:
     call = _bare_client(url)
 
     def write(n: int) -> bool:
-        if call(GET, id=f"h{n}")["asset_owner"] is not None:
+        if call(ASSETS_GET, id=f"h{n}")["asset_owner"] is not None:
             return False
-        call(UPDATE, id=f"h{n}", asset_owner=f"u{n}", department="Sales")
+        call(ASSETS_UPDATE, id=f"h{n}", asset_owner=f"u{n}", department="Sales")
         return True
 
     def timed() -> dict[str, int]:
