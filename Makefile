@@ -94,7 +94,7 @@ chaos: setup
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
 
-# Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour and a half.
+# Measures and writes bench/results.md: under five minutes; LONG=1 at full sizes, an hour.
 bench: setup
 	@echo 'Measuring, into bench/results.md'
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)

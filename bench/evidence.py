@@ -5,57 +5,62 @@ and strangers who come once. Some names come in several spellings.
 """
 
 import shutil
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import polars as pl
 
-from ownership.declaration import polars_schema
+from ownership.declaration import Table, polars_schema
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.store.tables import Tables
+from sandbox.staff import FIRST_NAMES, LAST_NAMES
 
 SLUG = "bench"
 RUN = "bench"
 LOG = "logs-*"
 WINDOW = Window(date(2026, 1, 1), date(2026, 1, 30))
 LISTED_AT = datetime(2026, 1, 31, tzinfo=UTC)
+EXCLUDED = ("svc_*", "*$")
 COLLEAGUES = 8
 DISTINCT = 0.733
 """Share of the drawn rows of a day that are not drawn twice."""
-FIRST_NAMES = ("al", "anna", "bo", "chloe", "dmitri", "francesca", "giovanni", "jonathan", "kim", "oluwaseun")
-LAST_NAMES = (
-    *("ek", "garcia", "hansen", "ivanova", "kowalczyk"),
-    *("lee", "macdonald", "pavlopoulos", "ruiz", "wu"),
-)
 
 
-def prepare(home: Path, *, rows: int, hosts: int, users: int, window: Window = WINDOW) -> None:
-    """Store about `rows` rows of logon_counts of a window, and the assets; nothing when they are there."""
+@dataclass(frozen=True)
+class Size:
+    """How many rows of logon_counts the window has, of how many hosts and users."""
+
+    rows: int
+    hosts: int
+    users: int
+
+
+def prepare(home: Path, size: Size) -> None:
+    """Store about so many rows of logon_counts, and the assets; nothing when they are there."""
     done = home / "prepared"
     if done.exists():
         return
     shutil.rmtree(home, ignore_errors=True)
     tables = Tables(home, SLUG)
-    for day in days_of(window):
-        counts = _day(day, round(rows / window.days / DISTINCT), hosts, users)
+    for day in days_of(WINDOW):
+        counts = _day(day, size)
         events = int(counts["events"].sum())
         numbers = {"matching": events, "counted": events, "lacking_user": 0, "lacking_host": 0}
         origin = {"day": day, "fetched_at": LISTED_AT, "settings_fingerprint": "bench", "log": LOG}
-        fetched = {**numbers, **origin}
-        tables.write_days([(pl.DataFrame([fetched], schema=polars_schema(LogonDays)), counts)])
-    tables.write("inventory_hosts", _hosts(hosts, users), run_id=RUN, publish=True)
-    tables.write("inventory_users", _users(users), run_id=RUN, publish=True)
+        tables.write_days([(pl.DataFrame([{**numbers, **origin}], schema=polars_schema(LogonDays)), counts)])
+    tables.write("inventory_hosts", _hosts(size), run_id=RUN, publish=True)
+    tables.write("inventory_users", _users(size), run_id=RUN, publish=True)
     done.touch()
 
 
 def user_name(number: pl.Expr) -> pl.Expr:
-    """A name such as `anna.garcia12`, 5 to 25 characters."""
-    first, last = (
-        (digit % 10).replace_strict(range(10), names, return_dtype=pl.String)
-        for digit, names in ((number, FIRST_NAMES), (number // 10, LAST_NAMES))
-    )
-    return pl.format("{}.{}{}", first, last, number // 100)
+    """A name such as `anna.hansen12`."""
+    parts = (number, FIRST_NAMES), (number // len(FIRST_NAMES), LAST_NAMES)
+    lowered = [(part % len(names), pl.lit(pl.Series(names)).str.to_lowercase()) for part, names in parts]
+    first, last = (names.gather(part) for part, names in lowered)
+    return pl.format("{}.{}{}", first, last, number // (len(FIRST_NAMES) * len(LAST_NAMES)))
 
 
 def host_name(number: pl.Expr) -> pl.Expr:
@@ -82,9 +87,9 @@ def draw(seed: int, size: int, hosts: int, users: int) -> pl.LazyFrame:
     return rows.with_columns(host=random_number(seed, 1, hosts)).with_columns(user=user % users)
 
 
-def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
+def _day(day: date, size: Size) -> pl.DataFrame:
     """About `rows` rows of logon_counts, sorted by name as the search service gives them."""
-    seed = day.toordinal()
+    seed, rows = day.toordinal(), round(size.rows / WINDOW.days / DISTINCT)
 
     def spelled(name: pl.Expr, number: pl.Expr, part: int) -> pl.Expr:
         """A tenth of the names come in capitals every other time."""
@@ -92,9 +97,9 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
         return pl.when(capitals).then(name.str.to_uppercase()).otherwise(name)
 
     host, user = pl.col("host"), pl.col("user")
-    main = user == host % users
+    main = user == host % size.users
     return (
-        draw(seed, rows, hosts, users)
+        draw(seed, rows, size.hosts, size.users)
         .select(
             document_hostname=spelled(host_name(host), host, 5),
             document_username=spelled(user_name(user), user, 6),
@@ -109,41 +114,26 @@ def _day(day: date, rows: int, hosts: int, users: int) -> pl.DataFrame:
     )
 
 
-def _assets(number: int, **columns: pl.Expr) -> pl.LazyFrame:
-    """So many assets with these columns, and those that all have."""
-    rows = pl.LazyFrame({"number": pl.int_range(number, eager=True)}).with_columns(name=columns.pop("name"))
-    return rows.with_columns(
-        listed_values=pl.lit([], pl.List(pl.String)),
-        problem=pl.lit(None, pl.String),
-        listed_at=pl.lit(LISTED_AT, pl.Datetime("us", "UTC")),
-        **columns,
-    )
-
-
-def _hosts(hosts: int, users: int) -> pl.DataFrame:
+def _hosts(size: Size) -> pl.DataFrame:
     """Assets for all hosts but one in twenty; a third has an owner, half of those not the main user."""
     number, name = pl.col("number"), pl.col("name")
     several, usual = pl.concat_list(name, name + pl.lit("-old")), pl.concat_list(name.str.to_uppercase())
-    owner, nobody = pl.concat_list(user_name((number + number % 2) % users)), pl.lit([], pl.List(pl.String))
-    rows = _assets(
-        hosts,
-        name=host_name(number),
+    owner = pl.concat_list(user_name((number + number % 2) % size.users))
+    return _assets(
+        *(InventoryHosts, size.hosts, host_name(number), number % 20 != 3),
         host_id=pl.format("h{}", number),
         hostnames=pl.when(number % 50 == 1).then(several).otherwise(usual),
-        owner_ids=pl.when(number % 3 == 0).then(owner).otherwise(nobody),
-        department=pl.lit(None, pl.String),
+        owner_ids=pl.when(number % 3 == 0).then(owner).otherwise([]),
         criticality=pl.lit("low"),
     )
-    return rows.filter(number % 20 != 3).select(polars_schema(InventoryHosts).names()).collect()
 
 
-def _users(users: int) -> pl.DataFrame:
+def _users(size: Size) -> pl.DataFrame:
     """Assets for all users but one in ten; ten people share a surname."""
     number, name = pl.col("number"), pl.col("name")
     mail = pl.concat_list(name + "@corp.example")
-    rows = _assets(
-        users,
-        name=user_name(number),
+    return _assets(
+        *(InventoryUsers, size.users, user_name(number), number % 10 != 4),
         user_id=name,
         user_value=mail,
         user_email=mail,
@@ -152,4 +142,14 @@ def _users(users: int) -> pl.DataFrame:
         user_department=pl.lit("Sales"),
         criticality=pl.lit("high"),
     )
-    return rows.filter(number % 10 != 4).select(polars_schema(InventoryUsers).names()).collect()
+
+
+def _assets(
+    model: type[Table], number: int, name: pl.Expr, is_asset: pl.Expr, **columns: pl.Expr
+) -> pl.DataFrame:
+    """Those of so many assets, with these columns; others are empty."""
+    schema = polars_schema(model)
+    empty = {column: pl.lit([] if dtype == pl.List else None, dtype) for column, dtype in schema.items()}
+    filled = {**empty, "listed_at": pl.lit(LISTED_AT, schema["listed_at"]), **columns}
+    rows = pl.LazyFrame({"number": pl.int_range(number, eager=True)}).with_columns(name=name)
+    return rows.filter(is_asset).select(**filled).collect()

@@ -18,23 +18,18 @@ import polars as pl
 from bench.results import Experiment, Figure
 from ownership import stability
 from ownership.decisions import TRAITS
-from ownership.declaration import polars_schema
 from ownership.rules import NAMING, Rules
-from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts
 from ownership.tuning.confidence import ASKED_TWICE, MIN_ANSWERED, fit
 from ownership.windows import window_before
-from sandbox.lives import COMPANIES, HISTORY_DAYS, Life, live
+from sandbox.company import RECOMMENDED
+from sandbox.lives import BY_NIGHT, FIRST_NIGHT, HISTORY_DAYS, Life, days_until, live
 from sandbox.stored_run import ResolvedRun, inventory_reader
 
-SPECIFIED = Rules()
-RECOMMENDED = Rules(
-    min_active_days=3, evidence_metric="days", primary_devices=1, unite_accounts=True, max_idle_days=14
-)
+SPECIFIED, STRICTER = Rules(), Rules(**RECOMMENDED)
 MOST_STABLE_DAYS = 21
 """They are counted once; what asks for fewer follows from that."""
 MOVES = 10
 """The night on which the wave of moves begins, where there is one."""
-NO_WAVE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,42 +47,21 @@ class Policy:
 
 POLICIES: Mapping[str, Policy] = {
     "as specified, 30 days": Policy(SPECIFIED, 30),
-    "stricter rules, 30 days": Policy(RECOMMENDED, 30),
-    "stricter rules, 60 days": Policy(RECOMMENDED, 60),
-    "stricter rules, 30 days, stable for 14": Policy(RECOMMENDED, 30, 14),
-    "stricter rules, 60 days, stable for 7": Policy(RECOMMENDED, 60, 7),
-    "stricter rules, 60 days, stable for 14 (recommended)": Policy(RECOMMENDED, 60, 14),
-    "the same, its first run exempt": Policy(RECOMMENDED, 60, 14, first_run_exempt=True),
-    "stricter rules, 60 days, stable for 21": Policy(RECOMMENDED, 60, 21),
-    "stricter rules, 60 days, confidence of 80": Policy(RECOMMENDED, 60, min_confidence=80),
-    "recommended, confidence of 80": Policy(RECOMMENDED, 60, 14, min_confidence=80),
-    "recommended, confidence of 90": Policy(RECOMMENDED, 60, 14, min_confidence=90),
+    "stricter rules, 30 days": Policy(STRICTER, 30),
+    "stricter rules, 60 days": Policy(STRICTER, 60),
+    "stricter rules, 30 days, stable for 14": Policy(STRICTER, 30, 14),
+    "stricter rules, 60 days, stable for 7": Policy(STRICTER, 60, 7),
+    "stricter rules, 60 days, stable for 14 (recommended)": Policy(STRICTER, 60, 14),
+    "the same, its first run exempt": Policy(STRICTER, 60, 14, first_run_exempt=True),
+    "stricter rules, 60 days, stable for 21": Policy(STRICTER, 60, 21),
+    "stricter rules, 60 days, confidence of 80": Policy(STRICTER, 60, min_confidence=80),
+    "recommended, confidence of 80": Policy(STRICTER, 60, 14, min_confidence=80),
+    "recommended, confidence of 90": Policy(STRICTER, 60, 14, min_confidence=90),
 }
 AFTER_MOVES: Mapping[str, Policy] = {
-    "recommended, without a look at the last 5 days": Policy(RECOMMENDED, 60, 14, sees_waves=False),
-    "recommended": Policy(RECOMMENDED, 60, 14),
+    "recommended, without a look at the last 5 days": Policy(STRICTER, 60, 14, sees_waves=False),
+    "recommended": Policy(STRICTER, 60, 14),
 }
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of one draw: owners written, and right when they were; of later nights than the first.
-
-    `owned` are machines that are a person's on the last day, `found` those of them that have this owner;
-    `nights_of_moves` are the nights of `nights` on which a wave of moves was seen; `said` is how many the
-    confidence said are right.
-    """
-
-    written: int
-    right: int
-    later: int
-    later_right: int
-    owned: int
-    found: int
-    nights: int
-    nights_of_moves: int
-    said: float
-    later_said: float
 
 
 def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
@@ -95,23 +69,9 @@ def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
 
     Beside them right, and what a confidence is learnt from.
     """
-    logons = [
-        {"day": life.days[day], "document_hostname": host, "document_username": person, "events": events}
-        for (day, host, person), events in life.counts.items()
-    ]
-    counts = pl.DataFrame([{"log": "logs"} | row for row in logons], polars_schema(LogonCounts))
-    hosts = [{"host_id": host, "hostnames": [host], "owner_ids": []} for host in life.owners]
-    names = (*life.people, *life.technicians)
-    users = [{"user_id": name, "user_email": [f"{name}@corp.example"]} for name in names]
-    inventory = inventory_reader(
-        pl.DataFrame(hosts, polars_schema(InventoryHosts)).with_columns(
-            pl.col("listed_values").fill_null([])
-        ),
-        pl.DataFrame(users, polars_schema(InventoryUsers)).with_columns(pl.col(pl.List).fill_null([])),
-    )
     # What the first run fetched, and all later ones, is stored.
-    counts = counts.filter(pl.col("day") >= life.days[HISTORY_DAYS - policy.lookback_days])
-    found = []
+    counts = life.logons().filter(pl.col("day") >= life.days[HISTORY_DAYS - policy.lookback_days])
+    inventory, found = inventory_reader(life.hosts(), life.users()), []
     for night, last in enumerate(life.days[HISTORY_DAYS - 1 :]):
         window = window_before(last, policy.lookback_days)
         before = window_before(window.first - timedelta(days=1), MOST_STABLE_DAYS - 1)
@@ -129,16 +89,19 @@ def named_by_night(life: Life, policy: Policy) -> pl.DataFrame:
             run_id=f"night {night}",
         ).decisions
         named = decisions.filter(pl.col("evidence").is_in([*NAMING, "not_stable"]))
-        stable = (last - pl.col("named_since")).dt.total_days() + 1
+        whose = {host: owners[HISTORY_DAYS - 1 + night] for host, owners in life.owners.items()}
+        owner = pl.col("host_id").replace_strict(whose, return_dtype=pl.String)
         found.append(
-            named.select(*TRAITS, host="host_id", owner="username", stable=stable, night=pl.lit(night))
+            named.select(
+                *TRAITS,
+                night=pl.lit(night),
+                host="host_id",
+                owner="username",
+                right=owner.eq_missing(pl.col("username")),
+                stable=(last - pl.col("named_since")).dt.total_days() + 1,
+            )
         )
-    named, columns = pl.concat(found), ("night", "host", "owner")
-    right = [
-        life.owners[host][HISTORY_DAYS - 1 + night] == owner
-        for night, host, owner in named.select(columns).iter_rows()
-    ]
-    return named.with_columns(right=pl.Series(right))
+    return pl.concat(found)
 
 
 def confidence(plan: pl.DataFrame, seed: int) -> pl.Expr:
@@ -149,8 +112,13 @@ def confidence(plan: pl.DataFrame, seed: int) -> pl.Expr:
     return model.confidence() if model else pl.lit(1.0)
 
 
-def outcome(life: Life, named: pl.DataFrame, policy: Policy, *, seed: int = 0) -> Outcome:
-    """Write each host on the first night on which the policy names somebody, and compare with the truth."""
+def outcome(life: Life, named: pl.DataFrame, policy: Policy, *, seed: int = 0) -> dict[str, float]:
+    """Write each host on the first night on which the policy names somebody, and compare with the truth.
+
+    Return how many owners were `written`, how many were `right` then, and how many the confidence `said` are;
+    the same of `later` nights than the first; how many machines are a person's on the last day (`owned`), and
+    have this owner (`found`); and on how many of the `nights` a wave of moves was seen (`moves`).
+    """
     exempt = (pl.col("night") == 0) & policy.first_run_exempt
     # Without the rule a host has its owner, whoever has used it in the last days.
     stable = pl.col("stable").fill_null(0 if policy.stable_days > 1 else 1)
@@ -161,25 +129,29 @@ def outcome(life: Life, named: pl.DataFrame, policy: Policy, *, seed: int = 0) -
     written = may_write.sort("night").unique("host", keep="first").with_columns(said=said)
     later = written.filter(pl.col("night") > 0)
     now = {host: owners[-1] for host, owners in life.owners.items() if owners[-1]}
-    found = sum(now.get(host) == owner for host, owner in written.select("host", "owner").iter_rows())
-    moves = named.filter(pl.col("stable").is_null())["night"].n_unique()
-    nights = len(life.days) - HISTORY_DAYS + 1
-    (right, sure), (later_right, later_sure) = (
-        rows.select(pl.sum("right", "said")).row(0) for rows in (written, later)
-    )
-    counted = written.height, right, later.height, later_right
-    return Outcome(*counted, len(now), found, nights, moves, sure, later_sure)
+    return {
+        "written": written.height,
+        "later": later.height,
+        **{name: float(written[name].sum()) for name in ("right", "said")},
+        **{f"later {name}": float(later[name].sum()) for name in ("right", "said")},
+        "owned": len(now),
+        "found": sum(now.get(host) == owner for host, owner in written.select("host", "owner").iter_rows()),
+        "nights": len(life.days) - HISTORY_DAYS + 1,
+        "moves": named.filter(pl.col("stable").is_null())["night"].n_unique(),
+    }
 
 
 def draw(
     company: str, seed: int, *, nights: int, policies: Mapping[str, Policy], moves: int = 0
-) -> dict[str, Outcome]:
-    """Return what each policy leads to in one company."""
-    life, outcomes, named = live(COMPANIES[company], seed, nights=nights, moves=moves), {}, {}
+) -> dict[str, dict[str, float]]:
+    """Return what each policy leads to in one company that lives for so many nights."""
+    days = days_until(FIRST_NIGHT + timedelta(days=nights - 1), HISTORY_DAYS + nights - 1)
+    life = live(BY_NIGHT[company], seed, days, moves=HISTORY_DAYS - 1 + moves if moves else None)
+    outcomes, named = {}, {}
     for name, policy in policies.items():
         asked = policy.rules, policy.lookback_days, policy.sees_waves
         if asked not in named:
-            least = stability.LEAST_MOVED if policy.sees_waves else NO_WAVE
+            least = stability.LEAST_MOVED if policy.sees_waves else 1_000_000
             with patch.object(stability, "LEAST_MOVED", least):
                 named[asked] = named_by_night(life, policy)
         outcomes[name] = outcome(life, named[asked], policy, seed=seed)
@@ -188,31 +160,30 @@ def draw(
 
 def draws(
     seeds: Iterable[int], *, nights: int, policies: Mapping[str, Policy] = POLICIES, moves: int = 0
-) -> list[dict[str, Outcome]]:
+) -> list[dict[str, dict[str, float]]]:
     """Return that for each company and seed; two are tried at a time."""
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         jobs = [
             pool.submit(draw, company, seed, nights=nights, policies=policies, moves=moves)
             for seed in seeds
-            for company in COMPANIES
+            for company in BY_NIGHT
         ]
         return [job.result() for job in jobs]
 
 
-def summary(outcomes: Sequence[Outcome]) -> dict[str, float]:
+def summary(outcomes: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Sum a policy up over its draws, in percent."""
-    right = sorted(100 * each.right / max(each.written, 1) for each in outcomes)
-    names = ("written", "said", "later", "later_right", "later_said", "nights", "nights_of_moves")
-    written, said, later, later_right, later_said, nights, of_moves = (
-        sum(getattr(each, name) for each in outcomes) for name in names
-    )
+    right = sorted(100 * each["right"] / max(each["written"], 1) for each in outcomes)
+    total = {name: sum(each[name] for each in outcomes) for name in outcomes[0]}
+    said = {"said": total["said"] / total["written"], "said of later nights": total["later said"]}
+    said["said of later nights"] /= max(total["later"], 1)
     return {
         "right": mean(right),
         "right in the worst tenth of draws": right[len(right) // 10],
-        "right of later nights": 100 * later_right / max(later, 1),
-        "found": mean(100 * each.found / max(each.owned, 1) for each in outcomes),
-        "nights on which many had moved": 100 * of_moves / nights,
-        **({"said": 100 * said / written, "said of later nights": 100 * later_said / later} if said else {}),
+        "right of later nights": 100 * total["later right"] / max(total["later"], 1),
+        "found": mean(100 * each["found"] / max(each["owned"], 1) for each in outcomes),
+        "nights on which many had moved": 100 * total["moves"] / total["nights"],
+        **({name: 100 * part for name, part in said.items()} if total["said"] else {}),
     }
 
 
@@ -229,10 +200,10 @@ def measure(seeds: Sequence[int]) -> Experiment:
         found = draws(some, nights=nights, policies=policies, moves=moves)
         for name in policies:
             for what, value in summary([each[name] for each in found]).items():
-                figures.append(Figure(9, f"{title}, {name}: {what}", value, None, "%", "≥"))
-    names = ", ".join(COMPANIES)
+                figures.append(Figure(9, f"{title}, {name}: {what}", value, None, "%"))
+    names = ", ".join(BY_NIGHT)
     return Experiment(
-        f"Nights: {len(COMPANIES)} companies, {len(seeds)} seeds ({len(few)} for 60 nights and moves)",
+        f"Nights: {len(BY_NIGHT)} companies, {len(seeds)} seeds ({len(few)} for 60 nights and moves)",
         [],
         figures,
         [

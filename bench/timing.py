@@ -33,15 +33,11 @@ LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class Contender:
-    """One side of a comparison: its name in the results, its process, and variables for it alone.
-
-    `before` is called before each try.
-    """
+    """One side of a comparison: its name in the results, its process, and variables for it alone."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    before: Callable[[], object] = lambda: None
 
 
 def function(
@@ -54,13 +50,12 @@ def function(
 
 @dataclass(frozen=True)
 class Sample:
-    """One try: wall and processor time, the process's peak resident memory, what it counted, its parts."""
+    """One try: wall and processor time, the process's peak resident memory, what it counted."""
 
     seconds: float
     cpu_seconds: float
     peak_bytes: int
     counts: Mapping[str, int]
-    parts: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -71,14 +66,9 @@ class Timing:
     samples: Sequence[Sample]
 
     @property
-    def fastest(self) -> Sample:
-        """The fastest try."""
-        return min(self.samples, key=lambda sample: sample.seconds)
-
-    @property
     def minimum(self) -> float:
         """Seconds of the fastest try."""
-        return self.fastest.seconds
+        return min(sample.seconds for sample in self.samples)
 
     @property
     def median(self) -> float:
@@ -120,25 +110,24 @@ def instance_file(sandbox: Sandbox, folder: Path, **settings: Any) -> Path:
 
 def alternate(
     contenders: Sequence[Contender],
-    repetitions: int,
+    tries: int,
     *,
     same: str = "",
+    before: Callable[[], object] = lambda: None,
 ) -> list[Timing]:
-    """Run each contender `repetitions` times, in turns, every other round in reverse.
+    """Run each contender so many times, in turns, every other round in reverse, and `before` before each try.
 
-    Those that count `same` have to count it alike in all tries.
+    All have to count `same` alike in all tries.
     """
     samples: dict[str, list[Sample]] = {one.name: [] for one in contenders}
-    for number in range(repetitions):
+    for number in range(tries):
         for one in contenders if number % 2 == 0 else reversed(contenders):
-            one.before()
+            before()
             samples[one.name].append(run_once(one))
-    found = {
-        name: {one.counts[same] for one in tries if same in one.counts} for name, tries in samples.items()
-    }
-    if len(set().union(*found.values())) > 1:
+    found = {one.counts.get(same) for made in samples.values() for one in made}
+    if len(found) > 1:
         raise ValueError(f"The contenders differ in {same}: {found}")
-    timings = [Timing(name, tries) for name, tries in samples.items()]
+    timings = [Timing(name, made) for name, made in samples.items()]
     for timing in timings:
         tell(f"  {timing.name}: {', '.join(f'{one.seconds:.2f}' for one in timing.samples)} s")
     return timings
@@ -174,7 +163,6 @@ def run_once(one: Contender) -> Sample:
         cpu_seconds=reported.get("cpu_seconds", usage.ru_utime + usage.ru_stime),
         peak_bytes=peak.result(),
         counts=reported.get("counts", {}),
-        parts=reported.get("parts", {}),
     )
 
 
@@ -189,17 +177,13 @@ def _peak_bytes(process_id: int) -> int:
 
 
 def _time_function(where: str, arguments: str) -> None:
-    """Be the process of a contender that is a function: prepare, time, tell in the last line.
-
-    What is timed returns what it counted, and `parts` in seconds if it likes.
-    """
+    """Be the process of a contender that is a function: prepare, time, and tell what it counted."""
     module, _, name = where.partition(":")
     timed = getattr(importlib.import_module(module), name)(**json.loads(arguments))
     began, used = time.perf_counter(), time.process_time()
     counts = timed()
-    reported = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
-    parts = counts.pop("parts", {})
-    sys.stdout.write(MARK + json.dumps({**reported, "counts": counts, "parts": parts}) + "\n")
+    spent = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
+    sys.stdout.write(MARK + json.dumps({**spent, "counts": counts}) + "\n")
 
 
 def tell(line: str) -> None:

@@ -6,14 +6,25 @@ What it answers is in `inventory_api`, what it remembers in `inventory_state`.
 import socket
 import threading
 import time
-from typing import Self
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
 
 import uvicorn
 
 from sandbox.inventory_api import BrokenOff, Hooks, create_app
 from sandbox.inventory_state import Account, InventoryState, JournalEntry, totp_code
 
-__all__ = ["Account", "BrokenOff", "InventoryService", "InventoryState", "JournalEntry", "totp_code"]
+__all__ = [
+    "Account",
+    "BrokenOff",
+    "InventoryService",
+    "InventoryState",
+    "JournalEntry",
+    "serving",
+    "totp_code",
+]
 
 
 class InventoryService:
@@ -62,3 +73,12 @@ class InventoryService:
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
+
+
+@contextmanager
+def serving(
+    file: Path, *, clock: Callable[[], float] = time.time, **service: Any
+) -> Generator[InventoryService]:
+    """Serve what a file remembers, an empty inventory at first, while the block lasts."""
+    with InventoryState(file, clock=clock) as state, InventoryService(state, **service) as running:
+        yield running

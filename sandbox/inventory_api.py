@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from sandbox.inventory_state import AssetType, InventoryState, Origin, Session
 
 API = "/api/v1"
-ASSETS_LIST = f"{API}/assets/list"
+ASSETS_LIST, ASSETS_GET, ASSETS_UPDATE = (f"{API}/assets/{what}" for what in ("list", "get", "update"))
 COOKIE = "session"
 DEFAULT_PAGE_SIZE = 25
 

@@ -32,6 +32,7 @@ _LAST_NAMES = """
     Marino Mazur Moreau Mwangi Nagy Nielsen Novak Okafor Olsen Patel Pereira Popescu Ramos Reyes Ricci
     Rossi Santos Sato Silva Singh Svoboda Tanaka Torres Varga Vogel Walsh Wang Zeman
 """
+FIRST_NAMES, LAST_NAMES = _FIRST_NAMES.split(), _LAST_NAMES.split()
 
 
 class Account(NamedTuple):
@@ -89,7 +90,7 @@ def _regular(add: Callable[..., str], rng: random.Random) -> list[Account]:
     """People with a short account of their own; every fifth logs on with the name of the e-mail address."""
     accounts: list[Account] = []
     taken: set[str] = set()
-    everybody = [(first, last) for first in _FIRST_NAMES.split() for last in _LAST_NAMES.split()]
+    everybody = [(first, last) for first in FIRST_NAMES for last in LAST_NAMES]
     for first, last in rng.sample(everybody, REGULAR_PEOPLE):
         stem = f"{first[0]}{last}".lower()
         sam = next(name for name in chain([stem], (f"{stem}{n}" for n in count(2))) if name not in taken)

@@ -21,7 +21,7 @@ from resources.settings import slug_of
 from resources.store.tables import CLAIM
 from sandbox.company import DEMO_RULES, MAPPING, generate
 from sandbox.engine import Engine
-from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.inventory import Account, InventoryService, serving
 
 NAME = "Demo"
 INDEX = "logs-winlogbeat-demo"
@@ -67,10 +67,9 @@ def running_sandbox(
             optimized=optimized,
             progress=progress,
         ) as engine,
-        InventoryState(folder / "inventory.json") as state,
-        InventoryService(state, port=_kept_port(folder / "inventory-port")) as inventory,
+        serving(folder / "inventory.json", port=_kept_port(folder / "inventory-port")) as inventory,
     ):
-        truth = {}
+        truth, state = {}, inventory.state
         if fresh or not (state.assets("host") and INDEX in engine.request("GET", "_alias")):
             company = generate(today=today or datetime.now(UTC).date())
             progress("loading the logon documents")

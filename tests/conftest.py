@@ -11,6 +11,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from sandbox.engine import Engine
     from tests.elasticsearch import Elasticsearch
+    from tests.end_to_end.stand import Stand
     from tests.postgres import PostgresServer
 
 # Of `make chaos` and `make check`; see `tests.examples`.
@@ -101,6 +103,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     longest = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (item.path not in slow, longest.get(item.path.name, len(LONGEST))))
+
+
+@pytest.fixture(scope="session")
+def open_stand(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Callable[..., Stand]]":
+    """Opens a stand on a home folder; what it changes in the environment ends with the given patch."""
+    from sandbox.inventory import serving
+    from tests.end_to_end.stand import HOSTS, USERS, Stand
+    from tests.resources.clock import Clock
+
+    clock = Clock(time.time())
+    with serving(tmp_path_factory.mktemp("inventory") / "state.sqlite", clock=clock) as service:
+
+        def opened(home: Path, patch: pytest.MonkeyPatch, engine: "Engine | None" = None) -> Stand:
+            patch.setenv("ASSET_OWNERS_HOME", str(home))
+            stand = Stand(home, engine, service, patch, clock=clock)
+            stand.hold_services()
+            stand.begin(HOSTS, USERS)
+            return stand
+
+        yield opened
+
+
+@pytest.fixture
+def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster keeps its runs in memory, which takes half the time."""
+    from tests.end_to_end.stand import in_memory
+
+    monkeypatch.setattr("pipelines.cli.results.dagster_instance", in_memory)
 
 
 @pytest.fixture(scope="session")

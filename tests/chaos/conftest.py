@@ -12,9 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from sandbox.company import MAPPING
-from sandbox.inventory import InventoryService, InventoryState
 from tests.chaos.company import HOSTS, INDEX, logons_on
-from tests.end_to_end.stand import USERS, Stand, documents, in_memory
+from tests.end_to_end.stand import USERS, documents
 
 FIGURES = pytest.StashKey[Counter[str]]()
 
@@ -58,19 +57,16 @@ def figures(request):
 
 
 @pytest.fixture
-def open_stand(engine, tmp_path, monkeypatch):
+def open_stand(open_stand, unrecorded, engine, tmp_path, monkeypatch):  # noqa: ARG001
     """Opens stands, one after another, each in a new home."""
     engine.load(INDEX, MAPPING, documents(logons_on(HOSTS)))
-    names = itertools.count()
-    with InventoryState(tmp_path / "state.sqlite") as state, InventoryService(state) as service:
-        monkeypatch.setattr("pipelines.cli.results.dagster_instance", in_memory)
+    homes = (tmp_path / f"home-{number}" for number in itertools.count())
 
-        def opened():
-            home = tmp_path / f"home-{next(names)}"
-            home.mkdir()
-            monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
-            stand = Stand(home, engine, service, monkeypatch)
-            stand.begin(HOSTS, USERS)
-            return stand
+    def opened():
+        home = next(homes)
+        home.mkdir()
+        stand = open_stand(home, monkeypatch, engine)
+        stand.begin(HOSTS, USERS)
+        return stand
 
-        yield opened
+    return opened

@@ -10,11 +10,11 @@ import dagster as dg
 from starlette.responses import HTMLResponse, JSONResponse
 
 from sandbox.inventory import BrokenOff, InventoryState
+from sandbox.inventory_api import ASSETS_GET as READ
 from sandbox.inventory_api import ASSETS_LIST, envelope
+from sandbox.inventory_api import ASSETS_UPDATE as UPDATE
 from sandbox.inventory_state import Origin
 
-READ = "/api/v1/assets/get"
-UPDATE = "/api/v1/assets/update"
 NAME, LOCATION = "search_agent_name", "location"
 HOST_NAMES = {f"h-{number}": f"pc-{number}" for number in range(1, 6)}
 """What the hosts are called at first."""

@@ -33,7 +33,7 @@ from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.store.tables import SNAPSHOTS, Tables
 from resources.writeback import workers
 from resources.writeback.writer import Writer
-from sandbox.inventory import InventoryService, InventoryState
+from sandbox.inventory import InventoryService, serving
 from sandbox.inventory_api import ASSETS_LIST
 from tests.assets_defs.scans import LOG, scan
 from tests.chaos.books import GOALS, Books, Run
@@ -427,10 +427,9 @@ def world(tmp_path, figures, effort, monkeypatch):
     password = tmp_path / "password"
     password.write_text(ADMIN.password)
     with ExitStack() as running:
-        services = []
-        for number in range(2):
-            state = running.enter_context(InventoryState(tmp_path / f"state-{number}.sqlite"))
-            services.append(running.enter_context(InventoryService(state)))
+        services = [
+            running.enter_context(serving(tmp_path / f"state-{number}.sqlite")) for number in range(2)
+        ]
         account = {"email": ADMIN.email, "tenant_id": TENANT, "password": {"file": str(password)}}
         yield World(services, account, template, figures)
 

@@ -1,42 +1,19 @@
 """Both services for all end-to-end tests; each test has a home folder of its own and a fresh inventory."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from sandbox.company import MAPPING, generate
-from sandbox.inventory import InventoryService, InventoryState
 from tests.end_to_end.stand import (
     COMPANY_INDEX,
-    HOSTS,
     SMALL_INDEX,
     TODAY,
-    USERS,
-    Stand,
     documents,
-    in_memory,
     small_company,
 )
-from tests.resources.clock import Clock
-
-
-@pytest.fixture(scope="session")
-def open_stand(tmp_path_factory):
-    """Opens a stand on a home folder; what it changes in the environment ends with the given patch."""
-    path, clock = tmp_path_factory.mktemp("inventory") / "state.sqlite", Clock(time.time())
-    with InventoryState(path, clock=clock) as state, InventoryService(state) as service:
-
-        def opened(home, patch, engine=None):
-            patch.setenv("ASSET_OWNERS_HOME", str(home))
-            stand = Stand(home, engine, service, patch, clock=clock)
-            stand.hold_services()
-            stand.begin(HOSTS, USERS)
-            return stand
-
-        yield opened
 
 
 @pytest.fixture(scope="session")
@@ -64,12 +41,6 @@ def recorded_stand(open_stand, tmp_path, monkeypatch):
 def engine_stand(open_stand, tmp_path, monkeypatch, loaded_engine):
     """The same with the search engine, which runs in processes of their own can reach."""
     return open_stand(tmp_path, monkeypatch, loaded_engine)
-
-
-@pytest.fixture
-def unrecorded(monkeypatch):
-    """Dagster keeps its runs in memory, which takes half the time."""
-    monkeypatch.setattr("pipelines.cli.results.dagster_instance", in_memory)
 
 
 @pytest.fixture

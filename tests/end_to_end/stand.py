@@ -36,10 +36,12 @@ from resources.search.source import EvidenceSource
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import MAPPING
-from sandbox.inventory import Account, InventoryService
+from sandbox.inventory import InventoryService
+from sandbox.inventory_api import ASSETS_UPDATE as UPDATE
 from sandbox.logons import Logon, document
 from tests.pipelines.in_memory import LogFile
 from tests.resources.clock import Clock
+from tests.resources.inventory_world import ADMIN, TENANT
 
 if TYPE_CHECKING:
     from sandbox.engine import Engine
@@ -48,10 +50,7 @@ TODAY = datetime.now(UTC).date()
 """Last day of the documents; runs name it, so that midnight may pass while the tests run."""
 
 ASSET_OWNERS = Path(sys.executable).with_name("asset-owners")
-TENANT = "t-1"
-UPDATE = "/api/v1/assets/update"
 HELD_SECONDS = 600  # longer than any test holds an answer back
-ADMIN = Account("integration@corp.example", "the inventory's password", roles={TENANT: "admin"})
 
 # Workers of pytest share the engine: one would make an index anew while another one searches it.
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "only")

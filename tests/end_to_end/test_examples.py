@@ -13,7 +13,7 @@ from resources.search.asking import Asker
 from resources.search.explaining import propose
 from resources.settings import load_instance
 from resources.settings.models import presets
-from sandbox.company import MAPPING
+from sandbox.company import MAPPING, RECOMMENDED
 from sandbox.logons import Logon, document
 from tests.end_to_end.stand import TODAY, at_noon
 from tests.resources import samples
@@ -321,13 +321,6 @@ ONE_OF_EACH_PAIR = (
     ' AND NOT (winlog.event_data.ElevatedToken:"%%1843"'
     " AND winlog.event_data.TargetLinkedLogonId:* AND NOT winlog.event_data.TargetLinkedLogonId:0x0)"
 )
-RECOMMENDED = {
-    "min_active_days": 3,
-    "evidence_metric": "days",
-    "primary_devices": 1,
-    "unite_accounts": True,
-    "max_idle_days": 14,
-}
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
 from resources.locks import made_progress, watched
+from sandbox.inventory_api import ASSETS_GET as READ
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
 from tests.pipelines.in_memory import LogFile
 
 pytestmark = pytest.mark.slow
 
-READ = "/api/v1/assets/get"
 SECONDS = 5
 """After which a run here is stuck; its steps take much less, on a busy machine as well."""
 

@@ -25,7 +25,7 @@ from ownership.declaration import Layout
 from ownership.tables import TABLES
 from pipelines.dagster_home import dagster_instance
 from resources.store.tables import of_layout
-from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.inventory import Account, serving
 from sandbox.inventory_api import envelope
 from tests.end_to_end.stand import ASSET_OWNERS, HOSTS, TENANT, TODAY, UPDATE, USERS, at_noon, logons
 
@@ -105,8 +105,8 @@ def test_a_run_leaves_no_secret_behind_and_its_files_to_their_owner(
         sessions.extend(morsel.value for morsel in cookies.values())
 
     # A service that goes by the clock on the wall, as the program does.
-    with InventoryState(tmp_path / "own.sqlite") as state, InventoryService(state) as service:
-        state.reset([VAULT], HOSTS, USERS, TENANT)
+    with serving(tmp_path / "own.sqlite") as service:
+        service.state.reset([VAULT], HOSTS, USERS, TENANT)
         service.hooks.faults, service.hooks.after = look_around, keep
         account = {"email": VAULT.email, "password": place["password"], "mfa_secret": place["mfa"]}
         changes = {"cookies": {"team": place["cookie"]}, "notify": [place["address"]]}

@@ -20,7 +20,7 @@ from ownership.names import fits_any, normalise_username
 from pipelines.cli.init import _place
 from resources.settings import instance_path, load_instance
 from resources.settings.models import presets
-from sandbox.inventory import Account, InventoryService, InventoryState
+from sandbox.inventory import Account, serving
 from tests.resources.http_stub import Reply, Stub
 
 
@@ -174,10 +174,9 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     robot = Account("robot@corp.example", "pa55word", roles={"0042": "admin"})
     with (
         Stub(newest_logon) as search,
-        InventoryState(tmp_path / "inventory.sqlite") as state,
-        InventoryService(state) as inventory,
+        serving(tmp_path / "inventory.sqlite") as inventory,
     ):
-        state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
+        inventory.state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
         status, out, error = answer(
             *("y", "Head office", "nowhere", search.url, "", "", "n", "", ""),
             *(
@@ -224,10 +223,9 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
     robot = Account("robot@corp.example", "pa55word", roles={"42": "admin"})
     with (
         Stub(lambda _: Reply(b'{"hits": {"hits": []}}')) as search,
-        InventoryState(tmp_path / "inventory.sqlite") as state,
-        InventoryService(state) as inventory,
+        serving(tmp_path / "inventory.sqlite") as inventory,
     ):
-        state.reset([robot], [], [], "42")
+        inventory.state.reset([robot], [], [], "42")
         status, out, error = answer(
             *("y", "Head office", search.url, "", "", "", "y", "pa55word", "winlogbeat"),
             *(inventory.url, "robot@corp.example", "{file: secret}", "", "7", "n", "42", "y"),

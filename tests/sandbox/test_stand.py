@@ -6,7 +6,7 @@ import pytest
 
 from resources.errors import ServiceError
 from sandbox.engine_files import EngineError, install
-from sandbox.inventory import InventoryService, InventoryState, totp_code
+from sandbox.inventory import serving, totp_code
 from sandbox.stand import write_unless_changed
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.inventory_world import ADMIN, HOSTS, TENANT, USERS, client
@@ -38,7 +38,8 @@ def test_the_code_is_the_one_of_the_standard():
 
 
 def test_the_journal_holds_every_change_and_nothing_else(tmp_path):
-    with InventoryState(tmp_path / "state.json") as state, InventoryService(state) as service:
+    with serving(tmp_path / "state.json") as service:
+        state = service.state
         state.reset([ADMIN], HOSTS, USERS, TENANT)
         with client(tmp_path, service.url) as inventory:
             for _ in range(2):

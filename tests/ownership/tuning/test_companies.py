@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from tests.ownership.builders import resolution
-from tests.ownership.tuning.companies import COMPANIES, WINDOW, all_measured, by_setting, draw, measured
+from tests.ownership.tuning.companies import WINDOW, all_measured, by_setting, draw, measured
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def figures(rows, *settings):
 @pytest.mark.parametrize("name", ["bank", "hospital"])
 @pytest.mark.parametrize("with_assets", [True, False])
 def test_who_works_on_many_desktops_or_wards_is_no_administrator_and_no_service(name, with_assets):
-    drawn = draw(COMPANIES[name], 0)
+    drawn = draw(name, 0)
     users = drawn.users if with_assets else drawn.users.clear()
     accounts = resolution(drawn.counts, users, drawn.hosts, window=WINDOW).kinds.accounts
     assert set(accounts["kind"]) == ({"person"} if with_assets else {"unknown"})

@@ -2,7 +2,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sandbox.inventory import InventoryService, InventoryState
+from sandbox.inventory import serving
 from tests.resources.clock import Clock
 from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import ADMIN, CODED, HOSTS, TENANT, USERS, client
@@ -11,10 +11,7 @@ from tests.resources.inventory_world import ADMIN, CODED, HOSTS, TENANT, USERS, 
 @pytest.fixture(scope="session")
 def running_service(tmp_path_factory):
     clock, path = Clock(), tmp_path_factory.mktemp("inventory") / "state.sqlite"
-    with (
-        InventoryState(path, clock=clock) as state,
-        InventoryService(state, page_size_cap=4) as service,
-    ):
+    with serving(path, clock=clock, page_size_cap=4) as service:
         yield clock, service
 
 
