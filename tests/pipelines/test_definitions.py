@@ -64,15 +64,20 @@ def jobs(definitions):
 
 
 @pytest.fixture
-def many(tmp_path, monkeypatch):
-    """Three instances, two files of one name and a broken one, where the environment says they are."""
-    folder = tmp_path / "instances"
-    folder.mkdir()
+def folder(tmp_path, monkeypatch):
+    """Where the environment says that instances are."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "instances").mkdir()
+    return tmp_path / "instances"
+
+
+@pytest.fixture
+def many(folder):
+    """Three instances, two files of one name and a broken one."""
     for number in range(3):
         (folder / f"{number}.yaml").write_text(yaml.safe_dump(content(name=f"Customer {number}")))
     (folder / "same.yaml").write_text("# Customer 2 again\n" + yaml.safe_dump(content(name="CUSTOMER  2")))
     (folder / "broken.yaml").write_text("name: [")
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     return folder
 
 
@@ -203,12 +208,12 @@ HOLD = dg.AssetCheckKey(dg.AssetKey(["head_office", "owner_decisions"]), "writte
     ids=["scan", "apply", "assets", "checks"],
 )
 def test_the_process_of_a_run_whose_file_has_become_invalid_says_what_is_wrong_in_it(
-    many, file, name, job, some
+    folder, file, name, job, some
 ):
     """It loads the file again, and was given the settings of the job as that was."""
-    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
+    (folder / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
     assert build_repository().get_maybe_subset_job_def(job, **some).nodes
-    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
+    (folder / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
     with pytest.raises(dg.DagsterError, match=f"{file}.yaml: urll: unknown key"):
         build_repository().get_maybe_subset_job_def(job, **some)
     served = build_repository()
