@@ -559,8 +559,8 @@ def tried(times, error):
     return waits, call.call_count
 
 
-def test_a_transient_failure_is_tried_again_some_times_after_growing_waits_that_differ():
-    """And clients that fail together do not come back together."""
+def test_a_transient_failure_is_tried_again_after_growing_waits():
+    """So many times; and clients that fail together do not come back together."""
     by_number = list(zip(*(tried(4, TransientError("busy"))[0] for _ in range(20)), strict=True))
     assert all(max(some) <= 0.5 * 2**number for number, some in enumerate(by_number))
     assert sum(by_number[0]) < sum(by_number[3])
