@@ -166,18 +166,6 @@ def test_nothing_is_decided_when_most_names_of_a_day_are_masked(fetch, masked, d
         assert "field masking of the role hides the names" in said
 
 
-def test_settled_days_are_asked_for_again_only_on_request(fetch, tables):
-    search = Search({day: events(1) for day in DAYS})
-    assert fetch(search).success
-    search.asked = []
-    assert fetch(search).success
-    assert search.asked == []
-    search.events[DAYS[1]] = events(7)
-    assert fetch(search, DAYS[1:3], refetch=True).success
-    assert search.asked == DAYS[1:3]
-    assert stored(tables) == {**dict.fromkeys(DAYS, 1), DAYS[1]: 7}
-
-
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_settled_day_of_which_more_has_arrived_is_fetched_again_and_one_of_which_less_is_left_is_not(
     fetch, tables, dry_run

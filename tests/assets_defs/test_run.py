@@ -212,13 +212,6 @@ def test_a_failure_shows_its_message_as_it_was_given(message):
     assert 'File "' not in shown, "Dagster's UI shows the stack of an error, and of its cause"
 
 
-def test_a_run_that_is_interrupted_has_failed(begin):
-    run = begin()
-    with pytest.raises(dg.DagsterExecutionInterruptedError), as_dagster_failure(run.record):
-        raise dg.DagsterExecutionInterruptedError
-    assert (run.record.row()["status"], run.record.row()["message"][:11]) == ("failed", "interrupted")
-
-
 def test_an_error_that_no_operator_can_mend_keeps_its_trace():
     with pytest.raises(ZeroDivisionError), as_dagster_failure():
         _ = 1 / 0

@@ -54,12 +54,10 @@ def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(s
         Rules(hostname_match="short"),
     )
     assert beside == ("majority", "dan", 0.8, "u2")
-
-
-def test_windows_cuts_the_name_of_a_host_before_its_local_accounts():
+    # Windows cuts the name of a host before its local accounts.
     asset = host("h1", "laptop-0123456789.corp.example")
-    logons = [("LAPTOP-0123456789.corp.example", r"LAPTOP-01234567\miller", 3)]
-    assert found(logons, [DAN], assets=[asset])[1:] == (r"laptop-01234567\miller", 1.0, None)
+    cut = [("LAPTOP-0123456789.corp.example", r"LAPTOP-01234567\miller", 3)]
+    assert found(cut, [DAN], assets=[asset])[1:] == (r"laptop-01234567\miller", 1.0, None)
 
 
 @pytest.mark.parametrize(
@@ -73,26 +71,20 @@ def test_windows_cuts_the_name_of_a_host_before_its_local_accounts():
 )
 def test_only_accounts_of_the_domains_that_are_named_stand_for_user_assets(domains, theirs):
     """Rules 1.3; a long domain is also known by its first label."""
-    everybody = r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b, LAB\dan, dan@b.lab"
-    for spelling in everybody.split(", "):
-        owner = found([("pc-local", spelling, 1)], [DAN], Rules(domains=domains))[3]
-        assert owner == ("u2" if spelling in theirs.split(", ") else None), spelling
+    others = [r"CORP.OTHER\dan", "dan@corp.b", r"LAB\dan", "dan@b.lab"]
+    everybody = [r"CORP\dan", "dan@Corp.Example", "dan", *others]
+    logons = counts(*((f"pc-{n}", spelling, 1) for n, spelling in enumerate(everybody)))
+    assets = hosts(*(host(spelling, f"pc-{n}") for n, spelling in enumerate(everybody)))
+    found = decide(logons, users(DAN), assets, Rules(domains=domains)).filter(resolved_owner="u2")
+    assert sorted(found["host_id"]) == sorted(theirs.split(", "))
 
 
-def test_accounts_of_one_person_are_one_user_where_the_rules_say_so():
-    logons = [("pc-local", "christopher.montgome", 5), ("pc-local", "christopher.montgomery@corp.example", 6)]
-    assert found(logons, [CUT])[:2] == ("no_majority", "christopher.montgomery")
-    assert found(logons, [CUT], Rules(unite_accounts=True)) == (
-        "single_user",
-        "christopher.montgomery",
-        1.0,
-        "u1",
-    )
-
-
-def test_accounts_that_several_people_may_have_stay_apart():
-    other = user("u9", sam="christopher.montgomery")
-    logons = [("pc-local", "christopher.montgome", 5), ("pc-local", "christopher.montgomery", 6)]
+def test_accounts_of_one_person_are_one_user_where_the_rules_say_so_and_nobody_else_may_have_them():
+    whole = "christopher.montgomery"
+    logons = [("pc-local", "christopher.montgome", 5), ("pc-local", f"{whole}@corp.example", 6)]
+    assert found(logons, [CUT])[:2] == ("no_majority", whole)
+    assert found(logons, [CUT], Rules(unite_accounts=True)) == ("single_user", whole, 1.0, "u1")
+    other = user("u9", sam=whole)
     assert found(logons, [CUT, other], Rules(unite_accounts=True))[0] == "no_majority"
 
 

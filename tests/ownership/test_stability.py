@@ -59,6 +59,7 @@ def decisions(logons, window, rules):
     return resolution(inside, PEOPLE, ASSETS, rules, window=window, earlier=earlier).decisions
 
 
+@pytest.mark.jobs  # it takes as long
 def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(monkeypatch):
     """Rules 1.13; however many hosts are counted together."""
 

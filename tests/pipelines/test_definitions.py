@@ -64,15 +64,20 @@ def jobs(definitions):
 
 
 @pytest.fixture
-def many(tmp_path, monkeypatch):
-    """Three instances, two files of one name and a broken one, where the environment says they are."""
-    folder = tmp_path / "instances"
-    folder.mkdir()
+def folder(tmp_path, monkeypatch):
+    """Where the environment says that instances are."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    (tmp_path / "instances").mkdir()
+    return tmp_path / "instances"
+
+
+@pytest.fixture
+def many(folder):
+    """Three instances, two files of one name and a broken one."""
     for number in range(3):
         (folder / f"{number}.yaml").write_text(yaml.safe_dump(content(name=f"Customer {number}")))
     (folder / "same.yaml").write_text("# Customer 2 again\n" + yaml.safe_dump(content(name="CUSTOMER  2")))
     (folder / "broken.yaml").write_text("name: [")
-    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     return folder
 
 
@@ -203,12 +208,12 @@ HOLD = dg.AssetCheckKey(dg.AssetKey(["head_office", "owner_decisions"]), "writte
     ids=["scan", "apply", "assets", "checks"],
 )
 def test_the_process_of_a_run_whose_file_has_become_invalid_says_what_is_wrong_in_it(
-    many, file, name, job, some
+    folder, file, name, job, some
 ):
     """It loads the file again, and was given the settings of the job as that was."""
-    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
+    (folder / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name)))
     assert build_repository().get_maybe_subset_job_def(job, **some).nodes
-    (many / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
+    (folder / f"{file}.yaml").write_text(yaml.safe_dump(content(name=name, urll="x")))
     with pytest.raises(dg.DagsterError, match=f"{file}.yaml: urll: unknown key"):
         build_repository().get_maybe_subset_job_def(job, **some)
     served = build_repository()
@@ -231,6 +236,7 @@ PARTS += ["scan", "tables", "search", "inventory", "owner decisions", "owner wri
 """What the parts of an instance are called, as a person would write it in a name."""
 
 
+@pytest.mark.jobs  # it takes as long
 def test_an_instance_may_be_called_like_a_part_of_another_one(instances):
     """Nor do files hide others that cannot be used, or are named by words that Dagster keeps for itself."""
     words = {word for word in DISALLOWED_NAMES if word == word.lower()}
@@ -384,6 +390,15 @@ def switches(config, path=()):
 
 def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
     found = jobs(instances(one=content(name="One"), two=content(name="Two")))
+    for op in ("apply_plan", "undo_run"):
+        job = found[f"one__{op.partition('_')[0]}"]
+        with pytest.raises(dg.DagsterInvalidConfigError, match='Missing required config entry "ops"'):
+            dg.validate_run_config(job, {})
+        chosen = dg.validate_run_config(job, {"ops": {f"one__{op}": {"config": {"run_id": "r"}}}})
+        assert "console" in chosen["loggers"]
+    shown = {name: {*job.metadata} for name, job in found.items()}
+    assert {name for name, facts in shown.items() if {"schedule", "runs"} & facts} == {"one", "two"}
+    assert all("inventory service" in facts for facts in shown.values())
     for name, job in found.items():
         paths = list(switches(job.run_config_schema.config_type))
         slug, other = ("one", "two") if name.startswith("one") else ("two", "one")
@@ -396,18 +411,3 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             continue
         assert len(dry) == 1, (name, dry)
         assert dry[0][0] == ("resources" if name == slug else "ops")
-
-
-@pytest.mark.parametrize("op", ["apply_plan", "undo_run"])
-def test_a_launchpad_asks_which_run_is_meant(instances, op):
-    job = jobs(instances(one=content()))[f"head_office__{op.partition('_')[0]}"]
-    with pytest.raises(dg.DagsterInvalidConfigError, match='Missing required config entry "ops"'):
-        dg.validate_run_config(job, {})
-    chosen = dg.validate_run_config(job, {"ops": {f"head_office__{op}": {"config": {"run_id": "r"}}}})
-    assert "console" in chosen["loggers"]
-
-
-def test_the_pages_of_jobs_show_a_schedule_and_whether_runs_write_where_these_are_theirs(instances):
-    shown = {name: {*job.metadata} for name, job in jobs(instances(one=content())).items()}
-    assert [name for name, facts in shown.items() if {"schedule", "runs"} & facts] == ["head_office"]
-    assert all("inventory service" in facts for facts in shown.values())

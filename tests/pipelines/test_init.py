@@ -113,13 +113,8 @@ def newest_logon(request):
         return Reply(json.dumps(found).encode())
     settings = presets()["winlogbeat"].settings
     fields = {settings[key]: ["x"] for key in settings if key.endswith("_field")}
-    hit = {
-        "_index": ".ds-winlogbeat-8.17-2026.11.20-000001",
-        "fields": fields,
-        "matched_queries": ["winlogbeat"],
-    }
-    hit["matched_queries"] = ["winlogbeat"]
-    return Reply(json.dumps({"hits": {"hits": [hit]}}).encode())
+    index = ".ds-winlogbeat-8.17-2026.11.20-000001"
+    return Reply(_hit(_index=index, fields=fields, matched_queries=["winlogbeat"]).encode())
 
 
 def _hit(**parts):

@@ -2,10 +2,10 @@
 
 import itertools
 import json
+import pkgutil
 import re
 import shutil
 import socket
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, date, datetime, timedelta
@@ -16,8 +16,6 @@ import dagster as dg
 import duckdb
 import polars as pl
 import pytest
-from dagster._core.storage.event_log import SqliteEventLogStorage
-from dagster._core.storage.runs import SqliteRunStorage
 
 from pipelines.cli.explain import explain
 from pipelines.cli.files import write_file as report_write_file
@@ -136,17 +134,22 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert call("forget", "ANN@corp.example", "--instance", stored)[0] == 1
 
 
+def failing_once(monkeypatch, name, *, call=0):
+    """The first call of a function, or another one, fails as where a disk is full."""
+    real, calls = pkgutil.resolve_name(name), itertools.count()
+
+    def called(*arguments, **options):
+        if next(calls) == call:
+            raise OSError(28, "No space left on device")
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(name, called)
+
+
 @pytest.mark.parametrize("last_write", [0, 3, 9])
 def test_what_was_interrupted_goes_on_with_the_same_words(home, stored, call, monkeypatch, last_write):
-    """As where a disk is full: by then some tables do not know any more who the person is."""
-    writes = itertools.count()
-
-    def failing(*arguments):
-        if next(writes) == last_write:
-            raise OSError(28, "No space left on device")
-        write_file(*arguments)
-
-    monkeypatch.setattr("resources.store.forget.write_file", failing)
+    """By then some tables do not know any more who the person is."""
+    failing_once(monkeypatch, "resources.store.forget.write_file", call=last_write)
     assert call("forget", "ann", "--instance", stored, "--yes")[0] == 1
     assert naming_ann(tables_of(home))
     status, _, said = call("forget", "carol", "--instance", stored, "--yes")
@@ -159,38 +162,29 @@ def test_what_was_interrupted_goes_on_with_the_same_words(home, stored, call, mo
     assert not any("forgetting" in file.name for file in after)
 
 
-def failing_once(monkeypatch, owner, name):
-    """The first call of a function fails as where a disk is full."""
-    real, calls = getattr(owner, name), itertools.count()
-
-    def called(*arguments, **options):
-        if next(calls) == 0:
-            raise OSError(28, "No space left on device")
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(owner, name, called)
+STORAGE = "dagster._core.storage"
 
 
 @pytest.mark.parametrize("again", ["forget ANN@corp.example --yes --instance", "remove --yes"])
 @pytest.mark.parametrize(
-    ("owner", "name"),
+    "name",
     [
-        (SqliteEventLogStorage, "delete_events"),
-        (SqliteRunStorage, "delete_run"),
-        (SqliteEventLogStorage, "wipe_asset"),
-        (sqlite3, "connect"),
-        (Path, "unlink"),
+        f"{STORAGE}.event_log.SqliteEventLogStorage.delete_events",
+        f"{STORAGE}.runs.SqliteRunStorage.delete_run",
+        f"{STORAGE}.event_log.SqliteEventLogStorage.wipe_asset",
+        "sqlite3.connect",
+        "pathlib.Path.unlink",
     ],
 )
 def test_what_dagsters_store_or_a_full_disk_cut_off_is_gone_after_repeating(
-    home, stored, call, monkeypatch, owner, name, again
+    home, stored, call, monkeypatch, name, again
 ):
     ended(home, "by-ann", **{"asset_owners/by": "ann@corp.example"})
     with dagster_instance(home) as recorded:
         recorded.report_engine_event("asked by ann@corp.example", recorded.get_run_by_id("by-ann"))
     forgetting = "forget", "ANN@corp.example", "--yes", "--instance", stored
     with monkeypatch.context() as patch:
-        failing_once(patch, owner, name)
+        failing_once(patch, name)
         assert call(*forgetting)[0] == 1
     # As one that was cut off by a version that deleted the row of a run first.
     (home / "dagster" / "history" / "runs" / "unlisted.db").write_text("ann@corp.example")

@@ -95,20 +95,14 @@ def test_the_number_of_instance_files_is_told_the_broken_ones_too(call, folder):
     assert 'asset_owners_instance_readable{slug="head_office"} 1.0' in printed
 
 
-def registered():
+@pytest.fixture
+def registry(folder):  # noqa: ARG001  (of which it tells)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Metrics(None))
     return registry
 
 
-def test_a_folder_that_goes_away_shows_while_the_metrics_are_served(folder):
-    registry = registered()
-    assert registry.get_sample_value("asset_owners_instances") == 1
-    folder.rename(folder.with_name("elsewhere"))
-    assert registry.get_sample_value("asset_owners_instances") == 0
-
-
-def test_a_file_as_kubernetes_mounts_it_is_found_once_and_its_changes_are_seen(folder):
+def test_a_file_as_kubernetes_mounts_it_is_found_once_and_its_changes_are_seen(folder, registry):
     """The file is a link through a folder that is a link; an update replaces that one."""
     texts = [(folder / "head-office.yaml").read_text(), "name: ["]
     for number, text in enumerate(texts):
@@ -116,16 +110,19 @@ def test_a_file_as_kubernetes_mounts_it_is_found_once_and_its_changes_are_seen(f
         (folder / f"..2026_{number}" / "head-office.yaml").write_text(text)
     (folder / "head-office.yaml").unlink()
     (folder / "head-office.yaml").symlink_to("..data/head-office.yaml")
-    registry = registered()
     for number in (0, 1):
         (folder / "..new").symlink_to(f"..2026_{number}")
         (folder / "..new").rename(folder / "..data")
         assert registry.get_sample_value("asset_owners_instances") == 1
         found = registry.get_sample_value("asset_owners_instance_readable", {"slug": "head_office"})
         assert found == (number == 0)
+    folder.rename(folder.with_name("elsewhere"))
+    assert registry.get_sample_value("asset_owners_instances") == 0
 
 
-def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_shown(folder, monkeypatch):
+def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_shown(
+    folder, registry, monkeypatch
+):
     text = (folder / "head-office.yaml").read_text().replace("Head office", "Branch")
     (folder / "branch.yaml").write_text(text)
     answers, asked = threading.Event(), []
@@ -138,7 +135,6 @@ def test_an_instance_that_cannot_be_read_in_time_is_named_and_the_others_are_sho
 
     monkeypatch.setattr("pipelines.cli.metrics.SECONDS_TO_READ", 0.2)
     monkeypatch.setattr("pipelines.cli.metrics.read_run_state", read)
-    registry = registered()
 
     def value(name, slug):
         return registry.get_sample_value(f"asset_owners_{name}", {"slug": slug})

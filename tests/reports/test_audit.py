@@ -27,42 +27,26 @@ from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, 
 from tests.resources.writeback.world import plan, values
 
 
-def decided():
-    """Six hosts, one with a name that a spreadsheet could run."""
-    names = ["=1+1", "pc-1", "pc-2", "pc-3", "pc-4", "pc-5"]
+def decided(*names):
+    """Six hosts, one with a name that a spreadsheet could run, or those with these names."""
+    names = names or ("=1+1", "pc-1", "pc-2", "pc-3", "pc-4", "pc-5")
     logons = counts(*((name, "ann", 5) for name in names), ("pc-1", "bob", 2))
     return decide(logons, PEOPLE, hosts(*(host(f"00{n}", name) for n, name in enumerate(names))))
 
 
-def long(seed=7):
-    """A sample of thirty hosts, and its sheet."""
-    names = [f"lt-{n:02}" for n in range(30)]
-    logons = counts(*((name, "ann", 5) for name in names))
-    decisions = decide(logons, PEOPLE, hosts(*(host(name, name) for name in names)))
-    drawn = draw_sample(decisions, 30, seed=seed)
-    sample = as_sample(drawn, seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules(), counted="as now")
-    return sample, handed_out(sheet(sample, PEOPLE)).decode()
+def drawn(decisions, number, seed=7):
+    drawn = draw_sample(decisions, number, seed=seed)
+    return as_sample(drawn, seed=seed, drawn_at=NOW, window=WINDOW, rules=Rules(), counted="as now")
 
 
-def made(seed=7):
+def made(*names, number=5, seed=7):
     """A sample of them, and its sheet."""
-    sample = as_sample(
-        draw_sample(decided(), 5, seed=seed),
-        seed=seed,
-        drawn_at=NOW,
-        window=WINDOW,
-        rules=Rules(),
-        counted="as now",
-    )
-    return sample, handed_out(sheet(sample, PEOPLE)).decode()
+    sample = drawn(decided(*names), number, seed)
+    return sample, sheet_content(sheet(sample, PEOPLE), is_workbook=False).decode()
 
 
-def read(content, sample, users):
+def read(content, sample, users=PEOPLE):
     return answered(content, sample, users, Persons(Rules(), [("inventory_users", users)]))
-
-
-def handed_out(table, *, is_workbook=False):
-    return sheet_content(table, is_workbook=is_workbook)
 
 
 def filled_in(text, change, separator=","):
@@ -95,16 +79,16 @@ def test_a_sheet_names_host_person_department_and_evidence_and_no_cell_is_a_form
     assert all(row["evidence"].startswith("ann: ") for row in rows)
     assert "ann" not in sample["evidence"].str.join(), "what is stored names nobody"
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
-    assert read(text.encode(), sample, PEOPLE)[0].equals(sample)
+    assert read(text.encode(), sample)[0].equals(sample)
 
 
 def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     sample, text = made()
     given = ["Yes", "n", "", " TRUE ", "nein"]
-    first, _ = read(filled_in(text, lambda n, row: row.update(right=given[n])), sample, PEOPLE)
+    first, _ = read(filled_in(text, lambda n, row: row.update(right=given[n])), sample)
     assert first["right"].to_list() == [True, False, None, True, False]
     third = filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";")
-    again, notes = read(third, first, PEOPLE)
+    again, notes = read(third, first)
     assert notes == []
     assert again["right"].to_list() == [True, False, True, True, False]
 
@@ -126,7 +110,7 @@ def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_u
     assert last_drawn(found).equals(learnt)
     assert last_drawn(found.filter(pl.col("seed").is_null())).is_empty()
     on_sheet = found.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
-    by_sheet, _ = read(filled_in(text, lambda n, row: row.update(right="no" * (n == 0))), on_sheet, PEOPLE)
+    by_sheet, _ = read(filled_in(text, lambda n, row: row.update(right="no" * (n == 0))), on_sheet)
     learnt = drawn_alike(by_sheet, WINDOW, Rules(), "as now")
     assert asked[0] in learnt["host_id"].to_list(), "the sheet answers it as it was drawn"
 
@@ -134,11 +118,9 @@ def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_u
 def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     sample, _ = made()
     table = sheet(sample, PEOPLE).with_columns(right=pl.lit("yes"))
-    book = handed_out(table, is_workbook=True)
+    book = sheet_content(table, is_workbook=True)
     assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
-    assert read(book, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
-    with pytest.raises(SheetError, match="workbook cannot be read"):
-        read(b"PK and nothing more", sample, PEOPLE)
+    assert read(book, sample)[0]["right"].to_list() == [True] * 5
 
 
 def with_part(book, name, change):
@@ -162,31 +144,32 @@ FAR = {
 @pytest.mark.parametrize("far", FAR.values(), ids=FAR)
 def test_a_workbook_that_takes_all_memory_is_refused(far):
     sample, _ = made()
-    book, part = handed_out(sheet(sample, PEOPLE), is_workbook=True), "xl/worksheets/sheet1.xml"
+    book, part = sheet_content(sheet(sample, PEOPLE), is_workbook=True), "xl/worksheets/sheet1.xml"
     large = with_part(book, part, lambda text: text.replace(b"</sheetData>", far))
     assert len(large) < 2**20
     with pytest.raises(SheetError, match="too large, or has a cell far from the others"):
-        read(large, sample, PEOPLE)
+        read(large, sample)
     usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
-    assert read(usual, sample, PEOPLE)[1] == []
+    assert read(usual, sample)[1] == []
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
+        (b"PK and nothing more", "workbook cannot be read"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 and more", "has a password"),
         (b"PK\x05\x06" + bytes(18), "is not an .xlsx"),  # an empty archive
     ],
 )
 def test_a_workbook_with_a_password_or_of_another_kind_is_told(content, says):
     with pytest.raises(SheetError, match=says):
-        read(content, made()[0], PEOPLE)
+        read(content, made()[0])
 
 
 def test_an_id_of_which_a_spreadsheet_made_a_number_is_known_by_the_host_s_name():
     sample, text = made()
     changed = filled_in(text, lambda _, row: row.update(right="yes", host_id=row["host_id"].lstrip("0")))
-    assert read(changed, sample, PEOPLE)[0]["right"].to_list() == [True] * 5
+    assert read(changed, sample)[0]["right"].to_list() == [True] * 5
 
 
 CHANGES = {
@@ -204,16 +187,9 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
     people = users(user("u\x01\n1 ", email="ann@corp.example"), user("=1'", email="bob\x02@corp.example"))
     logons = counts(("pc-1", "ann", 5), ("pc-2", "ann", 5), ("pc-2", "bob", 1))
     decisions = decide(logons, people, hosts(host(" h\t1", "pc-1"), host("h\x7f2\xa0", "pc-2")))
-    sample = as_sample(
-        draw_sample(decisions, 2, seed=7),
-        seed=7,
-        drawn_at=NOW,
-        window=WINDOW,
-        rules=Rules(),
-        counted="as now",
-    )
+    sample = drawn(decisions, 2)
     table = sheet(sample, people).with_columns(instead=pl.lit("=1'"), right=pl.lit("no"))
-    answers, notes = read(handed_out(table, is_workbook=is_workbook), sample, people)
+    answers, notes = read(sheet_content(table, is_workbook=is_workbook), sample, people)
     assert (answers["right"].to_list(), notes) == ([False, False], [])
 
 
@@ -221,15 +197,15 @@ def test_ids_that_do_not_print_or_end_in_blanks_come_back(is_workbook):
 def test_a_sheet_that_does_not_fit_is_refused_with_its_line(change):
     sample, text = made()
     with pytest.raises(SheetError, match="line "):
-        read(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample, PEOPLE)
+        read(filled_in(text, lambda _, row: row.update(CHANGES[change])), sample)
     with pytest.raises(SheetError, match="columns"):
-        read(b"a,b\n1,2\n", sample, PEOPLE)
+        read(b"a,b\n1,2\n", sample)
 
 
 def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
     sample, text = made()
     instead = ["Bob@corp.example", "bob@corp.example (u2)", "u1", "somebody in Sales", ""]
-    rows, notes = read(filled_in(text, lambda n, row: row.update(instead=instead[n])), sample, PEOPLE)
+    rows, notes = read(filled_in(text, lambda n, row: row.update(instead=instead[n])), sample)
     assert rows["right"].to_list() == [False, False, True, None, None]
     assert rows["instead_id"].to_list() == ["u2", "u2", None, None, None]
     assert len(notes) == 1
@@ -240,7 +216,7 @@ def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
 
 
 def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contradict_count_as_none():
-    sample, text = long()
+    sample, text = made(*(f"lt-{n:02}" for n in range(30)), number=30)
     lines = [*csv.DictReader(io.StringIO(text.removeprefix("\ufeff")))]
     rows = [row["hostname"] for row in lines]
     twice = rows[30:]
@@ -254,7 +230,7 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     def answer(number, row):
         row["right"] = "no" if number == 34 else "yes"
 
-    answers, notes = read(filled_in(text, answer), sample, PEOPLE)
+    answers, notes = read(filled_in(text, answer), sample)
     [note] = notes
     assert (
         f"lines {rows.index(twice[4]) + 2} and 36: {twice[4]} is answered yes and no, which counts as no"
@@ -273,7 +249,6 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     agreed, _ = read(
         filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
         sample,
-        PEOPLE,
     )
     said = audit_in_words(agreed, 30, PEOPLE)
     assert said[1].startswith(
@@ -287,15 +262,15 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     assert missing.startswith(f"25 without an answer: {rows[5]}, ")
     assert missing.endswith(" and 20 more.")
     assert little == "5 answers about 30 planned owners say little: an estimate takes 30, 25 more."
-    once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample, PEOPLE)
+    once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample)
     assert (once["right"].sum(), once["contradicted"].count()) == (5, 0)
     with pytest.raises(SheetError, match="delete one of the two"):
-        read(filled_in(text, lambda _, row: row.update(hostname=twice[0], host_id="")), sample, PEOPLE)
+        read(filled_in(text, lambda _, row: row.update(hostname=twice[0], host_id="")), sample)
 
 
 def test_an_answer_that_contradicts_an_earlier_one_is_told():
     sample, text = made()
-    first, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), sample, PEOPLE)
+    first, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), sample)
     second, notes = read(
         filled_in(text, lambda n, row: row.update(right="yes" if n else "no")), first, PEOPLE
     )
@@ -311,7 +286,7 @@ def test_a_row_is_answered_by_the_sheet_of_its_own_draw():
     def of_another_draw(_, row):
         row["seed"] = "7"
 
-    answers, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), both, PEOPLE)
+    answers, _ = read(filled_in(text, lambda _, row: row.update(right="yes")), both)
     assert answers["right"].to_list() == [None] * first.height + [True] * second.height
     with pytest.raises(SheetError, match="of another draw, with seed 7 and not 8"):
-        read(filled_in(text, of_another_draw), both, PEOPLE)
+        read(filled_in(text, of_another_draw), both)

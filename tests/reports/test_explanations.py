@@ -385,40 +385,32 @@ MADE = resolution(LOGONS, PERSONS, hosts())
 def test_a_person_who_is_excluded_is_found_with_the_hosts_and_what_excludes_them(asked):
     people = users(user("u9", email="zoe@corp.example", listed_values=["left: true"]))
     rules = Rules(exclude_user_assets={"left": ("true",)})
-    made = resolution(counts(("ws1", "zoe", 3)), people, hosts(host("h1", "ws1")), rules)
-    tables = {
-        "owner_decisions": made.decisions,
-        "host_user_shares": made.shares,
-        "current_owners": current_owners(hosts(host("h1", "ws1")), people, table(OwnerWrites).lazy()),
-        "inventory_users": people,
-        "username_matches": made.matches,
-    }
-    found = Persons(rules, tables.items()).find(asked)
-    text = told(asked, found, tables, rules)
+    text = told(asked, None, counts(("ws1", "zoe", 3)), hosts(host("h1", "ws1")), people=people, rules=rules)
     assert "(u9), in the logons zoe, excluded (exclude_user_assets: left: true).\n" in text
     assert "Hosts: 1 by the logons, 0 in the inventory\n  - no owner, user excluded: ws1 has no" in text
 
 
-def text_of(usernames, user_ids, logons, assets, *writes):
-    made = resolution(logons, PERSONS, assets)
+def text_of(usernames, user_ids, logons, assets):
+    return told("asked", [Person(one, {}, usernames) for one in user_ids or [None]], logons, assets)
+
+
+def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
+    """The story of the persons who are found, or else called so."""
+    rules, writes = rules or Rules(), table(OwnerWrites).lazy()
+    made = resolution(logons, people, assets, rules)
     tables = {
         "owner_decisions": made.decisions,
         "host_user_shares": made.shares,
-        "current_owners": current_owners(assets, PERSONS, table(OwnerWrites, *writes).lazy()),
-        "inventory_users": PERSONS,
+        "current_owners": current_owners(assets, people, writes),
+        "inventory_users": people,
         "username_matches": made.matches,
     }
-    found = [Person(one, {}, usernames) for one in user_ids or [None]]
-    return told("asked", found, tables, Rules(), *writes)
 
-
-def told(asked, found, tables, rules, *writes):
     def read(name):
         return tables.get(name, empty(TABLES[name])).lazy()
 
-    tell = partial(
-        told_hosts, read=read, writes=table(OwnerWrites, *writes).lazy(), rules=rules, fields=FieldNames()
-    )
+    tell = partial(told_hosts, read=read, writes=writes, rules=rules, fields=FieldNames())
+    found = found or Persons(rules, tables.items()).find(asked)
     return person_in_words(person_explanation(asked, found, read, tell))
 
 

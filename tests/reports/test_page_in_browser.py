@@ -82,12 +82,23 @@ def lists(page, *names, first="name"):
     expect(page.locator(f"#rows tbody td.{first}")).to_have_text(names)
 
 
+def copied(button):
+    """What a button copies, once it says so; the page may read and write the clipboard."""
+    button.click()
+    page = button.page
+    expect(page.get_by_role("button", name=re.compile("^Copied")).first).to_be_visible()
+    return page.evaluate("navigator.clipboard.readText()")
+
+
+CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
+
+
 def search(page, words):
     page.get_by_label("Search").fill(words)
 
 
 def test_what_is_filtered_is_in_the_address_that_can_be_sent(opened):
-    page = opened(report(), permissions=["clipboard-read", "clipboard-write"])
+    page = opened(report(), **CLIPBOARD)
     lists(page, "pc-1", "pc-2", "pc-5", "pc-6", "pc-10", "pc-4")
     page.get_by_role("link", name="no owner 3").click()
     lists(page, "pc-5", "pc-6", "pc-4")
@@ -95,9 +106,8 @@ def test_what_is_filtered_is_in_the_address_that_can_be_sent(opened):
     page.get_by_role("link", name="no majority 1").click()
     search(page, "ANN")
     lists(page, "pc-4")
-    page.get_by_role("button", name="Copy link").click()
+    sent = copied(page.get_by_role("button", name="Copy link"))
     expect(page.get_by_role("button", name="Copied; it works on this machine only")).to_be_visible()
-    sent = page.evaluate("navigator.clipboard.readText()")
     page.get_by_role("link", name="Clear filters").click()
     expect(page.locator("#list [role=status]")).to_have_text("6 of 6")
     page.go_back()
@@ -204,22 +214,14 @@ def test_an_empty_list_says_why_and_where_to_look(opened):
 
 
 def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(opened):
-    page = opened(report(), "host=h3", permissions=["clipboard-read", "clipboard-write"])
+    page = opened(report(), "host=h3", **CLIPBOARD)
     panel = page.get_by_role("complementary")
     expect(panel).to_contain_text("u9 (owner): no logon in 30 days")
-    panel.get_by_role("button", name="Copy for a ticket").click()
-    expect(panel.get_by_role("button", name="Copied")).to_be_visible()
-    sentence, remedy, address = page.evaluate("navigator.clipboard.readText()").splitlines()
+    sentence, remedy, address = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
     assert sentence.startswith("pc-10 belongs to u9 in the inventory, but the logons name")
     assert remedy.startswith("Clear asset_owner of pc-10")
     assert address == page.url
     expect(opened(report(), "host=h2").get_by_role("complementary")).not_to_contain_text("no logon in")
-
-
-def test_a_plan_says_what_each_field_has_and_would_get(opened):
-    page = opened(report(outcome="planned"), "host=h1")
-    for place in (page.locator("#rows td.department").first, page.get_by_role("complementary")):
-        expect(place).to_contain_text("Support → Sales")
 
 
 def test_a_host_opens_beside_the_list_by_click_and_key(opened):
@@ -303,27 +305,23 @@ def test_other_lists_are_a_click_away(opened):
     expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
 
 
-def test_a_plan_says_plan_and_its_command_is_copied(opened):
-    page = opened(report(outcome="planned"), permissions=["clipboard-read", "clipboard-write"])
+def test_a_plan_says_plan_what_each_field_would_get_and_its_command_is_copied(opened):
+    page = opened(report(outcome="planned"), "host=h1", **CLIPBOARD)
+    for place in (page.locator("#rows td.department").first, page.get_by_role("complementary")):
+        expect(place).to_contain_text("Support → Sales")
     expect(page).to_have_title(re.compile("^PLAN"))
     expect(page.get_by_role("heading", level=1)).to_contain_text("PLAN")
     expect(page.get_by_role("columnheader", name="Owner (PLAN)")).to_be_visible()
-    page.get_by_role("button", name="Copy", exact=True).click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "asset-owners apply --instance demo run-1"
+    command = copied(page.get_by_role("button", name="Copy", exact=True).first)
+    assert command == "asset-owners apply --instance demo run-1"
 
 
-def test_wrong_owners_are_named_with_the_command_that_undoes_them(opened):
-    page = opened(report(), permissions=["clipboard-read", "clipboard-write"])
-    expect(page.locator("#answered-no")).to_contain_text("1 is <wrong>:")
-    page.locator("#answered-no").get_by_role("button", name="Copy").click()
-    expect(page.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "asset-owners undo run-1 --wrong"
-
-
-def test_times_are_in_the_reader_s_zone(opened):
-    page = opened(report(), timezone_id="Asia/Tokyo")
+def test_wrong_owners_are_named_with_the_command_that_undoes_them_and_times_are_the_reader_s(opened):
+    page = opened(report(), timezone_id="Asia/Tokyo", **CLIPBOARD)
     expect(page.locator("header time")).to_have_text("30 Mar 2026, 21:00")
+    expect(page.locator("#answered-no")).to_contain_text("1 is <wrong>:")
+    command = copied(page.locator("#answered-no").get_by_role("button", name="Copy"))
+    assert command == "asset-owners undo run-1 --wrong"
 
 
 def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):

@@ -560,12 +560,12 @@ def tried(times, error):
 
 
 def test_a_transient_failure_is_tried_again_after_growing_waits():
+    """So many times; and clients that fail together do not come back together."""
     by_number = list(zip(*(tried(4, TransientError("busy"))[0] for _ in range(20)), strict=True))
     assert all(max(some) <= 0.5 * 2**number for number, some in enumerate(by_number))
     assert sum(by_number[0]) < sum(by_number[3])
-
-
-def test_tries_are_bounded_and_end_with_the_error_itself():
+    for asked in (None, 7):
+        assert len({tried(1, TransientError("busy", retry_after=asked))[0][0] for _ in range(10)}) > 1
     assert tried(99, TransientError("busy"))[1] == http.MAX_TRIES
     assert tried(1, ProtocolError("odd"))[1] == 1
 
@@ -577,11 +577,6 @@ def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, calls):
     assert count == calls
     assert all(asked <= wait <= asked + 0.5 for wait in waits)
     assert sum(waits) <= http.MAX_RETRY_AFTER_SECONDS
-
-
-@pytest.mark.parametrize("asked", [None, 7])
-def test_clients_that_fail_together_do_not_come_back_together(asked):
-    assert len({tried(1, TransientError("busy", retry_after=asked))[0][0] for _ in range(10)}) > 1
 
 
 # Whether a service is reached

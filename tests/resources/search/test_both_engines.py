@@ -2,19 +2,17 @@
 
 import json
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import product
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import logons as search
 from resources.search.explaining import find_times, types_by_index
-from resources.search.logons import SearchClient
-from resources.settings.query import _Reader, _text, correct_query, detect_language
-from tests.resources.samples import instance
+from resources.settings.query import correct_query
 from tests.resources.search.documents import DAY, NOON, found
 
 pytestmark = pytest.mark.slow  # its services are asked for by a parameter
@@ -24,29 +22,14 @@ NOT_STORED = {"type": "date", "index": False, "doc_values": False}
 AT_NOON = round(datetime.fromisoformat(NOON).timestamp() * 1000)
 
 
-def never(_):
-    pytest.fail("nothing here is to be tried again")
-
-
 @pytest.fixture(params=["engine", "elasticsearch"])
 def service(request):
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
-def index():
-    """The beginning of the names of a test's own indexes."""
-    return f"logs-both-{uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def client(service, index, monkeypatch):
-    reader = getattr(service, "reader", None)
-    monkeypatch.setenv("SEARCH_PASSWORD", reader.password if reader else "none")
-    settings = {"username": reader.username, "ca_file": service.ca_file} if reader else {}
-    fields = {"user_field": "user", "hostname_field": "host"}
-    settings |= {"url": service.url, "index": f"{index}*", "query": "*", **fields}
-    return lambda **changes: SearchClient(instance(**{**settings, **changes}), sleep=never)
+def client(client):
+    return partial(client, user_field="user", hostname_field="host")
 
 
 @pytest.fixture
@@ -222,26 +205,6 @@ ALL = frozenset(DOCUMENTS)
 BLANKS = [*[" "] * 40, "  ", "\t", "\n", "\u3000", "\u00a0"]
 NEGATIONS = [*["NOT "] * 6, "not ", "Not ", "-", "!", "! ", "- ", "NOT\u00a0"]
 OPERATORS = [*["AND", "OR"] * 2, "and", "or", "&&", "||", "", ""]
-TOKENS = [
-    *"()()+-!1*<0x=\\ \t\u3000\u00a0",
-    *("AND ", " AND ", " OR ", "NOT ", " NOT ", " and ", "or ", "not ", "&&", " || ", " ", " ", "a : ", "b:"),
-    *(
-        "a:1",
-        "b:1",
-        " a:0",
-        " -b:1",
-        " !b:0",
-        "+a:1",
-        'a:"1"',
-        "[1 TO 2]",
-        "/1/",
-        "^2",
-        "~1",
-        "a:>1",
-        "a:>=",
-        "a:(1 2)",
-    ),
-]
 
 
 def having(field, *values):
@@ -326,17 +289,3 @@ def test_a_query_that_passes_and_a_corrected_one_find_what_a_person_means(search
     assert sum(correct_query(query) is None for query in meant) > 50
     found = searched([correct_query(query) or query for query in meant])
     assert [query for query, some in zip(meant, found, strict=True) if some != meant[query]] == []
-
-
-def test_whatever_passes_is_read_as_the_engine_reads_it(searched):
-    """Of random tokens: the clauses that were read, written out again with brackets, find the same."""
-    random = Random(7)  # noqa: S311
-    texts = ["".join(random.choices(TOKENS, k=random.randint(2, 5))) for _ in range(4000)]
-    read = {
-        text: _Reader(text).read() for text in texts if not (correct_query(text) or detect_language(text))
-    }
-    passing = {text: _text(some) for text, some in read.items() if some}
-    found = zip(passing, searched(passing), searched(passing.values()), strict=True)
-    answered = [(query, before, after) for query, before, after in found if before is not None]
-    assert len(answered) > 100
-    assert [query for query, before, after in answered if before != after] == []

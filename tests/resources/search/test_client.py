@@ -16,16 +16,12 @@ from resources.search.source import Logs
 from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance
-from tests.resources.search.documents import DAY, ZONES, counted, event, found, random_documents
+from tests.resources.search.documents import DAY, ZONES, counted, event, found, never, random_documents
 
 
 @pytest.fixture(autouse=True)
 def password(monkeypatch):
     monkeypatch.setenv("SEARCH_PASSWORD", "pass wörd")
-
-
-def never(_):
-    pytest.fail("nothing here is to be tried again")
 
 
 @pytest.fixture
