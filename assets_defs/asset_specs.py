@@ -143,7 +143,7 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
     """Return the stages from events to owners, and numbers to watch over time, all from before any write."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
-        "as_of": f"the decision, before any write; {SINK} says what was written",
+        "as_of": f"before any write; {SINK} says what was written",
         "hosts_in_inventory": decisions["host_id"].count(),
         "hosts_owned_percent": round(owned_percent(decisions), 1),
         "hosts_to_write": decisions.filter(action="write").height,

@@ -97,9 +97,11 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     found = shown_decisions(run, frame, run.run_id)
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
-        tables = f"tables show run {short_run_id(shown)}" if shown else "no run has published any yet"
+        until = f"run {short_run_id(shown)}" if shown else "the last dry run"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
-        found = {"published": f"no: a {kind}; {tables}"} | found
+        found = {
+            "published": f"not yet: this was a {kind}; the tables show {until} until a run may write"
+        } | found
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". Not in the inventory: {counted(unknown, 'name')} in the logons" if unknown else ""

@@ -255,7 +255,10 @@ class OwnerDecisions(Table):
     host_days: pl.Int64 = column(_HOST_DAYS, nullable=True)
     user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
-    confidence: pl.Float64 = _fraction("How likely the owner is right, learnt from an audit (rules 9.8).")
+    confidence: pl.Float64 = _fraction(
+        "How likely the owner is right, learnt from an audit; null: none is answered, or it says nothing of "
+        "an owner who is named for so short (rules 9.8)."
+    )
     named_since: pl.Date = column(
         "First of the last days in a row, min_stable_days at most, whose windows name username.",
         nullable=True,

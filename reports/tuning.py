@@ -117,7 +117,7 @@ def claim_in_words(
     """
     said = [backtest_sentence(line, written=written, undone=undone), reason(line, brief=bool(why))]
     if ask and line["to_write"] and line["wrong_measure"] != "audit":
-        said.append(f"Let a colleague check 50 of them: {ask}")
+        said.append(f"Let a colleague check {'50 of ' * (line['to_write'] > 50)}them: {ask}")
     return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
 
 
@@ -140,7 +140,7 @@ def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None, un
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
     since = f" ({undone:,} undone since)" if undone else ""
-    return f"At {', '.join(asked)}, {owners} {verb} written{since}, {_wrong(line, done=done)}."
+    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -223,7 +223,8 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.
             max(round(expected.owners - right), sure["is_wrong"].count())
             for right in (expected.right, expected.high, expected.low)
         )
-        left = planned.height - expected.owners
+        if (left := planned.height - expected.owners) == 0:
+            continue  # of all of them the audit says more
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
@@ -286,10 +287,9 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
-def _wrong(line: Mapping[str, Any], *, done: bool) -> str:
-    if line["wrong"] is None and round(line["wrong_low"] or 0) == 0:
-        return f"without an estimate of how many {'are' if done else 'would be'} wrong"
-    if line["wrong"] is None:
-        return f"at least {round(line['wrong_low']):,} of them wrong"
+def _wrong(line: Mapping[str, Any]) -> str:
+    if line["wrong"] is None:  # `reason` says that it is not known
+        least = round(line["wrong_low"] or 0)
+        return f", at least {least:,} of them wrong" if least else ""
     estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
-    return f"about {estimate:,} of them wrong ({low:,} to {high:,})"
+    return f", about {estimate:,} of them wrong ({low:,} to {high:,})"

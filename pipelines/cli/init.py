@@ -333,6 +333,7 @@ def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> 
 
 def _write_new(path: Path, text: str) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:

@@ -152,7 +152,7 @@ def delete_beside_tables(
         if really:
             delete_file(path)
     runs = runs_of(dagster, instance.name)
-    whose = f"all that {printable(instance.name)} has there, also of others"
+    whose = f"all that {printable(instance.name)} has there{', also about others' * (What.EXPORT in kinds)}"
     with_them = "with logs, plots and checks; its assets begin anew there"
     print(f"  {len(runs):>9,} run{'s' * (len(runs) != 1)} in Dagster: {whose}, {with_them}")
     if really:

@@ -218,7 +218,7 @@ def tune(
         print(json.dumps({"instance": instance.name, "window": days, **compared}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
-    last = ", the last that may write" if tables.published_run() == decided_by else ""
+    last = ", which the tables show" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
     in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     why = "" if in_full else command_line(instance, "tune", "-v")

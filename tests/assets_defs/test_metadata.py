@@ -79,7 +79,7 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert first == {"stage": "in the inventory", "hosts": 5, "others": "no host name 1"}
     assert next(iter(found.items())) == (
         "as_of",
-        "the decision, before any write; owner_writes says what was written",
+        "before any write; owner_writes says what was written",
     )
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]

@@ -42,7 +42,7 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
     assert "allow_writes" in shown["open_in_launchpad"].value
     assert shown["hosts"].records[0].data["Planned owner"] == "ann@corp.example"
-    assert shown["result"].value == "Nothing is sent: 1 hosts to write"
+    assert shown["result"].value == "Nothing is sent: 1 host to write"
 
 
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
@@ -50,7 +50,9 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     runs = [job(options={"dry_run": True})]
     assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
-    assert decided.metadata["published"].value == "no: a dry run; no run has published any yet"
+    assert decided.metadata["published"].value == (
+        "not yet: this was a dry run; the tables show the last dry run until a run may write"
+    )
     with dg.DagsterInstance.ephemeral() as recorded:
         for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
             ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
@@ -84,5 +86,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         plans = [one.asset_key for one in run.get_asset_materialization_events() if one.asset_key == WRITES]
         assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
-        assert decided.metadata["published"].value == f"no: a {what}; tables show run {last.run_id[:8]}"
+        assert decided.metadata["published"].value == (
+            f"not yet: this was a {what}; the tables show run {last.run_id[:8]} until a run may write"
+        )
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"

@@ -58,12 +58,17 @@ def test_a_dash_prints_the_file_and_nothing_else(call, file):
     assert call("init", "-")[:2] == (0, written.replace("--instance instance.yaml", "--instance FILE"))
 
 
-@pytest.mark.parametrize("named", ["instance.yaml", "missing/mine.yaml", "", "folder"])
+@pytest.mark.parametrize("named", ["instance.yaml", "instance.yaml/mine.yaml", "", "folder"])
 def test_what_cannot_be_a_new_file_is_refused_and_left_alone(call, file, named):
     file.write_text("name: mine\n", encoding="utf-8")
     Path("folder").mkdir()
     assert call("init", named)[0] == 2
     assert file.read_text(encoding="utf-8") == "name: mine\n"
+
+
+def test_the_folder_of_a_new_file_is_made(call, tmp_path):
+    assert call("init", tmp_path / "defs/head_office/instance.yaml")[0] == 0
+    assert load_instance(tmp_path / "defs/head_office/instance.yaml").name
 
 
 @pytest.mark.parametrize("name", presets())
