@@ -206,7 +206,7 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         for pid in services:
             os.killpg(pid, signal.SIGKILL)
     with serving(home) as (process, services, url):
-        assert "ours starts once that has been silent" in (home / "log").read_text()
+        assert "schedules wait until that has been silent" in (home / "log").read_text()
         assert len(children(process.pid)) == 2, "no daemon beside one that may still work"
         eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
         services[:] = children(process.pid)
