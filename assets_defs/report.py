@@ -18,8 +18,7 @@ from assets_defs.tuning import stored_inputs
 from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
-from reports.page import TABLES, page_fingerprint, report_page
-from reports.page_tables import STRIP_DAYS, coverage_by_day
+from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
 from reports.tuning import AUDIT, claim_in_words, drift_in_words
 from resources.format_version import program_version
