@@ -30,7 +30,7 @@ from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
 from reports.sentences import display_names
-from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, Remedies, in_order, with_words
+from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, in_order, with_words
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
@@ -86,7 +86,7 @@ def report_page(
     names = display_names(users)
     people = People(users, names)
     rows = in_page(hosts_now)
-    told = with_words(rows, Remedies(users, names, rules, fields))
+    told = with_words(rows, users, names, rules, fields)
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"

@@ -10,7 +10,7 @@ from ownership.declaration import validated
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers, OwnershipDrift, Suggestions
-from ownership.tuning.drift import last_logons, ownership_drift
+from ownership.tuning.inputs import last_logons, ownership_drift
 from ownership.tuning.suggestions import closest_users, suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts, resolution, user, users
 from tests.ownership.tuning.inputs import inputs
