@@ -45,7 +45,7 @@ STRIP_DAYS = 30
 MAX_STRIPS = 12
 """Users of a host with a strip: the ones with most logons."""
 FUNNEL = (*STAGES,)[:4]
-"""What `stage` counts, from 1 on."""
+"""How far a host comes, which `stage` counts: 1 known, 2 logons, 3 a primary user, 4 one user asset."""
 TABLES = (
     *("host_user_shares", "username_matches", "inventory_users"),
     *("unmatched_users", "closest_users", "host_profiles"),
@@ -85,7 +85,9 @@ def report_page(
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
     people = People(users, names)
-    rows = in_page(hosts_now)
+    rows = hosts_now
+    if rows.height > MAX_ROWS:
+        rows = rows.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
     told = with_words(rows, users, names, rules, fields)
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
@@ -221,13 +223,6 @@ class People:
         return {name: shown_texts(column) for name, column in columns.items()}
 
 
-def in_page(hosts: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of `hosts_by_now` that go into the page: of too many those that need a person."""
-    if hosts.height <= MAX_ROWS:
-        return hosts
-    return hosts.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
-
-
 def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> dict[str, Any]:
     """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`."""
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
@@ -252,7 +247,7 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
         conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
         acknowledged_at=pl.col("acknowledged_at").dt.date().cast(pl.String),
         wrote_in=pl.when(status="written").then(pl.col("wrote_in").str.head(8)),
-        stage=stage(),
+        stage=pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in FUNNEL),
     )
     return {
         **_columns(rows),
@@ -265,11 +260,6 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
 def changed(name: str) -> pl.Expr:
     """Return what a host has, or what it has and would get."""
     return pl.coalesce(change(name, pl.col(name), pl.col(f"planned_{name}")), name)
-
-
-def stage() -> pl.Expr:
-    """How far a host comes from logons to an owner: 1 known, 2 logons, 3 a primary user, 4 one user asset."""
-    return pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in FUNNEL)
 
 
 def users_columns(

@@ -66,14 +66,10 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
     if not {*columns} <= {*table.columns}:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
-        values = {name: _in_one_line(cell) for name, cell in cells.items()}
+        # Editors of sheets change blanks and line breaks.
+        values = {name: " ".join((cell or "").split()) for name, cell in cells.items()}
         if any(values[name] for name in columns):
             yield line, values
-
-
-def _in_one_line(text: str | None) -> str:
-    """Return a text without blanks at its ends; editors of sheets change blanks and line breaks."""
-    return " ".join((text or "").split())
 
 
 def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None]:
@@ -89,11 +85,6 @@ def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None
 
     by_id, by_name = map(numbers, HOSTS)
     return lambda values: by_id.get(values["host_id"], by_name.get(values["hostname"]))
-
-
-def host_of(values: Mapping[str, str]) -> str:
-    """Return how a line calls its host, to be printed."""
-    return printable(values["hostname"] or values["host_id"])
 
 
 def yes_or_no(text: str, line: int) -> bool | None:
@@ -235,7 +226,7 @@ def answered(
     contradicted, given = sample["contradicted"].to_list(), dict[int, list[bool]]()
     notes = list[str]()
     for line, values in read_rows(content, _READ):
-        host, number = host_of(values), find_host(values)
+        host, number = printable(values["hostname"] or values["host_id"]), find_host(values)
         if values["seed"] != (drawn := seeds[-1 if number is None else number]):
             other = printable(values["seed"])
             raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")

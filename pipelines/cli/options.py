@@ -23,7 +23,7 @@ from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, why_unreadable
 from resources.findings import Finding
 from resources.settings import BrokenInstance, Instance, command_line, load_instance, load_instances
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
@@ -55,8 +55,6 @@ def instance_file(given: str | None = None) -> Path:
 
 def read_host_names(given: Sequence[str] | None, option: str = "--host") -> list[str]:
     """Return the hosts that an option names, those in files included; blanks around them do not count."""
-    from resources.errors import ConfigurationError
-
     listed = (_hosts_in(option, name[1:]) if name[:1] == "@" else [name] for name in given or ())
     hosts = [*filter(None, map(str.strip, chain.from_iterable(listed)))]
     if given and not hosts:
@@ -70,7 +68,6 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
 
     from pipelines.cli.files import require_file
     from reports.sheets import HOSTS, read_csv
-    from resources.errors import ConfigurationError, why_unreadable
 
     require_file(option, Path(file))
     try:
