@@ -15,7 +15,7 @@ import polars as pl
 from fastexcel import FastExcelError
 
 from ownership.decisions import TRAITS
-from ownership.declaration import polars_schema
+from ownership.declaration import empty, polars_schema
 from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
@@ -152,27 +152,19 @@ def as_sample(
     number = ASKED_TWICE if drawn.height >= 5 * ASKED_TWICE else 0
     twice = set(Random(seed).sample(range(drawn.height), number))  # noqa: S311  (it hides nothing)
     words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
-    return drawn.select(
-        "host_id",
-        "hostname",
-        "username",
-        "run_id",
-        *TRAITS,
+    asked = drawn.select(
+        *("host_id", "hostname", "username", "run_id", *TRAITS),
         user_id="resolved_owner",
         evidence=words,
-        right=pl.lit(None, pl.Boolean),
-        instead_id=pl.lit(None, pl.String),
-        answered_at=pl.lit(None, pl.Datetime("us", "UTC")),
-        answered_by=pl.lit(None, pl.String),
         seed=pl.lit(seed, pl.Int64),
         drawn_at=pl.lit(drawn_at, pl.Datetime("us", "UTC")),
         rules=pl.lit(rules.of_evidence.as_json()),
         window_from=pl.lit(window.first),
         window_to=pl.lit(window.last),
         is_asked_twice=pl.int_range(pl.len()).is_in(twice),
-        contradicted=pl.lit(None, pl.Boolean),
         counted=pl.lit(counted),
-    ).select(*polars_schema(AuditSample))
+    )
+    return pl.concat([empty(AuditSample), asked], how="diagonal")
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
