@@ -1,7 +1,7 @@
 """The whole story of one host, from the counts to the write, or of one person: as values, and in words."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, OUTCOME, reason_of, short_words
+from ownership.data_checks import hosts_named_alike
 from ownership.matching import FIELDS, FieldNames
 from ownership.names import normalise_hostname, printable
 from ownership.persons import Person
@@ -103,20 +104,15 @@ def host_explanation(
         }
 
     told = told_hosts(decisions, read, writes, rules, fields)
+    alike = hosts_named_alike(
+        pl.Series([*names]), pl.concat([hosts["hostnames"].explode(), shares["hostname"]])
+    )
+    similar = {*alike["asset_name"]} - names
     return {
         "hostname": name or asked,
-        "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
+        "similar": [] if rules.short_hostnames else sorted(similar),
         "decisions": [*map(explained, told.iter_rows(named=True))],
     }
-
-
-def _similar(asked: Collection[str], hosts: pl.DataFrame, shares: pl.DataFrame) -> list[str]:
-    """The names that differ from these, which are as compared, in the domain part only."""
-    names = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]])
-    short, is_asked = normalise_hostname(pl.col("name"), short=True), pl.col("name").is_in(asked)
-    known = names.to_frame("name").select(normalise_hostname(pl.col("name")), short=short).unique()
-    own = known.filter(is_asked)["short"].implode()
-    return known.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:
