@@ -295,7 +295,6 @@ def person_explanation(
     asked: str,
     found: Sequence[Person],
     read: Callable[[str], pl.LazyFrame],
-    *,
     writes: pl.LazyFrame,
     rules: Rules,
     fields: FieldNames,

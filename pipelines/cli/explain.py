@@ -80,8 +80,8 @@ def _explain(
         return story, in_words(story)
     usernames = tables.read("username_matches").collect()["username"]
     each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
-    now = {"rules": instance.rules.as_rules(), "fields": instance.field_names}
-    stories = [person_explanation(asked, one, tables.read, writes=tables.writes(), **now) for one in each]
+    rules, fields, writes = instance.rules.as_rules(), instance.field_names, tables.writes()
+    stories = [person_explanation(asked, one, tables.read, writes, rules, fields) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
     return {"person": stories[0]}, "\n\n".join([*heads, *map(person_in_words, stories)])
 
