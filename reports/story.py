@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
 from ownership.decisions import HAS_OWNER, least_certain_first
-from ownership.history import ACKNOWLEDGED, belongs_to_decision
+from ownership.history import ACKNOWLEDGED
 from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import NAMING, Rules, events_needed, first_that_holds, further_days_needed
@@ -163,9 +163,12 @@ def hosts_by_now(
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
+    # A plan is as old as the start of its run, and so older than the decisions that it rests on.
+    of_run, at = pl.col("run_id") == pl.lit(run_id, pl.String), pl.coalesce("completed_at", "intended_at")
+    since = at >= pl.lit(decided_at, pl.Datetime("us", "UTC"))
     outcomes = (
-        writes.filter(belongs_to_decision(run_id, decided_at))
-        .sort(sent, pl.coalesce("completed_at", "intended_at"))
+        writes.filter(of_run | since | (pl.col("outcome") == "intended"))
+        .sort(sent, at)
         .group_by("host_id")
         .agg(pl.last("outcome", "message", "old_values", "new_values"))
         .collect()
