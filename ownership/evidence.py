@@ -25,8 +25,9 @@ class Evidence:
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
     `audited` has host_id and resolved_owner of each owner of an audited plan, `answered_no` those of each
-    answer no. `stable_windows` is that of `Resolution`, `earlier` is like `days`, of days before the window,
-    and `owners` has username and resolved_owner of accounts, where rules ask for it.
+    answer no, each with a column of its own name that is true. `stable_windows` is that of `Resolution`,
+    `earlier` is like `days`, of days before the window, and `owners` has username and resolved_owner of
+    accounts, where rules ask for it.
     """
 
     days: pl.LazyFrame
@@ -114,7 +115,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
-    owner_of_host, true = ["host_id", "resolved_owner"], pl.lit(value=True)
+    owner_of_host = ["host_id", "resolved_owner"]
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -131,18 +132,8 @@ def primary_users(
             skipped_username=pl.when(most).then("skipped_username"),
         )
         .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
-        .join(
-            evidence.answered_no.lazy().with_columns(answered_no=true),
-            on=owner_of_host,
-            how="left",
-            maintain_order="left",
-        )
-        .join(
-            evidence.audited.lazy().with_columns(audited=true),
-            on=owner_of_host,
-            how="left",
-            maintain_order="left",
-        )
+        .join(evidence.answered_no.lazy(), on=owner_of_host, how="left", maintain_order="left")
+        .join(evidence.audited.lazy(), on=owner_of_host, how="left", maintain_order="left")
         .with_columns(
             confidence=evidence.confidence,
             stable_days=pl.lit(None, pl.Int64),

@@ -88,8 +88,8 @@ class Resolution:
             owners=self._owners_of(names),
             confidence=self.confidence,
             stable_windows=self.stable_windows,
-            audited=_pairs(self.audited),
-            answered_no=_pairs(self.answered_no),
+            audited=_pairs(self.audited, "audited"),
+            answered_no=_pairs(self.answered_no, "answered_no"),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -146,9 +146,9 @@ class Resolution:
         return normalised_names(counts, rules=self.rules, **given)
 
 
-def _pairs(rows: Sequence[tuple[str, str]]) -> pl.DataFrame:
+def _pairs(rows: Sequence[tuple[str, str]], mark: str) -> pl.DataFrame:
     schema = {"host_id": pl.String, "resolved_owner": pl.String}
-    return pl.DataFrame(rows, schema, orient="row").unique()
+    return pl.DataFrame(rows, schema, orient="row").unique().with_columns(pl.lit(value=True).alias(mark))
 
 
 _NO_OWNERS = pl.DataFrame(schema={"username": pl.String, "resolved_owner": pl.String})
