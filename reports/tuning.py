@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import least_certain_first
 from ownership.names import counted, printable
 from ownership.rules import Rules
-from ownership.tuning.backtest import KEY, key_of
+from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
 
@@ -277,12 +277,11 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ, as the instance file has them."""
-    settings = {"window_days": "lookback_days", "threshold_percent": "share_threshold_percent"}
     lines: dict[str, list[str]] = {"rules": [], "scan": []}
     for name in KEY:
         if best[name] != now[name]:
             section = "scan" if name == "window_days" else "rules"
-            lines[section].append(f"  {settings.get(name, name)}: {json.dumps(best[name])}")
+            lines[section].append(f"  {SETTINGS[name]}: {json.dumps(best[name])}")
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
