@@ -6,6 +6,7 @@ until somebody switches it on; only that of the clean-up is on.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -127,6 +128,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
     ]
 
 
+@cache
 def maintenance_job() -> dg.JobDefinition:
     """Return the job that deletes what is old of all instances in the home."""
 

@@ -113,6 +113,8 @@ def report_page(
     after = hosts_now.with_columns(
         existing_owner=pl.coalesce("planned_owner", pl.col("owner_ids").list.first())
     )
+    sure = (assets.filter(status="planned") if is_plan else assets)[measured].drop_nulls()
+    tenths = (sure * _BINS).floor().clip(0, _BINS - 1).to_list()
     statuses = dict(hosts_now.group_by("status").len().iter_rows())
     return (
         _environment()
@@ -143,7 +145,7 @@ def report_page(
             last_written=coverage[1],
             stages=funnel(assets).rows()[: len(FUNNEL)],
             measured=measured,
-            bins=_histogram(assets.filter(status="planned") if is_plan else assets, measured),
+            bins=[tenths.count(number) for number in range(_BINS)],
             how_sure=how_sure,
             made_at=made_at,
         )
@@ -157,12 +159,6 @@ def page_fingerprint(file: Path | UPath) -> str | None:
     with file.open(encoding="utf-8") as page:
         found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
     return found and found[1]
-
-
-def _histogram(hosts: pl.DataFrame, measured: str) -> list[int]:
-    """Count hosts by tenths of their confidence or share."""
-    tenths = (hosts[measured].drop_nulls() * _BINS).floor().clip(0, _BINS - 1).to_list()
-    return [tenths.count(number) for number in range(_BINS)]
 
 
 def _text(name: str) -> Markup:
