@@ -218,16 +218,15 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.
     owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        expected = model.expected_right(sure)
+        right, least, most = model.expected_right(sure)
         wrong, low, high = (
-            max(round(expected.owners - right), sure["is_wrong"].count())
-            for right in (expected.right, expected.high, expected.low)
+            max(round(sure.height - each), sure["is_wrong"].count()) for each in (right, most, least)
         )
-        left = planned.height - expected.owners
+        left = planned.height - sure.height
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
-                counted(expected.owners, "owner"),
+                counted(sure.height, "owner"),
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
                 f"{counted(left, 'host')} left",
             )
