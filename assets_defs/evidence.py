@@ -24,10 +24,10 @@ from ownership.tables import CurrentOwners, LogonCounts, LogonDays
 from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit, with_answers
 from ownership.windows import (
     Window,
+    are_settled,
     days_of,
     days_that_grew,
     days_to_fetch,
-    is_settled,
     keep_greater,
     torn_days,
     whole_days,
@@ -174,16 +174,12 @@ class StoredDays:
     def load(cls, run: ScanRun, wanted: Sequence[date], again: Sequence[date]) -> Self:
         """Read what is stored of the wanted days; what a run fetches `again` on request replaces it."""
         days, scan, now = run.days(wanted), run.instance.scan, datetime.now(UTC)
-        unsettled = {
-            day
-            for day, at in days.select("day", "fetched_at").iter_rows()
-            if not is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
-        }
+        settled = are_settled(days, now, timezone=scan.timezone, late_days=scan.late_days)
         settings = pl.col("settings_fingerprint")
         finished = days.filter(~settings.str.ends_with(BEING_REPLACED).fill_null(value=False))
         torn = torn_days(finished, _sum_events(run.counts(wanted)))
+        replaced = {*again, *days.filter(~settled)["day"], *torn["day"]}
         days = days.with_columns(settings.str.strip_suffix(BEING_REPLACED))
-        replaced = {*again, *unsettled, *torn["day"]}
         return cls(run, extraction_fingerprints(run.instance), days, torn, replaced)
 
     @property

@@ -18,8 +18,7 @@ from assets_defs.tuning import stored_inputs
 from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
-from reports.page import TABLES, page_fingerprint, report_page
-from reports.page_tables import STRIP_DAYS, coverage_by_day
+from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
 from reports.tuning import AUDIT, claim_in_words, drift_in_words
 from resources.format_version import program_version
@@ -125,7 +124,7 @@ class Report:
     def hosts_now(self) -> pl.DataFrame:
         """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
-        return planned_first(_hosts_now(self._tables, self._decisions, writes))
+        return planned_first(hosts_by_now(self._decisions, self._tables.read, writes))
 
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -178,15 +177,8 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     tables, instance = run.tables.view(run.run_id), run.instance
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
-    hosts = _hosts_now(tables, decisions, tables.writes())
+    hosts = hosts_by_now(decisions, tables.read, tables.writes())
     return hosts_sheet(hosts, users, instance.rules.as_rules(), instance.field_names)
-
-
-def _hosts_now(tables: Tables, decisions: pl.DataFrame, writes: pl.LazyFrame) -> pl.DataFrame:
-    owners, *known = (
-        tables.read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
-    )
-    return hosts_by_now(decisions, owners, writes, *known)
 
 
 def _content(rows: Any) -> bytes:

@@ -22,7 +22,7 @@ from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
-from ownership.windows import Window, is_settled, window_before
+from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, part_name
 from resources.store.retention import audited_plans, decided_with
@@ -89,13 +89,9 @@ def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
     window, _ = decided_with(tables, decisions["run_id"].item(0))
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
-    fetched_at, now, scan = days.select("day", "fetched_at").rows(), datetime.now(UTC), instance.scan
-    settled = [
-        day
-        for day, at in fetched_at
-        if is_settled(day, at, now, timezone=scan.timezone, late_days=scan.late_days)
-    ]
-    last_settled = max(settled or days["day"], default=window.last)
+    scan = instance.scan
+    settled = are_settled(days, datetime.now(UTC), timezone=scan.timezone, late_days=scan.late_days)
+    last_settled = max(days.filter(settled)["day"].to_list() or days["day"], default=window.last)
     # The days held back end with the last settled one, and the longest window ends before them.
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)
     fetched = set(tables.logon_days(looked_at)["day"])

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import polars as pl
@@ -60,14 +61,21 @@ class Table:
         cls.__filled_by__ = filled_by
 
 
-@dataclass(frozen=True)
 class Column:
-    """What `column` declares; `checks` are arguments of `pandera.Field`."""
+    """What a column holds, the codes that it may hold, and checks as for `pandera.Field`."""
 
-    description: str
-    codes: Mapping[str, str]
-    nullable: bool
-    checks: Mapping[str, Any]
+    def __init__(
+        self,
+        description: str,
+        *,
+        codes: Mapping[str, str] = MappingProxyType({}),
+        nullable: bool = False,
+        **checks: Any,
+    ) -> None:
+        self.description, self.codes, self.nullable, self.checks = description, codes, nullable, checks
+
+
+column: Any = Column  # a declaration is annotated with the type of its values
 
 
 @dataclass(frozen=True)
@@ -76,17 +84,6 @@ class RowRule:
 
     text: str
     holds: pl.Expr
-
-
-def column(
-    description: str,
-    *,
-    codes: Mapping[str, str] | None = None,
-    nullable: bool = False,
-    **checks: Any,
-) -> Any:
-    """Declare a column: what it holds, the codes that it may hold, and checks as for `pandera.Field`."""
-    return Column(description, codes or {}, nullable, checks)
 
 
 class InvalidTableError(ValueError):

@@ -10,11 +10,11 @@ import polars as pl
 
 from ownership.names import fits_any, normalise_hostname
 from ownership.rules import Rules, excluding_field
-from ownership.shares import CountedNames, logons_by_day, logons_by_user, shown_names, weight
+from ownership.shares import CountedNames, logons_by_user, weight
 from ownership.windows import Window
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """The counted logons by day, and the hosts that they are about.
 
@@ -25,8 +25,9 @@ class Evidence:
     `shown` are rows of `shown_names` by subject: an account of a person that is counted under another name.
     `confidence` says how sure an owner is, of rows of `primary_users`; null where that is not known.
     `audited` has host_id and resolved_owner of each owner of an audited plan, `answered_no` those of each
-    answer no. `stable_windows` is that of `Resolution`, `earlier` is like `days`, of days before the window,
-    and `owners` has username and resolved_owner of accounts, where rules ask for it.
+    answer no, each with a column of its own name that is true. `stable_windows` is that of `Resolution`,
+    `earlier` is like `days`, of days before the window, and `owners` has username and resolved_owner of
+    accounts, where rules ask for it.
     """
 
     days: pl.LazyFrame
@@ -55,54 +56,13 @@ class Evidence:
         return replace(self, days=days, skipped=skipped, window=window)
 
 
-def evidence_by_day(
-    counts: pl.LazyFrame,
-    names: CountedNames,
-    hosts: pl.DataFrame,
-    *,
-    rules: Rules,
-    window: Window,
-    earlier: pl.LazyFrame,
-    owners: pl.DataFrame,
-    skipped_hosts: pl.DataFrame,
-    confidence: pl.Expr,
-    stable_windows: int,
-    audited: pl.DataFrame,
-    answered_no: pl.DataFrame,
-) -> Evidence:
-    """Count the logons by day, host and user, under the names that the rules compare (rules 1.3 to 1.8).
-
-    `counts` and `earlier` are rows of `logon_counts`, `names` theirs, `hosts` rows of `inventory_hosts`;
-    `skipped_hosts` rows of `host_profiles` that are excluded for their kind.
-    """
-    # Host names on which only excluded users logged on are not evidence.
-    with_logons = (
-        names.hosts.lazy()
-        .join(names.add_to(names.pairs), on="hostname", how="semi")
-        .select("document_hostname", pl.col("hostname").cast(pl.String))
-    )
-    by_kind = skipped_hosts.select("host_id", "hostname", by_kind=pl.format("skip_host_kinds: {}", "kind"))
-    subjects = (
-        _subjects(with_logons, hosts.lazy(), rules)
-        .join(by_kind, on=("host_id", "hostname"), how="left", nulls_equal=True)
-        .with_columns(pl.coalesce("excluded_by", "by_kind"))
-        .drop("by_kind")
-    )
+def logons_on(
+    subjects: pl.DataFrame, names: CountedNames, counts: pl.LazyFrame, *, skipped: bool = False
+) -> pl.LazyFrame:
+    """Add subject, hostname, username and account to rows of `logon_counts`; `skipped` as `add_to` has it."""
     of_subjects = subjects.lazy().select("subject", hostname="hostnames").explode("hostname")
     known = pl.col("hostname").cast(names.hosts.schema["hostname"], strict=False)
-
-    def rows(counts: pl.LazyFrame, *, skipped: bool = False) -> pl.LazyFrame:
-        return names.add_to(counts, skipped=skipped).join(of_subjects.with_columns(known), on="hostname")
-
-    days, skipped, earlier = (
-        logons_by_day(of_days, "subject", "username", rules=rules)
-        for of_days in (rows(counts), rows(counts, skipped=True), rows(earlier))
-    )
-    shown = shown_names(names, rows(counts), "subject", rules)
-    return Evidence(
-        *(days, subjects, rules, window, skipped, shown),
-        *(confidence, stable_windows, audited, answered_no, earlier, owners),
-    )
+    return names.add_to(counts, skipped=skipped).join(of_subjects.with_columns(known), on="hostname")
 
 
 def logon_totals(evidence: Evidence) -> pl.DataFrame:
@@ -155,7 +115,7 @@ def primary_users(
         .group_by("subject", maintain_order=True)
         .agg(pl.first("skipped_events"), skipped_username=pl.first("username").cast(pl.String))
     )
-    owner_of_host, true = ["host_id", "resolved_owner"], pl.lit(value=True)
+    owner_of_host = ["host_id", "resolved_owner"]
     most = pl.col("skipped_events") > pl.col("most_events").fill_null(0)
     return (
         evidence.subjects.lazy()
@@ -172,18 +132,8 @@ def primary_users(
             skipped_username=pl.when(most).then("skipped_username"),
         )
         .join(evidence.owners.lazy(), on="username", how="left", maintain_order="left")
-        .join(
-            evidence.answered_no.lazy().with_columns(answered_no=true),
-            on=owner_of_host,
-            how="left",
-            maintain_order="left",
-        )
-        .join(
-            evidence.audited.lazy().with_columns(audited=true),
-            on=owner_of_host,
-            how="left",
-            maintain_order="left",
-        )
+        .join(evidence.answered_no.lazy(), on=owner_of_host, how="left", maintain_order="left")
+        .join(evidence.audited.lazy(), on=owner_of_host, how="left", maintain_order="left")
         .with_columns(
             confidence=evidence.confidence,
             stable_days=pl.lit(None, pl.Int64),
@@ -245,15 +195,30 @@ def primary_devices(logons: pl.DataFrame, evidence: Evidence) -> pl.LazyFrame:
     return ranked.drop("hostname").join(names, on="username", how="left")
 
 
-def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    """Number the subjects, and say which are excluded and which collide."""
+def number_subjects(
+    names: CountedNames, hosts: pl.DataFrame, rules: Rules, skipped_hosts: pl.DataFrame
+) -> pl.DataFrame:
+    """Number the subjects, and say which are excluded and which collide: `subjects` of `Evidence`.
+
+    `names` are those of the logons, `hosts` rows of `inventory_hosts`, and `skipped_hosts` rows of
+    `host_profiles` that are excluded for their kind (rules 1.3 to 1.8).
+    """
+    # Host names on which only excluded users logged on are not evidence.
+    with_logons = (
+        names.hosts.lazy()
+        .join(names.add_to(names.pairs), on="hostname", how="semi")
+        .select("document_hostname", pl.col("hostname").cast(pl.String))
+    )
+    by_kind = skipped_hosts.lazy().select(
+        "host_id", "hostname", by_kind=pl.format("skip_host_kinds: {}", "kind")
+    )
     short = rules.short_hostnames
     normalised = normalise_hostname(pl.element(), short=short)
-    names = pl.col("hostnames").list.eval(normalised.drop_nulls().unique(maintain_order=True))
+    compared = pl.col("hostnames").list.eval(normalised.drop_nulls().unique(maintain_order=True))
     # Names that cannot be read are not compared.
-    assets = hosts.select(
+    assets = hosts.lazy().select(
         *("host_id", "owner_ids", "problem"),
-        hostnames=names.fill_null([]),
+        hostnames=compared.fill_null([]),
         by_field=excluding_field("exclude_assets", rules.exclude_assets),
     )
     listed = assets.select(hostname="hostnames").explode("hostname")
@@ -264,7 +229,7 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
         .select(hostnames=pl.concat_list("hostname"))
     )
     subjects = pl.concat([assets, without_asset], how="diagonal").with_row_index("subject")
-    barred = _excluded_or_colliding(with_logons, hosts, short=short, exclude_hosts=rules.exclude_hosts)
+    barred = _excluded_or_colliding(with_logons, hosts.lazy(), short=short, exclude_hosts=rules.exclude_hosts)
     of_subject = (
         subjects.select("subject", hostname="hostnames")
         .explode("hostname")
@@ -274,12 +239,12 @@ def _subjects(with_logons: pl.LazyFrame, hosts: pl.LazyFrame, rules: Rules) -> p
     )
     return (
         subjects.join(of_subject, on="subject", how="left", maintain_order="left")
+        .with_columns(hostname=pl.col("hostnames").list.first())
+        .join(by_kind, on=("host_id", "hostname"), how="left", nulls_equal=True, maintain_order="left")
         .with_columns(
-            pl.col("collides").fill_null(value=False),
-            pl.coalesce("excluded_by", "by_field"),
-            hostname=pl.col("hostnames").list.first(),
+            pl.col("collides").fill_null(value=False), pl.coalesce("excluded_by", "by_field", "by_kind")
         )
-        .drop("by_field")
+        .drop("by_field", "by_kind")
         .collect()
     )
 

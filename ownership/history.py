@@ -182,16 +182,3 @@ def changed_decisions(
         action=pl.lit(GONE), decided_at=pl.lit(decided_at, pl.Datetime("us", "UTC")), run_id=pl.lit(run_id)
     )
     return pl.concat([changed, gone]).sort("hostname", "host_id", nulls_last=True).collect(engine="streaming")
-
-
-def belongs_to_decision(run_id: str | None, decided_at: datetime | None) -> pl.Expr:
-    """Return whether a row of owner_writes is of the run that decided, or later, or still pending.
-
-    A plan is as old as the start of its run, and so older than the decisions that it rests on.
-    """
-    at = pl.coalesce("completed_at", "intended_at")
-    return (
-        (pl.col("run_id") == pl.lit(run_id, pl.String))
-        | (at >= pl.lit(decided_at, pl.Datetime("us", "UTC")))
-        | (pl.col("outcome") == "intended")
-    )

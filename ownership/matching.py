@@ -73,20 +73,18 @@ def username_matches(
     that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous. An
     excluded one knows its names and stands for none: a surname of somebody else is not asked in its place.
     """
-    order = dict.fromkeys(ACCOUNT_FIELDS, 1) | {SURNAME: 2}
-    columns = {name: name for name in FIELDS}
-    if user_value_field:
-        order = {user_value_field: 0} | {
-            name: turn for name, turn in order.items() if name != user_value_field
-        }
-        columns |= {user_value_field: "user_value"}
+    turns = FieldNames(decisive=user_value_field).turns
     known = pl.concat(
         users.lazy()
         .with_columns(excluded_by=excluding_field("exclude_user_assets", rules.exclude_user_assets))
-        .select("user_id", "problem", "excluded_by", username=columns[field])
+        .select(
+            *("user_id", "problem", "excluded_by"),
+            username="user_value" if field == user_value_field else field,
+        )
         .explode("username")
         .with_columns(normalise_username(pl.col("username")), matched_by=pl.lit(field), order=pl.lit(turn))
-        for field, turn in order.items()
+        for turn, fields in enumerate(turns)
+        for field in fields
     )
     # A candidate whom several fields know is found by the first of them.
     known = known.unique(["username", "user_id"], keep="first", maintain_order=True)

@@ -6,17 +6,18 @@ A stage takes the stored table of the previous stage; everything else that a rul
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import polars as pl
 
 from ownership.decisions import owner_decisions
 from ownership.declaration import empty
-from ownership.evidence import Evidence, evidence_by_day
+from ownership.evidence import Evidence, logons_on, number_subjects
 from ownership.kinds import Kinds, account_profiles, host_profiles
 from ownership.matching import candidates, people_by_account, username_matches
 from ownership.rules import Rules
-from ownership.shares import NOBODY, CountedNames, host_user_shares, normalised_names
+from ownership.shares import CountedNames, host_user_shares, logons_by_day, normalised_names, shown_names
 from ownership.tables import HostProfiles, LogonCounts
 from ownership.windows import Window
 
@@ -69,19 +70,26 @@ class Resolution:
         earlier = self.earlier if is_asked else empty(LogonCounts).lazy()
         counts = self.counts if counts is None else counts
         names = self._names_of(counts, earlier)
-        return evidence_by_day(
-            counts,
-            names,
-            self.hosts,
+        skipped_hosts = self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS
+        subjects = number_subjects(names, self.hosts, self.rules, skipped_hosts)
+        rows = partial(logons_on, subjects, names)
+        days, skipped, before = (
+            logons_by_day(each, "subject", "username", rules=self.rules)
+            for each in (rows(counts), rows(counts, skipped=True), rows(earlier))
+        )
+        return Evidence(
+            days=days,
+            subjects=subjects,
             rules=self.rules,
             window=self.window,
-            earlier=earlier,
+            skipped=skipped,
+            shown=shown_names(names, rows(counts), "subject", self.rules),
+            earlier=before,
             owners=self._owners_of(names),
-            skipped_hosts=self.kinds.hosts.filter(pl.col("kind").is_in(kinds)) if kinds else _NO_HOSTS,
             confidence=self.confidence,
             stable_windows=self.stable_windows,
-            audited=_pairs(self.audited),
-            answered_no=_pairs(self.answered_no),
+            audited=_pairs(self.audited, "audited"),
+            answered_no=_pairs(self.answered_no, "answered_no"),
         )
 
     def decide(self, matches: pl.DataFrame, *, decided_at: datetime, run_id: str) -> pl.DataFrame:
@@ -129,19 +137,18 @@ class Resolution:
 
     def _names_of(self, counts: pl.LazyFrame, earlier: pl.LazyFrame | None = None) -> CountedNames:
         """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""
-        skipped, people = NOBODY, NOBODY
+        given: dict[str, Any] = {"earlier": earlier}
         if kinds := self.rules.skip_account_kinds:
-            skipped = self.kinds.accounts.filter(pl.col("kind").is_in(kinds))
+            given["skipped_users"] = self.kinds.accounts.filter(pl.col("kind").is_in(kinds))["username"]
         if self.rules.unite_accounts:
             field = self.user_value_field
-            people = people_by_account(self.users, user_value_field=field, rules=self.rules)
-        given = {"skipped_users": skipped["username"], "people": people, "earlier": earlier}
+            given["people"] = people_by_account(self.users, user_value_field=field, rules=self.rules)
         return normalised_names(counts, rules=self.rules, **given)
 
 
-def _pairs(rows: Sequence[tuple[str, str]]) -> pl.DataFrame:
+def _pairs(rows: Sequence[tuple[str, str]], mark: str) -> pl.DataFrame:
     schema = {"host_id": pl.String, "resolved_owner": pl.String}
-    return pl.DataFrame(rows, schema, orient="row").unique()
+    return pl.DataFrame(rows, schema, orient="row").unique().with_columns(pl.lit(value=True).alias(mark))
 
 
 _NO_OWNERS = pl.DataFrame(schema={"username": pl.String, "resolved_owner": pl.String})

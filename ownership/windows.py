@@ -49,12 +49,14 @@ def days_of(window: Window) -> list[date]:
     return [window.first + timedelta(days=number) for number in range(window.days)]
 
 
-def is_settled(day: date, fetched_at: datetime, now: datetime, *, timezone: str, late_days: int) -> bool:
-    """Whether a day was fetched `late_days` or more after its end: nothing late arrives any more.
+def are_settled(fetched: pl.DataFrame, now: datetime, *, timezone: str, late_days: int) -> pl.Series:
+    """Whether each row of `logon_days` was fetched `late_days` or more after its day's end.
 
-    A day that was fetched in the future is not settled: the clock was wrong.
+    Nothing late arrives of such a day any more. One that was fetched in the future is not settled: the clock
+    was wrong.
     """
-    return day_start(day + timedelta(days=1 + late_days), timezone) <= fetched_at <= now
+    ends = [day_start(day + timedelta(days=1 + late_days), timezone) for day in fetched["day"]]
+    return fetched["fetched_at"].is_between(pl.Series(ends, dtype=pl.Datetime("us", "UTC")), now)
 
 
 def gaps(days: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
@@ -89,13 +91,8 @@ def days_to_fetch(
     `fetched` are rows of `logon_days`; `stored` has day, log and events, the sum of its rows of logon_counts.
     The instance's logs are known by their `fingerprints`; a day that holds others as well is fetched again.
     """
-    settled = [
-        is_settled(day, fetched_at, now, timezone=timezone, late_days=late_days)
-        for day, fetched_at in fetched.select("day", "fetched_at").iter_rows()
-    ]
-    whole = whole_days(
-        fetched.filter(pl.Series(settled, dtype=pl.Boolean)), stored, fingerprints=fingerprints
-    )
+    settled = fetched.filter(are_settled(fetched, now, timezone=timezone, late_days=late_days))
+    whole = whole_days(settled, stored, fingerprints=fingerprints)
     return [day for day in days if day not in whole]
 
 

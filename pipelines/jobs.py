@@ -6,6 +6,7 @@ until somebody switches it on; only that of the clean-up is on.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -106,29 +107,28 @@ _DOES = {
 def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
     """Return the jobs that apply a stored plan, undo a run, and tune."""
     apply, undo = follow_up_op(instance, "apply"), follow_up_op(instance, "undo")
-    ops = {"apply": apply, "undo": undo, "tuning": tuning_op(instance)}
-    return [_op_job(instance, job, op, resources) for job, op in ops.items()]
-
-
-def _op_job(
-    instance: Instance, job: str, op: dg.OpDefinition, resources: Mapping[str, Any]
-) -> dg.JobDefinition:
-    """Return a job of one op, not of assets: its launchpad would have the options of a scan."""
-    # Without a default of the whole: it would have to name a run, and an empty name would pass.
     loggers = dg.Field({"console": dict}, default_value={"console": {}})
-    schema = {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}}
-    return dg.GraphDefinition(part_name(instance, job), node_defs=[op]).to_job(
-        config=dg.ConfigMapping(lambda chosen: chosen, schema),
-        description=_DOES[job].format(name=literal(instance.name), job=job),
-        tags=run_tags(instance),
-        run_tags=run_tags(instance),
-        metadata=_inventory(instance),
-        resource_defs={key: resources[key] for key in op.required_resource_keys},
-        executor_def=run_executor(),
-        logger_defs=LOGGERS,
-    )
+    return [
+        # Of one op, not of assets: its launchpad would have the options of a scan.
+        dg.GraphDefinition(part_name(instance, job), node_defs=[op]).to_job(
+            # Without a default of the whole: it would have to name a run, and an empty name would pass.
+            config=dg.ConfigMapping(
+                lambda chosen: chosen,
+                {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}},
+            ),
+            description=_DOES[job].format(name=literal(instance.name), job=job),
+            tags=run_tags(instance),
+            run_tags=run_tags(instance),
+            metadata=_inventory(instance),
+            resource_defs={key: resources[key] for key in op.required_resource_keys},
+            executor_def=run_executor(),
+            logger_defs=LOGGERS,
+        )
+        for job, op in {"apply": apply, "undo": undo, "tuning": tuning_op(instance)}.items()
+    ]
 
 
+@cache
 def maintenance_job() -> dg.JobDefinition:
     """Return the job that deletes what is old of all instances in the home."""
 

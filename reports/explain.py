@@ -1,23 +1,40 @@
-"""The whole story of one host, from the counts to the write: as plain values, and in words."""
+"""The whole story of one host, from the counts to the write, or of one person: as values, and in words."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from ownership.codes import ACTION, OUTCOME, reason_of, short_words
-from ownership.matching import FieldNames
+from ownership.data_checks import hosts_named_alike
+from ownership.matching import FIELDS, FieldNames
 from ownership.names import normalise_hostname, printable
+from ownership.persons import Person
 from ownership.rules import Rules
 from ownership.shares import rank_users
 from ownership.windows import Window
 from reports.plan import sent_changes
-from reports.sentences import confidence_words, either, in_columns, instant, percent
+from reports.sentences import (
+    COUNTS,
+    confidence_words,
+    display_names,
+    either,
+    host_name,
+    in_columns,
+    instant,
+    logons,
+    names_of,
+    percent,
+    person,
+)
 from reports.story import details_of, told_hosts
 
 _SHOWN_USERS = 10
+SHOWN_ELSEWHERE = 20
+_OF_PERSON = ("user_id", *FIELDS, "user_department", "criticality", "problem")
 _NOTHING_SENT = {"planned", "not_written", "owned_meanwhile"}
 
 
@@ -87,20 +104,15 @@ def host_explanation(
         }
 
     told = told_hosts(decisions, read, writes, rules, fields)
+    alike = hosts_named_alike(
+        pl.Series([*names]), pl.concat([hosts["hostnames"].explode(), shares["hostname"]])
+    )
+    similar = {*alike["asset_name"]} - names
     return {
         "hostname": name or asked,
-        "similar": [] if rules.short_hostnames else _similar(names, hosts, shares),
+        "similar": [] if rules.short_hostnames else sorted(similar),
         "decisions": [*map(explained, told.iter_rows(named=True))],
     }
-
-
-def _similar(asked: Collection[str], hosts: pl.DataFrame, shares: pl.DataFrame) -> list[str]:
-    """The names that differ from these, which are as compared, in the domain part only."""
-    names = pl.concat([pl.Series([*asked]), hosts["hostnames"].explode(), shares["hostname"]])
-    short, is_asked = normalise_hostname(pl.col("name"), short=True), pl.col("name").is_in(asked)
-    known = names.to_frame("name").select(normalise_hostname(pl.col("name")), short=short).unique()
-    own = known.filter(is_asked)["short"].implode()
-    return known.filter(~is_asked, pl.col("short").is_in(own))["name"].sort().to_list()
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:
@@ -261,3 +273,99 @@ def _listed(host: Mapping[str, Any]) -> Iterator[str]:
 def _shown(value: object) -> str:
     """Text that cannot act on a terminal."""
     return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def each_person(found: Sequence[Person], usernames: Iterable[str]) -> list[list[Person]]:
+    """Return each person by itself, and last those `usernames` of the logons that several of them have."""
+    shared = {name for one in found for name in one.shared} & {*usernames}
+    alone = [[replace(one, shared=())] for one in found]
+    return [*alone, [Person(None, {}, sorted(shared))]] if shared else alone
+
+
+def people_called(asked: str, users: pl.DataFrame) -> dict[str, str]:
+    """Return the user assets whose first and last names have all these words, as `person` shows them."""
+    words, shown = {*asked.casefold().replace(",", " ").split()}, display_names(users)
+    rows = users.sort("user_id").to_dicts()
+    names, surnames = names_of(rows), names_of(rows, ["directory_user_surname"])
+    each = ((user_id, f"{shown.get(user_id, '')} {surnames.get(user_id, '')}") for user_id in names)
+    return {user_id: person(user_id, names) for user_id, name in each if words <= {*name.casefold().split()}}
+
+
+def person_explanation(
+    asked: str,
+    found: Sequence[Person],
+    read: Callable[[str], pl.LazyFrame],
+    writes: pl.LazyFrame,
+    rules: Rules,
+    fields: FieldNames,
+) -> dict[str, Any]:
+    """Gather the hosts of a person, or of persons who are told of as one, as `host_explanation` those of one.
+
+    The values are asked, usernames, excluded_by (what excludes the user asset), candidate_ids (user assets
+    that the names fit), user_assets, hosts_named (the logons name the person), hosts_owned (theirs now),
+    hosts (both, with status, why, summary and what_would_change) and hosts_elsewhere (others with logons).
+    """
+    ids = [one.user_id for one in found if one.user_id]
+    names = {name for one in found for name in (*one.names.values(), *one.shared)}
+    matches = read("username_matches").filter(pl.col("username").is_in(names)).collect()
+    usernames = matches["username"].unique().sort().to_list()
+    decisions, owners, users = (
+        read(table).collect() for table in ("owner_decisions", "current_owners", "inventory_users")
+    )
+    logon_columns = ["username", *COUNTS, "share", "first_seen", "last_seen"]
+    theirs = pl.col("username").is_in(usernames)
+    own = decisions.filter(theirs, pl.col("match").is_not_null())
+    named = own.select("hostname", "host_id", *logon_columns, "match", "action", "existing_owner")
+    compared = pl.concat([own["hostnames"].explode(), own["hostname"]]).drop_nulls().implode()
+    elsewhere = read("host_user_shares").filter(theirs, ~pl.col("hostname").is_in(compared)).collect()
+    fitting = matches.filter("decisive")["user_id"]
+    outcome = decisions.select("host_id", "hostname", "evidence", "match", "action", "username")
+    owned = (
+        owners.select("host_id", "department", "owner_ids")
+        .filter(pl.col("owner_ids").list.set_intersection(ids).list.len() > 0)
+        .join(outcome, on="host_id", how="left")
+    )
+    theirs_now = pl.col("host_id").is_in(owned["host_id"].implode())
+    of_person = decisions.filter((theirs & pl.col("match").is_not_null()) | theirs_now)
+    told = told_hosts(of_person, read, writes, rules, fields)
+    words = ("hostname", "host_id", "status", "why", "summary", "what_would_change")
+    return {
+        "asked": asked,
+        "usernames": usernames,
+        "excluded_by": matches.filter(pl.col("user_id").is_in(ids))["excluded_by"].drop_nulls().min(),
+        "candidate_ids": fitting.drop_nulls().unique().sort().to_list(),
+        "user_assets": users.filter(pl.col("user_id").is_in(ids)).select(_OF_PERSON).to_dicts(),
+        "hosts_named": named.sort("hostname", "host_id").to_dicts(),
+        "hosts": told.select(words).sort("hostname", "host_id").to_dicts(),
+        "hosts_elsewhere": elsewhere.select("hostname", *logon_columns, "rank")
+        .sort("events", "hostname", descending=[True, False])
+        .to_dicts(),
+        "hosts_owned": owned.sort("hostname", "host_id").to_dicts(),
+    }
+
+
+def person_in_words(story: Mapping[str, Any]) -> str:
+    """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
+    named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
+    lines = [f"{_who(story)}.", "", f"Hosts: {len(named):,} by the logons, {len(owned):,} in the inventory"]
+    for host in story["hosts"]:
+        lines += [f"  - {host['status']}, {host['why']}: {host['summary']}"]
+        lines += [f"    {change}" for change in host["what_would_change"]]
+    rows = [
+        (host_name(row), f"{printable(row['username'])}: {logons(row)}", f"last on {row['last_seen']}")
+        for row in elsewhere[:SHOWN_ELSEWHERE]
+    ]
+    lines += ["", f"Other hosts with logons: {len(elsewhere):,}", *in_columns(rows)]
+    return "\n".join([*lines, *["  and more; --json has all"][: len(elsewhere) > SHOWN_ELSEWHERE]])
+
+
+def _who(story: Mapping[str, Any]) -> str:
+    names = names_of(story["user_assets"])
+    several = "This may be several people: " if len(story["user_assets"]) > 1 else ""
+    assets = several + " or ".join(person(asset["user_id"], names) for asset in story["user_assets"])
+    usernames, fitting = ", ".join(map(printable, story["usernames"])), story["candidate_ids"]
+    if not assets:
+        of_assets = f"several user assets: {either(fitting)}" if fitting else "an account without a person"
+        return f"{usernames or printable(story['asked'])} ({of_assets})"
+    excluded = f", excluded ({printable(story['excluded_by'])})" if story["excluded_by"] else ""
+    return f"{assets}, in the logons {usernames}{excluded}" if usernames else f"{assets}, not in the logons"

@@ -35,6 +35,7 @@ const personOf = (user) => accounts.person[account[user]];
 const ownersOf = (host) => (hosts.planned[host] === null ? (hosts.owners[host] ?? []) : [hosts.planned[host]]);
 const sureOf = (host) => hosts[content.measured][host];
 const hasAsset = (host) => hosts.host_id[host] !== null;
+const isConflict = (host) => hosts.status[host] === "conflict";
 const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
 
 // On how many hosts each person has each role.
@@ -160,20 +161,17 @@ function hostsView(title, empty, holds, columns) {
   return { title, empty, rows, facets: OF_HOSTS, find: hostsFound, open, columns, saved: { primary, ...SAVED } };
 }
 
-// What is said of a list without rows.
-const NONE = {
-  hosts: "The inventory has no host.",
-  conflicts: "No host has another owner than the logons name.",
-  people: "The inventory has no user asset that owns or uses a host.",
-  users: "Each account in the logons belongs to one person in the inventory.",
-  plan: "There is nothing to write.",
-  writes: "This run wrote nothing. What earlier runs wrote is with each host.",
-  names: "The inventory has every host of the logons.",
-};
-
+// Of each list also what is said where it has no rows.
 const VIEWS = {
-  hosts: hostsView("Hosts", NONE.hosts, hasAsset, { name: hostName, owner, status, sure, seen, ...departments }),
-  conflicts: hostsView("Conflicts", NONE.conflicts, (host) => hosts.status[host] === "conflict", {
+  hosts: hostsView("Hosts", "The inventory has no host.", hasAsset, {
+    name: hostName,
+    owner,
+    status,
+    sure,
+    seen,
+    ...departments,
+  }),
+  conflicts: hostsView("Conflicts", "No host has another owner than the logons name.", isConflict, {
     name: hostName,
     recorded: persons("Owner in the inventory", ownersOf),
     primary,
@@ -184,7 +182,7 @@ const VIEWS = {
   }),
   people: {
     title: "People",
-    empty: NONE.people,
+    empty: "The inventory has no user asset that owns or uses a host.",
     rows: numbers(people.key.length),
     facets: [],
     find: peopleFound,
@@ -200,7 +198,7 @@ const VIEWS = {
   },
   users: {
     title: "Accounts to identify",
-    empty: NONE.users,
+    empty: "Each account in the logons belongs to one person in the inventory.",
     rows: numbers(unmatched.user.length),
     facets: [],
     find: (words) => rowsWith(peopleFound(words), unmatched.user),
@@ -216,7 +214,7 @@ const VIEWS = {
   },
   writes: {
     title: content.plan ? "Plan" : "Writes of this run",
-    empty: content.plan ? NONE.plan : NONE.writes,
+    empty: content.plan ? "There is nothing to write." : "This run wrote nothing. What earlier runs wrote is with each host.",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
@@ -231,7 +229,7 @@ const VIEWS = {
       at: column("When", (row) => writes.at[row], (row) => [time(writes.at[row])]),
     },
   },
-  names: hostsView("Hosts not in the inventory", NONE.names, (host) => !hasAsset(host), {
+  names: hostsView("Hosts not in the inventory", "The inventory has every host of the logons.", (host) => !hasAsset(host), {
     name: hostName,
     primary,
     sure,

@@ -45,7 +45,7 @@ function strips(title, users, named, without = []) {
 // Of a conflict, each owner whom no logon names.
 function ownersWithoutLogons(host) {
   const seen = new Set(usersOf(host).map(personOf));
-  const absent = hosts.status[host] === "conflict" ? ownersOf(host).filter((person) => !seen.has(person)) : [];
+  const absent = isConflict(host) ? ownersOf(host).filter((person) => !seen.has(person)) : [];
   const said = ` (owner): no logon in ${content.windowDays} days`;
   return absent.map((person) => element("p", {}, ...personLinks([person]), said));
 }
@@ -102,7 +102,7 @@ function hostPanel(host) {
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
     ...(hosts.status[host] === "written" ? command("Undo this one, for operators", undo) : []),
-    ...(hosts.status[host] === "conflict" && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
+    ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
   ];
 }
 

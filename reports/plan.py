@@ -142,18 +142,16 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
 
 
 def differences_in_words(
-    settings: Sequence[str],
-    diff: Sequence[Mapping[str, str | None]],
-    kept: Sequence[Mapping[str, str | None]],
-    runs: Sequence[str],
-    see_all: str = "",
+    compared: Mapping[str, Any], runs: Sequence[str], see_all: str = ""
 ) -> Iterator[str]:
     """Yield which settings of two plans differ, each difference as a line with its sign, and what signs mean.
 
-    `kept` are the hosts that keep an owner whom one of the plans would not choose: all of them, or the first
-    ones and the command that shows the others. `runs` is how the two runs are called.
+    `compared` has settings (a list), and `compared_owners` as diff, not_chosen and not_chosen_before: those
+    of hosts that keep an owner whom one of the plans would not choose. Of these all are shown, or the first
+    ones and `see_all`, the command that shows the others. `runs` is how the two runs are called.
     """
-    yield f"Settings that differ: {', '.join(settings) or 'none'}"
+    yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
+    diff, kept = compared["diff"], (*compared["not_chosen"], *compared["not_chosen_before"])
     rows = []
     shown = kept[:SHOWN_HOSTS] if see_all else kept
     for row in (*diff, *shown):

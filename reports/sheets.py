@@ -15,7 +15,7 @@ import polars as pl
 from fastexcel import FastExcelError
 
 from ownership.decisions import TRAITS
-from ownership.declaration import polars_schema
+from ownership.declaration import empty, polars_schema
 from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
@@ -66,14 +66,10 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
     if not {*columns} <= {*table.columns}:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
-        values = {name: _in_one_line(cell) for name, cell in cells.items()}
+        # Editors of sheets change blanks and line breaks.
+        values = {name: " ".join((cell or "").split()) for name, cell in cells.items()}
         if any(values[name] for name in columns):
             yield line, values
-
-
-def _in_one_line(text: str | None) -> str:
-    """Return a text without blanks at its ends; editors of sheets change blanks and line breaks."""
-    return " ".join((text or "").split())
 
 
 def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None]:
@@ -89,11 +85,6 @@ def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None
 
     by_id, by_name = map(numbers, HOSTS)
     return lambda values: by_id.get(values["host_id"], by_name.get(values["hostname"]))
-
-
-def host_of(values: Mapping[str, str]) -> str:
-    """Return how a line calls its host, to be printed."""
-    return printable(values["hostname"] or values["host_id"])
 
 
 def yes_or_no(text: str, line: int) -> bool | None:
@@ -161,27 +152,19 @@ def as_sample(
     number = ASKED_TWICE if drawn.height >= 5 * ASKED_TWICE else 0
     twice = set(Random(seed).sample(range(drawn.height), number))  # noqa: S311  (it hides nothing)
     words = pl.Series([_evidence(row) for row in drawn.iter_rows(named=True)], dtype=pl.String)
-    return drawn.select(
-        "host_id",
-        "hostname",
-        "username",
-        "run_id",
-        *TRAITS,
+    asked = drawn.select(
+        *("host_id", "hostname", "username", "run_id", *TRAITS),
         user_id="resolved_owner",
         evidence=words,
-        right=pl.lit(None, pl.Boolean),
-        instead_id=pl.lit(None, pl.String),
-        answered_at=pl.lit(None, pl.Datetime("us", "UTC")),
-        answered_by=pl.lit(None, pl.String),
         seed=pl.lit(seed, pl.Int64),
         drawn_at=pl.lit(drawn_at, pl.Datetime("us", "UTC")),
         rules=pl.lit(rules.of_evidence.as_json()),
         window_from=pl.lit(window.first),
         window_to=pl.lit(window.last),
         is_asked_twice=pl.int_range(pl.len()).is_in(twice),
-        contradicted=pl.lit(None, pl.Boolean),
         counted=pl.lit(counted),
-    ).select(*polars_schema(AuditSample))
+    )
+    return pl.concat([empty(AuditSample), asked], how="diagonal")
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
@@ -235,7 +218,7 @@ def answered(
     contradicted, given = sample["contradicted"].to_list(), dict[int, list[bool]]()
     notes = list[str]()
     for line, values in read_rows(content, _READ):
-        host, number = host_of(values), find_host(values)
+        host, number = printable(values["hostname"] or values["host_id"]), find_host(values)
         if values["seed"] != (drawn := seeds[-1 if number is None else number]):
             other = printable(values["seed"])
             raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")

@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
 from ownership.decisions import HAS_OWNER, least_certain_first
-from ownership.history import ACKNOWLEDGED, belongs_to_decision
+from ownership.history import ACKNOWLEDGED
 from ownership.matching import FieldNames, people_by_account
 from ownership.names import printable
 from ownership.rules import NAMING, Rules, events_needed, first_that_holds, further_days_needed
@@ -29,7 +29,7 @@ class Remedies:
     def __init__(
         self, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
     ) -> None:
-        self.name_of = name_of
+        self._name_of = name_of
         self._rules = rules
         self._fields = fields
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
@@ -118,7 +118,7 @@ class Remedies:
     def _to_be_written(self, host: Mapping[str, Any]) -> Iterator[str]:
         """What would lead to another owner in the inventory, whatever it held when the run decided."""
         named, owners, field = host["resolved_owner"], host["owner_ids"], self._fields.owner
-        owner = person(named, self.name_of) if named else ""
+        owner = person(named, self._name_of) if named else ""
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif owners:
@@ -147,27 +147,28 @@ _STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
 
 
 def hosts_by_now(
-    decisions: pl.DataFrame,
-    owners: pl.DataFrame,
-    writes: pl.LazyFrame,
-    acknowledged: pl.DataFrame,
-    answers: pl.DataFrame,
+    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame
 ) -> pl.DataFrame:
     """Return the decisions with each host's owners now and how it stands.
 
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), status (of `STATUS`) and why (its reason, in a few words). `owners` are rows of `current_owners`,
-    `writes` of `owner_writes`, `acknowledged` of `acknowledged_conflicts`, `answers` of `audit_sample`. The
-    order is that of the decisions.
+    no), status (of `STATUS`) and why (its reason, in a few words). `read` gives stored tables, `writes` are
+    rows of `owner_writes`. The order is that of the decisions.
     """
+    owners, acknowledged, answers = (
+        read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
+    )
     # What changed something, or may have, matters more than what left the host unchanged since.
     sent = pl.col("outcome").is_in([*SUCCESSES, "failed", "intended"])
     run_id, decided_at = decisions.select(pl.first("run_id"), pl.min("decided_at")).row(0)
+    # A plan is as old as the start of its run, and so older than the decisions that it rests on.
+    of_run, at = pl.col("run_id") == pl.lit(run_id, pl.String), pl.coalesce("completed_at", "intended_at")
+    since = at >= pl.lit(decided_at, pl.Datetime("us", "UTC"))
     outcomes = (
-        writes.filter(belongs_to_decision(run_id, decided_at))
-        .sort(sent, pl.coalesce("completed_at", "intended_at"))
+        writes.filter(of_run | since | (pl.col("outcome") == "intended"))
+        .sort(sent, at)
         .group_by("host_id")
         .agg(pl.last("outcome", "message", "old_values", "new_values"))
         .collect()
@@ -222,15 +223,18 @@ def _why(*, has_plan: bool) -> pl.Expr:
     )
 
 
-def with_words(hosts: pl.DataFrame, remedies: Remedies) -> pl.DataFrame:
+def with_words(
+    hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
+) -> pl.DataFrame:
     """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
 
-    Columns: summary, what_would_change (sentences), and those of `Remedies.with_needs`.
+    The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
+    `Remedies.with_needs`.
     """
+    remedies = Remedies(users, name_of, rules, fields)
     asked = remedies.with_needs(hosts)
     rows = [
-        (ownership_sentence(host, remedies.name_of), [*remedies.of_host(host)])
-        for host in asked.iter_rows(named=True)
+        (ownership_sentence(host, name_of), [*remedies.of_host(host)]) for host in asked.iter_rows(named=True)
     ]
     schema = {"summary": pl.String, "what_would_change": pl.List(pl.String)}
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
@@ -244,10 +248,9 @@ def told_hosts(
     fields: FieldNames,
 ) -> pl.DataFrame:
     """Return decisions as `hosts_by_now` with their words, from stored tables, by the rules of now."""
-    tables = ("inventory_users", "current_owners", "acknowledged_conflicts", "audit_sample")
-    users, owners, acknowledged, answers = (read(table).collect() for table in tables)
-    remedies = Remedies(users, names_of(users.iter_rows(named=True)), rules, fields)
-    return with_words(hosts_by_now(decisions, owners, writes, acknowledged, answers), remedies)
+    users = read("inventory_users").collect()
+    names = names_of(users.iter_rows(named=True))
+    return with_words(hosts_by_now(decisions, read, writes), users, names, rules, fields)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
@@ -344,7 +347,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),
     }
-    told = with_words(hosts, Remedies(users, names, rules, fields))
+    told = with_words(hosts, users, names, rules, fields)
     return printable_texts(told.select(**columns))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import least_certain_first
 from ownership.names import counted, printable
 from ownership.rules import Rules
-from ownership.tuning.backtest import KEY, key_of
+from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
 
@@ -218,17 +218,16 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.
     owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        expected = model.expected_right(sure)
+        right, least, most = model.expected_right(sure)
         wrong, low, high = (
-            max(round(expected.owners - right), sure["is_wrong"].count())
-            for right in (expected.right, expected.high, expected.low)
+            max(round(sure.height - each), sure["is_wrong"].count()) for each in (right, most, least)
         )
-        if (left := planned.height - expected.owners) == 0:
+        if (left := planned.height - sure.height) == 0:
             continue  # of all of them the audit says more
         rows.append(
             (
                 f"rules.min_confidence: {percent}",
-                counted(expected.owners, "owner"),
+                counted(sure.height, "owner"),
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
                 f"{counted(left, 'host')} left",
             )
@@ -278,12 +277,11 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ, as the instance file has them."""
-    settings = {"window_days": "lookback_days", "threshold_percent": "share_threshold_percent"}
     lines: dict[str, list[str]] = {"rules": [], "scan": []}
     for name in KEY:
         if best[name] != now[name]:
             section = "scan" if name == "window_days" else "rules"
-            lines[section].append(f"  {settings.get(name, name)}: {json.dumps(best[name])}")
+            lines[section].append(f"  {SETTINGS[name]}: {json.dumps(best[name])}")
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 

@@ -41,14 +41,16 @@ COUNTED = {"to_write": "write", "agree": "agree", "conflict": "conflict"}
 _BANDS = [*SHARE_BANDS]
 
 KEY = ThresholdBacktest.__key__
+_RULES = ("share_threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
+SETTINGS = dict(zip(KEY, ("lookback_days", *_RULES), strict=True))
+"""How the instance file calls what identifies a row of `threshold_backtest`."""
 Tried = tuple[int, Rules]
 """Settings that are tried: a look-back window (days) and rules."""
 
 
 def key_of(window_days: int, rules: Rules) -> dict[str, Any]:
     """Return what identifies a row of `threshold_backtest`: the values of `KEY`."""
-    own = rules.share_threshold_percent, rules.min_active_days, rules.evidence_metric, rules.primary_devices
-    return dict(zip(KEY, (window_days, *own), strict=True))
+    return dict(zip(KEY, (window_days, *(getattr(rules, name) for name in _RULES)), strict=True))
 
 
 def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> list[Tried]:
@@ -64,8 +66,7 @@ def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> lis
         METRICS,
         dict.fromkeys([*PRIMARY_DEVICES, rules.primary_devices]),
     )
-    names = ("share_threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
-    return [(window, replace(rules, **dict(zip(names, values, strict=True)))) for window, *values in choices]
+    return [(window, replace(rules, **dict(zip(_RULES, values, strict=True)))) for window, *values in choices]
 
 
 def threshold_backtest(

@@ -6,7 +6,7 @@ learnt where it is used, from owners drawn by chance from a plan, and holds for 
 
 import random
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -118,16 +118,6 @@ def _features() -> Sequence[pl.Expr]:
 
 
 @dataclass(frozen=True)
-class Expected:
-    """How many of so many owners are expected to be right, with a 95% interval."""
-
-    owners: int
-    right: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Model:
     """The most likely coefficients, the constant first, and `draws` of them: a row is as likely as another.
 
@@ -144,8 +134,8 @@ class Model:
         terms = (factor * feature for factor, feature in zip(factors, _features(), strict=True))
         return 1 / (1 + (-(constant + pl.sum_horizontal(terms, ignore_nulls=False))).exp())
 
-    def expected_right(self, owners: pl.DataFrame) -> Expected:
-        """Predict how many of these owners are right: rows with the columns `TRAITS`.
+    def expected_right(self, owners: pl.DataFrame) -> tuple[float, float, float]:
+        """Predict how many of these owners are right, low and high: of rows with the columns `TRAITS`.
 
         Low and high are a 95% interval of the count: each owner is right or wrong by its own chance, which
         follows from one of the `draws`.
@@ -157,7 +147,7 @@ class Model:
             counts += (draw.random(chances.shape) < chances).sum(axis=0)
         low, high = np.quantile(counts, [0.025, 0.975])
         expected = _sigmoid(values @ self.coefficients).sum()
-        return Expected(len(values), float(expected), float(low), float(high))
+        return float(expected), float(low), float(high)
 
 
 def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
@@ -165,7 +155,7 @@ def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
     rows, owners = [], planned.with_columns(confidence=model.confidence())
     for band, above in zip(BANDS, (2.0, *BANDS), strict=False):
         inside = owners.filter(pl.col("confidence") >= band, pl.col("confidence") < above)
-        rows.append((band, *astuple(model.expected_right(inside))))
+        rows.append((band, inside.height, *model.expected_right(inside)))
     return pl.DataFrame(rows, polars_schema(ConfidenceBands), orient="row")
 
 

@@ -8,9 +8,13 @@ from functools import cache, cached_property, lru_cache, partial
 import polars as pl
 
 from ownership.decisions import with_action
+from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
+from ownership.matching import candidates
 from ownership.resolution import Resolution
-from ownership.rules import EvidenceMetric, excluding_field
+from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
+from ownership.shares import normalised_names
+from ownership.tables import OwnershipDrift
 from ownership.tuning.accuracy import (
     BANDS,
     HOLDOUT_DAYS,
@@ -20,7 +24,6 @@ from ownership.tuning.accuracy import (
     owners_known,
 )
 from ownership.tuning.backtest import Tried, threshold_backtest, usual_settings
-from ownership.tuning.drift import last_logons, ownership_drift
 from ownership.tuning.suggestions import closest_users, suggestions
 from ownership.windows import Window, window_before
 
@@ -147,15 +150,74 @@ def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.Data
         "host_profiles": classes.hosts,
         "account_profiles": classes.accounts,
         "suggestions": suggestions(evidence.restrict(window), matches, classes, now),
-        "ownership_drift": ownership_drift(
-            evidence,
-            matches,
-            last_logons(all_counts, users, rules=rules, user_value_field=stored.user_value_field),
-            stored.decisions,
-            stored.hosts,
-            users,
-            window=window,
-            stored_days=stored.stored_days,
-        ),
+        "ownership_drift": ownership_drift(stored, all_counts),
         "closest_users": closest_users(classes.accounts, users.filter(excluded_by.is_null()), matches),
     }
+
+
+def _last_logons(stored: Inputs, counts: pl.LazyFrame) -> pl.DataFrame:
+    """Find the last day on which each user asset may have logged on to any host: owner, last_anywhere.
+
+    Excluded names count, and so do names that fit several user assets: somebody who uses them has not left.
+    Accounts that stand for nobody, such as a host's own, do not (rules 1.3).
+    """
+    days = counts.group_by("document_hostname", "document_username").agg(last=pl.max("day"))
+    days = days.collect(engine="streaming").lazy()
+    names = normalised_names(days, rules=replace(stored.rules, exclude_users=()))
+    named = (
+        names.add_to(days)
+        .group_by(username=pl.col("account").cast(pl.String))
+        .agg(pl.max("last"))
+        .collect(engine="streaming")
+    )
+    return (
+        named.join(stored.match_usernames(named.select("username")), on="username")
+        .drop_nulls("user_id")
+        .group_by(owner="user_id")
+        .agg(last_anywhere=pl.max("last"))
+    )
+
+
+def ownership_drift(stored: Inputs, all_counts: pl.LazyFrame) -> pl.DataFrame:
+    """Find the owners who are not primary users of their hosts any more, and the first reason that applies.
+
+    `all_counts` are those of `tuning_tables`. Rows of `ownership_drift`; a host with several owners has a row
+    for each, unless the logons name one of them.
+    """
+    evidence, window = stored.evidence, stored.window
+    on_host = (
+        evidence.days.group_by("subject", "username")
+        .agg(last=pl.max("day"))
+        .with_columns(pl.col("username").cast(pl.String))
+        .join(candidates(stored.matches.lazy()), on="username")
+        .join(evidence.subjects.lazy().select("subject", "host_id").drop_nulls(), on="subject")
+        .group_by("host_id", owner="resolved_owner")
+        .agg(last_here=pl.max("last"))
+    )
+    since = pl.col("last_here") + pl.duration(days=1)
+    reasons = (
+        ("gone", ~pl.col("owner").is_in(stored.users["user_id"].implode())),
+        ("never_seen", pl.col("last_anywhere").is_null()),
+        ("left", (pl.col("last_anywhere") < window.first) & (stored.stored_days >= window.days)),
+        ("moved", pl.col("action") == "conflict"),
+        ("unsupported", pl.col("last_here").fill_null(window.first - timedelta(days=1)) < window.first),
+    )
+    return (
+        stored.decisions.lazy()
+        .filter(pl.col("host_id").is_not_null(), pl.col("problem").is_null(), pl.col("action") != "agree")
+        .select("host_id", "hostname", "action", leader="username")
+        .join(stored.hosts.lazy().select("host_id", owner="owner_ids"), on="host_id")
+        .explode("owner", empty_as_null=False)
+        .drop_nulls("owner")
+        .join(on_host, on=("host_id", "owner"), how="left")
+        .join(_last_logons(stored, all_counts).lazy(), on="owner", how="left")
+        .with_columns(
+            reason=first_that_holds(reasons),
+            since=since,
+            days=(pl.lit(window.last) - since).dt.total_days() + 1,
+        )
+        .drop_nulls("reason")
+        .select(*polars_schema(OwnershipDrift))
+        .sort("hostname", "host_id", "owner", nulls_last=True)
+        .collect(engine="streaming")
+    )

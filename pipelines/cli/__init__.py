@@ -56,8 +56,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # what cannot be printed is an error like another one
     except Exception as error:  # noqa: BLE001  (printed with its trace where no operator can fix it)
-        from pipelines.cli.exit_status import message_and_status
-        from pipelines.cli.options import print_message
+        from pipelines.cli.options import message_and_status, print_message
 
         message, status = message_and_status(error)
         try:

@@ -15,7 +15,6 @@ from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_fi
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, check_call, check_folder, check_store
 from resources.inventory import open_inventory
-from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.ledger.ledger import ledger_findings
@@ -63,7 +62,11 @@ def check(
             f"Search service {instance.url}": check_logs(
                 logs, window, exclude_hosts=instance.rules.exclude_hosts
             ),
-            f"Inventory service {instance.platform.url}": _inventory_findings(inventory),
+            f"Inventory service {instance.platform.url}": (
+                check_inventory(inventory)
+                if isinstance(inventory, AssetInventory)
+                else check_call("connection", inventory.probe, "answers")
+            ),
         }
         if instance.notify:
             sections["Notices"] = check_addresses(instance, send=notify)
@@ -94,12 +97,6 @@ def check(
         again = command_line(instance, *(["check"] if wrong else ["run", "--dry-run"]))
         print(f"{'After fixing it' if wrong else 'Next, see what a run would write'}:\n    {again}")
     return 1 if wrong else 0
-
-
-def _inventory_findings(inventory: Inventory) -> Iterator[Finding]:
-    if isinstance(inventory, AssetInventory):
-        return check_inventory(inventory)
-    return check_call("connection", inventory.probe, "answers")
 
 
 def _name_findings(

@@ -1,7 +1,7 @@
 """`asset-owners diff`: how the owners that two runs give differ."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import polars as pl
@@ -35,7 +35,7 @@ def diff(
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))
     else:
-        print_lines(compared_in_words(compared, [f"run {short_run_id(run_id)}" for run_id in runs]))
+        print_lines(differences_in_words(compared, [f"run {short_run_id(run_id)}" for run_id in runs]))
 
 
 def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
@@ -74,12 +74,6 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
         "no_longer_found": len(kept),
         "not_chosen_before": confirmed,
     }
-
-
-def compared_in_words(compared: Mapping[str, Any], runs: Sequence[str], see_all: str = "") -> Iterator[str]:
-    """Put what `compare` returned into words, as `differences_in_words` does."""
-    kept = (*compared["not_chosen"], *compared["not_chosen_before"])
-    return differences_in_words(compared["settings"], compared["diff"], kept, runs, see_all)
 
 
 def _settings_of(run: Mapping[str, Any]) -> dict[str, Any]:

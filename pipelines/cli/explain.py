@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import polars as pl
@@ -10,9 +9,15 @@ import typer
 
 from ownership.names import printable
 from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
-from reports.explain import host_explanation, in_words
-from reports.sentences import each_person, near_names, people_called, person_explanation, person_in_words
-from reports.story import told_hosts
+from reports.explain import (
+    each_person,
+    host_explanation,
+    in_words,
+    people_called,
+    person_explanation,
+    person_in_words,
+)
+from reports.sentences import near_names
 from resources.errors import ConfigurationError
 from resources.settings import Instance
 from resources.store.retention import decided_with
@@ -75,9 +80,8 @@ def _explain(
         return story, in_words(story)
     usernames = tables.read("username_matches").collect()["username"]
     each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
-    rules, fields = instance.rules.as_rules(), instance.field_names
-    tell = partial(told_hosts, read=tables.read, writes=tables.writes(), rules=rules, fields=fields)
-    stories = [person_explanation(asked, one, tables.read, tell) for one in each]
+    rules, fields, writes = instance.rules.as_rules(), instance.field_names, tables.writes()
+    stories = [person_explanation(asked, one, tables.read, writes, rules, fields) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
     return {"person": stories[0]}, "\n\n".join([*heads, *map(person_in_words, stories)])
 

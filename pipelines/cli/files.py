@@ -4,9 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import polars as pl
-
-from reports.sheets import SheetError, sheet_content
+from reports.sheets import SheetError
 from resources.errors import ConfigurationError, why_unreadable
 from resources.store.files import remove_leftovers, replacing
 
@@ -32,17 +30,6 @@ def write_file(argument: str, path: Path, content: bytes) -> None:
     except OSError as error:
         reason = f"{argument}: {path} cannot be written: {error.strerror or error}"
         raise ConfigurationError(reason) from error
-
-
-def require_new(option: str, file: Path) -> None:
-    """Fail for a file that exists: it may hold answers."""
-    if file.exists():
-        raise ConfigurationError(f"{option}: {file} exists and is not replaced; name another file")
-
-
-def write_sheet(option: str, file: Path, table: pl.DataFrame) -> None:
-    """Write a sheet, as a workbook or as CSV by the file's name."""
-    write_file(option, file, sheet_content(table, is_workbook=file.suffix.lower() == ".xlsx"))
 
 
 @contextmanager

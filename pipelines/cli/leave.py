@@ -1,5 +1,6 @@
 """`asset-owners forget` removes a person from what is stored, `asset-owners remove` an instance's data."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,28 +9,22 @@ import typer
 from ownership.names import counted, printable
 from ownership.persons import Person
 from ownership.tables import TABLES
-from pipelines.cli.options import InstanceFile, Yes, own_tables, print_lines
+from pipelines.cli.options import INSTANCE_HELP, InstanceFile, Yes, instance_file, own_tables, print_lines
 from pipelines.dagster_home import dagster_instance
 from reports.sentences import either, near_names
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, home, load_instance
 from resources.store import forget as stored
-from resources.store.files import delete_file
+from resources.store.catalogue import refresh_catalogue
+from resources.store.files import delete, delete_file
 from resources.store.forget import Forgetting
-from resources.store.retention import What, stored_files
-from resources.store.tables import Tables, short_run_id
+from resources.store.retention import What, stored_files, table_folders
+from resources.store.tables import CHANGING, Tables, short_run_id
 from resources.writeback.target_lock import locked_ledger
 
 if TYPE_CHECKING:
     import dagster as dg
-from contextlib import ExitStack
-
-from pipelines.cli.options import INSTANCE_HELP, instance_file
-from resources.store.catalogue import refresh_catalogue
-from resources.store.files import delete
-from resources.store.retention import table_folders
-from resources.store.tables import CHANGING
 
 NOTHING_CHANGED = "Nothing has been changed; add --yes to do it."
 

@@ -1,6 +1,7 @@
 """`asset-owners metrics`: the last runs of each instance, in the form that Prometheus reads."""
 
 import errno
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,9 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipelines.cli.exit_status import message_and_status
-from pipelines.cli.options import OneOrAll
-from pipelines.dagster_gaps.service_manager import notify
+from pipelines.cli.options import OneOrAll, message_and_status
 from resources.errors import ConfigurationError
 from resources.settings import Instance, instances_folder, load_instance, load_instances, time_between_runs
 from resources.settings.files import instance_or_complaint
@@ -188,6 +187,14 @@ def listen_at(option: str, host: str, port: int) -> socket.socket:
         why = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
         message = f"{option}: cannot serve at {host}:{port}: {why}; choose another one"
         raise ConfigurationError(message) from error
+
+
+def notify(state: str) -> None:
+    """Send a state, such as READY=1, to systemd (`Type=notify`) if it listens; Dagster's services do not."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.connect(f"\0{address[1:]}" if address[0] == "@" else address)
+            sender.send(state.encode())
 
 
 def _serve(registry: CollectorRegistry, listen: str) -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how options are declared."""
+"""What several commands share: options, how they open tables, and what they print on a terminal."""
 
 import csv
 import logging
@@ -8,10 +8,12 @@ import shutil
 import signal
 import sys
 import textwrap
+import traceback
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import requires
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, TextIO
@@ -23,7 +25,8 @@ from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, why_unreadable
+from resources.failures import operator_message
 from resources.findings import Finding
 from resources.settings import BrokenInstance, Instance, command_line, load_instance, load_instances
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id, tables_of
@@ -55,8 +58,6 @@ def instance_file(given: str | None = None) -> Path:
 
 def read_host_names(given: Sequence[str] | None, option: str = "--host") -> list[str]:
     """Return the hosts that an option names, those in files included; blanks around them do not count."""
-    from resources.errors import ConfigurationError
-
     listed = (_hosts_in(option, name[1:]) if name[:1] == "@" else [name] for name in given or ())
     hosts = [*filter(None, map(str.strip, chain.from_iterable(listed)))]
     if given and not hosts:
@@ -70,7 +71,6 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
 
     from pipelines.cli.files import require_file
     from reports.sheets import HOSTS, read_csv
-    from resources.errors import ConfigurationError, why_unreadable
 
     require_file(option, Path(file))
     try:
@@ -246,6 +246,33 @@ def print_message(text: str, *, level: str, run_id: str | None = None, instance:
         print(json_line(text, level=level, run_id=run_id, instance=instance), file=sys.stderr)
     else:
         print_lines(printable_lines(f"asset-owners: {text}").split("\n"), sys.stderr)
+
+
+def message_and_status(error: Exception) -> tuple[str, int]:
+    """Return the message and the exit status (rules 8.1); of an error in the program print the trace."""
+    if isinstance(error, ModuleNotFoundError):
+        named = f"asset-owners[{extra}]" if (extra := _extra_of(error.name or "")) else "asset-owners"
+        return f"{error}. It comes with {named}: pip install '{named}'", 2
+    message = operator_message(error)
+    if message is None:
+        print_trace("".join(traceback.format_exception(error)))
+        message = f"an error in the program: {type(error).__name__}: {error}"
+    return message, 2 if isinstance(error, ConfigurationError) else 1
+
+
+def _extra_of(module: str) -> str | None:
+    """Return the extra whose packages bring a module; their names differ in `_` and `-` only."""
+    package = re.escape(module.partition(".")[0].replace("_", "-"))
+    found = re.search(
+        rf"(?m)^{package}(?![\w-]).*extra == '(\w+)'", "\n".join(requires("asset-owners") or ())
+    )
+    return found[1] if found else None
+
+
+def print_trace(trace: str) -> None:
+    """Print the stack trace of an error in the program."""
+    as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
+    print(json_line(trace, level="error") if as_json else printable_lines(trace), file=sys.stderr)
 
 
 _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")

@@ -22,16 +22,15 @@ from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import counted, printable, printable_lines
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
-from pipelines.cli.diff import compare, compared_in_words
-from pipelines.cli.exit_status import message_and_status, print_trace
-from pipelines.cli.options import own_tables, print_lines, print_message
+from pipelines.cli.diff import compare
+from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message, print_trace
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import changes, plan_in_words, planned_hosts
+from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
 from reports.sentences import host_name
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -208,7 +207,7 @@ def print_result(
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
-            print_lines(compared_in_words(report, runs, see_all))
+            print_lines(differences_in_words(report, runs, see_all))
         print_lines(_next_steps(instance, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:

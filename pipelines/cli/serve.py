@@ -15,10 +15,9 @@ import requests
 import typer
 import yaml
 
-from pipelines.cli.metrics import listen_at
+from pipelines.cli.metrics import listen_at, notify
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
-from pipelines.dagster_gaps.service_manager import notify
 from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json

@@ -13,7 +13,7 @@ import polars as pl
 
 from ownership.names import printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
-from pipelines.cli.files import reading_sheet, require_file, require_new, write_sheet
+from pipelines.cli.files import reading_sheet, require_file, write_file
 from pipelines.cli.options import (
     InstanceFile,
     Json,
@@ -62,11 +62,12 @@ def draw(
         answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
         sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=counted)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
-        if out:
-            require_new("--audit-file", out)
+        if out and out.exists():  # it may hold answers
+            raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
         tables.write("audit_sample", pl.concat([answers, sample]))
         if out:
-            write_sheet("--audit-file", out, table)
+            is_workbook = out.suffix.lower() == ".xlsx"
+            write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
     planned = decisions.filter(action="write").height
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [

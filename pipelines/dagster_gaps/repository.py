@@ -53,7 +53,7 @@ class InstanceRepository(dg.RepositoryData):
     def get_job(self, job_name: str) -> dg.JobDefinition:
         """Return a job by its name; defines only its instance."""
         if job_name == MAINTENANCE:
-            return self._maintenance_job
+            return maintenance_job()
         slug = slug_of_part(job_name)
         if slug in self.instances and self._repository_of(slug).has_job(job_name):
             return self._repository_of(slug).get_job(job_name)
@@ -63,10 +63,6 @@ class InstanceRepository(dg.RepositoryData):
             f"There is no job {job_name}; if its instance file was renamed or removed, reload the code "
             "location"
         )
-
-    @cached_property
-    def _maintenance_job(self) -> dg.JobDefinition:
-        return maintenance_job()
 
     @cached_property
     def _all_assets_job(self) -> dg.JobDefinition:
@@ -83,7 +79,7 @@ class InstanceRepository(dg.RepositoryData):
         self.is_served = True
         repositories = self._repositories()
         own = [one.get_job(name) for one in repositories for name in one.job_names if name != ALL_ASSETS]
-        own.append(self._maintenance_job)
+        own.append(maintenance_job())
         return [*own, self._all_assets_job] if self.get_assets_defs_by_key() else own
 
     def get_all_schedules(self) -> Sequence[dg.ScheduleDefinition]:  # noqa: D102

@@ -15,9 +15,9 @@ from ownership.declaration import empty
 from ownership.history import current_owners, with_new_conflicts
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, AuditSample, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet
-from tests.ownership.builders import counts, decide, host, hosts, plan, user, users
+from tests.ownership.builders import counts, decide, host, hosts, plan, reading, user, users
 
 PEOPLE = users(
     user("u1", "alice@corp.example", user_department="Sales", criticality="low"),
@@ -55,7 +55,7 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
     owners = current_owners(assets, people, rows)
 
     def sheet_of(some):
-        now = hosts_by_now(some, owners, rows, empty(AcknowledgedConflicts), empty(AuditSample))
+        now = hosts_by_now(some, reading(current_owners=owners), rows)
         return hosts_sheet(now, people, Rules(), FieldNames())
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ownership.decisions import funnel
-from reports.page_tables import FUNNEL
+from reports.page import FUNNEL
 from sandbox.company import DEMO_RULES
 from tests.end_to_end.stand import COMPANY_INDEX, TODAY
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from ownership.declaration import Table, polars_schema, validated
+from ownership.declaration import Table, empty, polars_schema, validated
 from ownership.plan import plan_writes
 from ownership.rules import Rules
-from ownership.tables import HostUserShares, InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
+from ownership.tables import TABLES, HostUserShares, InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
 from ownership.windows import Window
 from sandbox.stored_run import ResolvedRun, inventory_reader
 
@@ -127,3 +127,8 @@ def plan(
         decisions, assets, people, enrich=enrich, takes=takes, run_id=RUN, target=TARGET, intended_at=BEGUN
     )
     return validated(OwnerWrites, writes)
+
+
+def reading(**tables):
+    """A function that reads these stored tables, and others without rows."""
+    return lambda name: tables.get(name, empty(TABLES[name])).lazy()

@@ -61,7 +61,9 @@ def test_a_window_ends_with_its_last_day_and_is_clipped(last, lookback_days, fir
 )
 def test_a_day_is_settled_when_fetched_long_enough_after_its_end(day, fetched_at, late_days, settled):
     day, at = date.fromisoformat(day), datetime.fromisoformat(f"{fetched_at}+00:00")
-    assert windows.is_settled(day, at, NOW, timezone="Europe/Berlin", late_days=late_days) is settled
+    fetched = pl.DataFrame({"day": [day], "fetched_at": [at]})
+    of_days = windows.are_settled(fetched, NOW, timezone="Europe/Berlin", late_days=late_days)
+    assert of_days.to_list() == [settled]
 
 
 def logon_days(*rows):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pipelines.cli.app import _COMMANDS
-from pipelines.cli.exit_status import message_and_status
+from pipelines.cli.options import message_and_status
 
 OWN_PROCESS = pytest.mark.slow  # each imports all that a command needs
 CALL = """

@@ -1,7 +1,6 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -12,16 +11,16 @@ from ownership.matching import FieldNames
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, AcknowledgedConflicts, AuditSample, OwnerWrites, Runs
-from reports.explain import host_explanation, in_words
-from reports.sentences import (
+from reports.explain import (
     SHOWN_ELSEWHERE,
     each_person,
-    near_names,
+    host_explanation,
+    in_words,
     people_called,
     person_explanation,
     person_in_words,
 )
-from reports.story import told_hosts
+from reports.sentences import near_names
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
 
@@ -409,9 +408,9 @@ def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
     def read(name):
         return tables.get(name, empty(TABLES[name])).lazy()
 
-    tell = partial(told_hosts, read=read, writes=writes, rules=rules, fields=FieldNames())
     found = found or Persons(rules, tables.items()).find(asked)
-    return person_in_words(person_explanation(asked, found, read, tell))
+    now = {"writes": table(OwnerWrites, *writes).lazy(), "rules": rules, "fields": FieldNames()}
+    return person_in_words(person_explanation(asked, found, read, **now))
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():

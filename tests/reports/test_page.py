@@ -10,12 +10,22 @@ from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames, unmatched_users
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, AuditSample, ClosestUsers, HostProfiles, Runs
-from reports import page_tables
-from reports.page import report_page
-from reports.page_tables import coverage_by_day
+from ownership.tables import ClosestUsers, HostProfiles, Runs
+from reports import page
+from reports.page import coverage_by_day, report_page
 from reports.story import hosts_by_now, planned_first
-from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, host, hosts, plan, resolution, table
+from tests.ownership.builders import (
+    NOW,
+    PEOPLE,
+    WINDOW,
+    counts,
+    host,
+    hosts,
+    plan,
+    reading,
+    resolution,
+    table,
+)
 
 DAYS = pl.DataFrame(
     {
@@ -72,7 +82,6 @@ def report(
     if outcome != "planned":
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
-    known = empty(AcknowledgedConflicts)
     tables = {
         "host_user_shares": made.shares,
         "username_matches": made.matches,
@@ -84,7 +93,7 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=planned_first(hosts_by_now(decisions, owners, writes.lazy(), known, empty(AuditSample))),
+        hosts_now=planned_first(hosts_by_now(decisions, reading(current_owners=owners), writes.lazy())),
         counts=logons,
         days=days,
         writes=writes,
@@ -233,7 +242,7 @@ def test_coverage_of_a_day_is_that_of_its_last_run_that_may_write_and_the_last_w
 
 
 def test_a_page_of_too_many_hosts_holds_those_that_need_a_person(monkeypatch):
-    monkeypatch.setattr(page_tables, "MAX_ROWS", 5)
+    monkeypatch.setattr(page, "MAX_ROWS", 5)
     html = report()
     assert [row["name"] for row in rows_of(html, "hosts")] == ["pc-2", "pc-5", "pc-6", "pc-10", "pc-4"]
     assert "So many hosts are too much for a page" in html

@@ -1,5 +1,4 @@
 from datetime import date
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -111,7 +110,11 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         action=pl.when(no_majority).then(pl.lit("keep")).otherwise("action"),
     )
     kept = compared_owners(compare_plans(second, unsure), names)
-    told = partial(differences_in_words, runs=("run A", "run B"))
+
+    def told(settings, diff, kept, see_all=""):
+        compared = {"settings": settings, "diff": diff, "not_chosen": kept, "not_chosen_before": []}
+        return differences_in_words(compared, ("run A", "run B"), see_all)
+
     assert [*told(["rules.min_events 1 → 2", "index"], compared, kept)] == [
         "Settings that differ: rules.min_events 1 → 2, index",
         "+ added    ann@corp.example       was: no majority (54%)",

@@ -9,9 +9,9 @@ from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts, AuditSample
+from ownership.tables import AcknowledgedConflicts
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, table
+from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, reading, table
 
 LOGONS = counts(
     ("pc-1", "ann", 9), ("pc-2", "ann", 7), ("pc-2", "bob", 3), ("kiosk", "ann", 1), ("kiosk", "bob", 1)
@@ -30,7 +30,8 @@ def by_now(assets, *outcomes, acknowledged=NOBODY):
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
-    return planned_first(hosts_by_now(decisions, owners, writes, acknowledged, empty(AuditSample)))
+    read = reading(current_owners=owners, acknowledged_conflicts=acknowledged)
+    return planned_first(hosts_by_now(decisions, read, writes))
 
 
 ANN = "ann@corp.example (u1)"

@@ -10,7 +10,7 @@ from ownership.declaration import validated
 from ownership.matching import username_matches
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers, OwnershipDrift, Suggestions
-from ownership.tuning.drift import last_logons, ownership_drift
+from ownership.tuning.inputs import ownership_drift
 from ownership.tuning.suggestions import closest_users, suggestions
 from tests.ownership.builders import PEOPLE, WINDOW, counts, decide, host, hosts, resolution, user, users
 from tests.ownership.tuning.inputs import inputs
@@ -85,20 +85,10 @@ def test_what_is_left_out_already_is_not_suggested_again():
 
 
 def drift_of(logons, assets, *, stored_days=WINDOW.days, rules=RULES):
-    made = inputs(logons, assets, rules)
-    anywhere = last_logons(logons, PEOPLE, rules=Rules(), user_value_field="user_email")
     in_window = logons.filter(pl.col("day").is_between(WINDOW.first, WINDOW.last))
-    found = ownership_drift(
-        made.evidence,
-        made.matches,
-        anywhere,
-        decide(in_window, PEOPLE, assets),
-        assets,
-        PEOPLE,
-        window=WINDOW,
-        stored_days=stored_days,
-    )
-    return validated(OwnershipDrift, found)
+    decisions = decide(in_window, PEOPLE, assets)
+    made = inputs(logons, assets, rules, decisions=decisions, stored_days=stored_days)
+    return validated(OwnershipDrift, ownership_drift(made, logons))
 
 
 def test_owners_whom_the_evidence_no_longer_supports_are_told_with_the_reason():
