@@ -115,9 +115,14 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
         if decision["named_since"] is None:
             return MOVED
-        besides = "{username} has been named on each day since {named_since}; no run replaces an owner."
-        if decision["existing_owner"] is None:
-            besides = f"Somebody has also answered no. {EVIDENCE['answered_no'].advice}"
+        why = "no run replaces an owner"
+        if decision["host_id"] is None:
+            why = "the host is not in the inventory"
+        elif decision["existing_owner"] is None:
+            why = "somebody answered no, or the account is not one person's in the inventory"
+        besides = (
+            f"{{username}} has been named on each day since {{named_since}}, but no run writes it: {why}."
+        )
         return Words(EVIDENCE["not_stable"], besides, short=EVIDENCE["not_stable"].short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason

@@ -157,11 +157,12 @@ def owner_decisions(
             named_since=pl.when(pl.col("stable_days") > 0).then(
                 evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
             ),
-            # No run writes an owner who was answered no, or a host that has one.
+            # Where a run would write that owner: not one who was answered no, is nobody, or is there already.
             stable_on=pl.when(
                 pl.col("stable_days") > 0,
                 pl.col("answered_no").is_null(),
-                ~HAS_OWNER.fill_null(value=False),  # a name without an asset has none
+                ~HAS_OWNER,  # null for a name without an asset
+                "is_one_person",
                 evidence="not_stable",
             ).then(evidence.window.last + pl.duration(days=evidence.stable_windows - pl.col("stable_days"))),
             events_needed=pl.when(pl.col("total_events") > 0).then(events_needed(rules)),
@@ -189,7 +190,7 @@ def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr
     """Add whom the primary user stands for where `named` holds, and what follows (rules 2.1 to 2.5).
 
     To the columns of `primary_users` are added matched_by, candidate_ids, resolved_owner, user_excluded_by,
-    match and action.
+    match and action, and is_one_person, which does not ask for `named`.
     """
     resolved = pl.col("resolved_owner").is_not_null()
     match = (
@@ -212,6 +213,7 @@ def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr
             pl.when(named).then("matched_by"),
             pl.when(named).then("resolved_owner"),
             pl.when(named).then("candidate_ids").fill_null([]),
+            is_one_person=resolved,
         )
         .with_columns(match=first_that_holds(match), action=first_that_holds(action))
     )

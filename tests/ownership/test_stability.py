@@ -84,7 +84,7 @@ def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(mo
             waits = bool(owners[0] and others)
             assert (row["evidence"] == "not_stable") == waits
             ready = WINDOW.last + timedelta(days=rules.min_stable_days - days)
-            assert row["stable_on"] == (ready if waits else None)
+            assert row["stable_on"] == (ready if waits and owners[0] in PEOPLE["user_id"] else None)
 
     check()
 

@@ -157,13 +157,19 @@ CASES = {
     ),
     "named for too few days and answered no": case(
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
-        "Somebody has also answered no. Set the right owner in the inventory, alice if it is theirs",
+        "since 2026-03-02, but no run writes it: somebody answered no, or the account is not one person's",
         rules=Rules(min_stable_days=40),
         answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
     ),
+    "named for too few days and nobody's account": case(
+        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (zoe",
+        "zoe has been named on each day since 2026-03-02, but no run writes it: somebody answered no, or",
+        logons=[("ws1", "zoe", 3)],
+        rules=Rules(min_stable_days=40),
+    ),
     "named for too few days under a name that no asset has": case(
         "is not a host of the inventory: the primary user has been named for fewer than min_stable_days days",
-        "alice has been named on each day since 2026-03-02",
+        "alice has been named on each day since 2026-03-02, but no run writes it: the host is not in the",
         "There must be a host asset with ws1 in name.",
         assets=[host("h2", "other")],
         rules=Rules(min_stable_days=40),
@@ -409,8 +415,8 @@ def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
         return tables.get(name, empty(TABLES[name])).lazy()
 
     found = found or Persons(rules, tables.items()).find(asked)
-    now = {"writes": table(OwnerWrites, *writes).lazy(), "rules": rules, "fields": FieldNames()}
-    return person_in_words(person_explanation(asked, found, read, **now))
+    explained = person_explanation(asked, found, read, writes=writes, rules=rules, fields=FieldNames())
+    return person_in_words(explained)
 
 
 def test_people_who_share_a_name_are_told_of_one_by_one():
