@@ -51,9 +51,14 @@ def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fi
 
 
 class AssetRows:
-    """Turns assets into rows of a table, without listed_at; `fields` has the source of each column."""
+    """Turns assets into rows of a table, without listed_at; `fields` has the source of each column.
 
-    def __init__(self, table: type[Table], fields: Mapping[str, Field]) -> None:
+    Values of `named` fields, which may exclude an asset, are taken from it, unless `with_listed_values` has
+    looked for them elsewhere, too.
+    """
+
+    def __init__(self, table: type[Table], fields: Mapping[str, Field], named: Iterable[str] = ()) -> None:
+        self._named = tuple(named)
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
         self.id_column = next(iter(self._schema))
         self._fields = [
@@ -66,6 +71,7 @@ class AssetRows:
         """Return the rows of some assets."""
         fields = {column: field.name for column, _, field in self._fields}
         try:
+            assets = [self._with_listed(asset) for asset in assets] if self._named else assets
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
             values = pl.DataFrame(found, schema=dict.fromkeys(fields, pl.String))
         except (AttributeError, TypeError):  # several values, or an odd asset: one by one
@@ -87,7 +93,7 @@ class AssetRows:
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
             return row | {"problem": "it has no fields at platform.contract.fields_in"}
-        problems = {}
+        asset, problems = self._with_listed(asset), {}
         for column, single, field in self._fields:
             raw = asset.get(field.name) if field.name else None
             try:
@@ -103,6 +109,9 @@ class AssetRows:
         row["problem"] = "; ".join(problems) or None
         return row
 
+    def _with_listed(self, asset: Fields) -> Fields:
+        return asset if LISTED in asset else with_listed_values(asset, asset, self._named)
+
 
 def host_fields(instance: Instance) -> dict[str, Field]:
     """Return the fields of a host asset that the program uses, by its own names."""
@@ -116,18 +125,20 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 
 def host_rows(instance: Instance) -> AssetRows:
-    """Return what turns host assets, `with_listed_values`, into rows of inventory_hosts."""
+    """Return what turns host assets into rows of inventory_hosts."""
     fields, listed = host_fields(instance), _listed("exclude_assets", instance)
-    return AssetRows(InventoryHosts, {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields})
+    fields = {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields}
+    return AssetRows(InventoryHosts, fields, instance.rules.exclude_assets)
 
 
 def user_rows(instance: Instance) -> AssetRows:
-    """Return what turns user assets, `with_listed_values`, into rows of inventory_users."""
+    """Return what turns user assets into rows of inventory_users."""
     listed = _listed("exclude_user_assets", instance)
     names = (*FIELDS, "user_department", "criticality")
     value = Field(instance.platform_user_value_field, "platform_user_value_field")
     fields = {name: Field(name) for name in names}
-    return AssetRows(InventoryUsers, {"user_value": value, "listed_values": listed, **fields})
+    fields = {"user_value": value, "listed_values": listed, **fields}
+    return AssetRows(InventoryUsers, fields, instance.rules.exclude_user_assets)
 
 
 def _listed(setting: str, instance: Instance) -> Field:
