@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import duckdb
 import polars as pl
 import typer
-from duckdb.sqltypes import DuckDBPyType
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
@@ -64,6 +63,7 @@ from resources.store.tables import Tables, short_run_id
 ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # for which long texts make room at least
 MAX_BELOW = 3  # columns without room that come below each row; more are left out
+_NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
 _BAR = "█▉▊▋▌▍▎▏"  # what DuckDB's `bar` draws with
 
 
@@ -297,15 +297,11 @@ def _names_and_rows(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[
     """Return the names of the columns, and the rows, in which all but numbers are texts."""
     unique = relation.select("*")  # which renames columns of the same name
     columns = [
-        column if _is_number(kind) else column.cast("VARCHAR")
+        column if _NUMBER.fullmatch(kind.id) else column.cast("VARCHAR")
         for column, kind in zip(map(duckdb.ColumnExpression, unique.columns), unique.types, strict=True)
     ]
     # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
     return unique.columns, unique.select(*columns).fetchall()
-
-
-def _is_number(kind: DuckDBPyType) -> bool:
-    return kind.id in {"decimal", "float", "double"} or kind.id.endswith(("int", "integer"))
 
 
 def _json(relation: duckdb.DuckDBPyRelation) -> str:
