@@ -16,7 +16,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from pipelines.cli.options import Port, flag, folded, number
+from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from reports.tuning import AUDIT
@@ -72,14 +72,14 @@ def demo() -> None:
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
         _progress("a dry run: fetch, decide, plan")
         planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
-        print(planned.partition("To apply it:")[0], end="")  # that follows
+        print_lines(planned.partition("To apply it:")[0].splitlines())  # that follows
         tables = Tables(home(), slug_of(NAME))
         plan = tables.last_run_that_decided() or ""
         _progress("write this plan")
         _run(log, "apply", plan, file=sandbox.instance_file)
         written = tables.writes().filter(outcome="written").collect()
         decisions = tables.read_own("owner_decisions", plan)
-        print("", *_happened(decisions, written, sandbox.truth), "", "To look further:", sep="\n")
+        print_lines(["", *_happened(decisions, written, sandbox.truth), "", "To look further:"])
         commands = {
             "why a host has its owner": _to_paste(sandbox.instance_file, "explain", "lt-1001"),
             "all hosts as a page": _to_paste(sandbox.instance_file, "report"),

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from docs.make.cookbook import PAGE, RECIPE, answered, fill
-from pipelines.cli.sql import opening_lines
+from pipelines.cli.sql import opening_lines, sql
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution
@@ -25,6 +25,29 @@ def demo(tmp_path_factory):
 
 def test_the_answers_are_what_the_demos_tables_give(demo):
     assert answered(TEXT, demo) == TEXT, "run `make docs`"
+
+
+@pytest.fixture
+def asked(demo, monkeypatch, capsys):
+    """Ask as on a terminal of 80 columns; return the lines that the command prints."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(demo))
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def lines(query):
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        assert sql(query, form="table") == 0
+        return capsys.readouterr().out.splitlines()
+
+    return lines
+
+
+@pytest.mark.parametrize("recipe", RECIPE.findall(TEXT), ids=[str(n) for n in range(1, 16)])
+def test_a_terminal_of_80_columns_shows_what_the_page_shows_each_row_in_one_uncut_line(asked, recipe):
+    query, answer = recipe
+    lines, shown = asked(query), answer.removesuffix("  …\n").splitlines()
+    assert lines[: len(shown)] == shown
+    assert "…" not in "".join(lines)
+    assert [line for line in lines if len(line) > 80 or line.startswith("    ")] == []
 
 
 def test_there_are_fifteen_questions_each_with_a_query_and_an_answer_that_has_rows():
@@ -49,6 +72,13 @@ def test_a_working_day_is_thin_that_has_few_events_or_many_without_names():
         connection.execute(f"CREATE TABLE logon_days AS {days.format(counted)}")
         found = [(row[0].day, row[-1]) for row in connection.execute(query).fetchall()]
     assert found == [(3, True), (5, True), (2, False)]
+
+
+@pytest.mark.parametrize("query", re.findall(r'^    asset-owners sql "(FROM [^"]+)"', TEXT, re.MULTILINE))
+def test_the_questions_between_the_recipes_have_rows_that_fit(asked, query):
+    lines = asked(query)
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_lines_for_other_clients_are_those_that_the_command_uses(demo):

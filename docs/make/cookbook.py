@@ -22,7 +22,8 @@ from ownership.declaration import polars_schema
 from ownership.plan import plan_undo, plan_writes
 from ownership.tables import LogonCounts, LogonDays, Runs
 from ownership.windows import Window, days_of, look_back_window
-from pipelines.cli.sql import opening_lines
+from pipelines.cli.sql import opening_lines, shown_cells
+from reports.sentences import in_columns
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -81,13 +82,9 @@ def answered(page: str, home: Path) -> str:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The first rows under the names of their columns, without the lines and types that the shell draws."""
-    relation = connection.sql(query)
-    rows = pl.DataFrame(relation.fetchall(), schema=relation.columns, orient="row")
-    with pl.Config(tbl_formatting="NOTHING", tbl_hide_column_data_types=True, tbl_hide_dataframe_shape=True):
-        pl.Config.set_tbl_rows(-1).set_tbl_cols(-1).set_tbl_width_chars(200).set_fmt_str_lengths(200)
-        head, *lines = (f"{line.rstrip()}\n" for line in str(rows).splitlines())
-    return "".join([head, *lines[:_SHOWN], *([" …\n"] if len(lines) > _SHOWN else [])])
+    """The first rows under the names of their columns, as the command prints them."""
+    head, *lines = (f"{line}\n" for line in in_columns(shown_cells(connection.sql(query))))
+    return "".join([head, *lines[:_SHOWN], *(["  …\n"] if len(lines) > _SHOWN else [])])
 
 
 def fill(home: Path) -> None:

@@ -5,8 +5,8 @@ A module is imported when its command is called: Dagster and Polars take seconds
 
 import inspect
 import logging
-import sys
 from importlib import import_module
+from itertools import chain
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -51,7 +51,6 @@ _SANDBOX_COMMANDS = {
     "ui": ("commands", "Run both services and the Dagster UI until Ctrl-C."),
 }
 
-_MARKUP: Any = "rich" if sys.stderr.isatty() else None  # its boxes fold the lines of a pipe
 _LEVELS = {"quiet": logging.ERROR, "verbose": logging.DEBUG}
 """The least that is logged, by the option that says so."""
 
@@ -65,15 +64,11 @@ class _Commands(TyperGroup):
         super().__init__(**attributes)
         listed = {name: TyperCommand(name, help=text) for name, (_, text) in self.modules.items()}
         every = {**listed, **self.commands}
-        in_order = {name: title for title, names in self.groups.items() for name in names if name in every}
-        for name, title in in_order.items():
-            every[name].rich_help_panel = title
-        self.commands = {name: every[name] for name in [*in_order, *every]}  # others come last
+        ordered = chain(*self.groups.values(), every)  # commands of no group come last
+        self.commands = {name: every[name] for name in ordered if name in every}
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands by group, where they are not put into boxes."""
-        if not self.groups:
-            super().format_commands(ctx, formatter)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (as Click calls it)
+        """List the commands by group."""
         for title, names in self.groups.items():
             with formatter.section(title):
                 listed = [name for name in self.commands if name in names]
@@ -98,7 +93,7 @@ class _Commands(TyperGroup):
         module, text = self.modules[name]
         function = getattr(import_module(f"{self.package}.{module}"), name.replace("-", "_"))
         more, _, example = (inspect.getdoc(function) or "").partition("\n\n")[2].partition("Example: ")
-        single = typer.Typer(add_completion=False, rich_markup_mode=_MARKUP)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command(name, help=f"{text}\n\n{more}", epilog=f"Example: {called} {example}")(function)
         command = typer.main.get_command(single)
         command.params = [one for one in command.params if _ONLY_OF.get(one.name or "", name) == name]
@@ -106,7 +101,7 @@ class _Commands(TyperGroup):
 
 
 class _SandboxCommands(_Commands):
-    package, modules, groups = "sandbox", _SANDBOX_COMMANDS, MappingProxyType({})
+    package, modules, groups = "sandbox", _SANDBOX_COMMANDS, MappingProxyType({"Commands": _SANDBOX_COMMANDS})
 
 
 def _exit(status: int | None, **_: Any) -> None:
@@ -120,7 +115,7 @@ app = typer.Typer(
     epilog="ASSET_OWNERS_HOME (default ./var) holds the tables, the catalogue and Dagster's own home.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=_MARKUP,
+    rich_markup_mode=None,  # its boxes show flags with a value, and cut names and paragraphs
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(

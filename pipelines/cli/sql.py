@@ -14,16 +14,15 @@ from decimal import Decimal
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import duckdb
 import polars as pl
 import typer
-from duckdb.sqltypes import DuckDBPyType
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
-from ownership.names import as_shown, printable_lines
+from ownership.names import as_shown, counted, printable_lines
 from pipelines.cli.options import (
     Format,
     OneOrAll,
@@ -62,8 +61,10 @@ from resources.store.catalogue import (
 from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
-MIN_COLUMNS = 3  # that a terminal shows at least: a longer text is cut
+MIN_COLUMNS = 3  # for which long texts make room at least
 MAX_BELOW = 3  # columns without room that come below each row; more are left out
+_NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
+_BAR = "█▉▊▋▌▍▎▏"  # what DuckDB's `bar` draws with
 
 
 def sql(
@@ -234,32 +235,50 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
     A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
-    further columns come below each row.
+    further columns come below each row. Long texts are cut, as little as needed, but never bars.
     """
-    unique = relation.select("*")
-    texts = [duckdb.ColumnExpression(name).cast("VARCHAR") for name in unique.columns]
-    rows = unique.select(*texts).fetchall()
-    if unique.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
-        return "".join(f"{printable_lines(value)}\n" for _, value in rows)
-    cells = [[as_shown(cell) for cell in row] for row in (unique.columns, *rows)]
+    if relation.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
+        return "".join(f"{printable_lines(value)}\n" for _, value in relation.fetchall())
+    cells = shown_cells(relation)
     if not sys.stdout.isatty():
         return "".join(f"{line}\n" for line in in_columns(cells))
     width = shutil.get_terminal_size().columns
-    most = width // MIN_COLUMNS - 2
     shown = cells[: ROWS_ON_SCREEN + 1]
-    cut = [[cell if len(cell) <= most else f"{cell[: most - 1]}…" for cell in row] for row in shown]
-    ends = accumulate(max(map(len, column)) + 2 for column in zip(*cut, strict=True))
+    for most in range(width, width // MIN_COLUMNS - 3, -1):
+        cut = [[_cut(cell, most) for cell in row] for row in shown]
+        ends = [*accumulate(max(map(len, column)) + 2 for column in zip(*cut, strict=True))]
+        if ends[-1] <= width:
+            break
     fitting = sum(end <= width for end in ends)
     heads, lines = cells[0][fitting:], [*in_columns([row[:fitting] for row in cut])]
     lacking = [f"the columns {', '.join(heads)}"] if len(heads) > MAX_BELOW else []
     for number, row in enumerate(shown[1:], start=1) if not lacking else ():
         parts = [f"{head} {cell}" for head, cell in zip(heads, row[fitting:], strict=True) if cell]
         lines[number] += "\n" + folded("    " + ", ".join(parts)) if parts else ""
-    if len(rows) > ROWS_ON_SCREEN:
-        lacking.append(f"{len(rows) - ROWS_ON_SCREEN:,} more rows")
+    if more := len(cells[ROWS_ON_SCREEN + 1 :]):
+        lacking.append(counted(more, "more row"))
     if lacking:
         lines.append(folded(f"  Without {' and '.join(lacking)}: --format csv prints all"))
     return "".join(f"{line}\n" for line in lines)
+
+
+def shown_cells(relation: duckdb.DuckDBPyRelation) -> list[list[str]]:
+    """Return the names of the columns, then the rows, as people see them."""
+    names, rows = _names_and_rows(relation)
+    return [[*map(_shown, row)] for row in (names, *rows)]
+
+
+def _shown(value: Any) -> str:
+    """Return a value on one line; a float with four decimals, or four digits if those are all zero."""
+    if isinstance(value, float):
+        value = round(value, 4) or float(f"{value:.4g}")
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return "" if value is None else as_shown(text)
+
+
+def _cut(cell: str, most: int) -> str:
+    """Return a text of at most this length; a bar stays whole, since a cut one misleads."""
+    return cell if len(cell) <= most or not cell.strip(_BAR) else f"{cell[: most - 1]}…"
 
 
 def _print(text: str) -> None:
@@ -269,20 +288,20 @@ def _print(text: str) -> None:
 
 def _csv(relation: duckdb.DuckDBPyRelation) -> str:
     """Write rows with every text in quotes, so that no program takes `007` or `1e5` for a number."""
-    unique = relation.select("*")  # which renames columns of the same name
-    columns = [duckdb.ColumnExpression(name) for name in unique.columns]
-    shown = [
-        column if _is_number(kind) else column.cast("VARCHAR").alias(name)
-        for name, column, kind in zip(unique.columns, columns, unique.types, strict=True)
-    ]
-    headings = pl.Series(unique.columns).to_frame("name").select(without_formulas(pl.col("name"))).to_series()
-    # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
-    rows = unique.select(*shown).fetchall()
+    names, rows = _names_and_rows(relation)
+    headings = pl.Series(names).to_frame("name").select(without_formulas(pl.col("name"))).to_series()
     return as_csv(pl.DataFrame(rows, schema=[*headings], orient="row", infer_schema_length=None))
 
 
-def _is_number(kind: DuckDBPyType) -> bool:
-    return kind.id in {"decimal", "float", "double"} or kind.id.endswith(("int", "integer"))
+def _names_and_rows(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the names of the columns, and the rows, in which all but numbers are texts."""
+    unique = relation.select("*")  # which renames columns of the same name
+    columns = [
+        column if _NUMBER.fullmatch(kind.id) else column.cast("VARCHAR")
+        for column, kind in zip(map(duckdb.ColumnExpression, unique.columns), unique.types, strict=True)
+    ]
+    # By rows: of a relation that Polars reads as Arrow, DuckDB complains as the program ends.
+    return unique.columns, unique.select(*columns).fetchall()
 
 
 def _json(relation: duckdb.DuckDBPyRelation) -> str:

@@ -101,7 +101,12 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    said = output(PROGRAM, "sandbox", "demo")
+    for variable, value in {"COLUMNS": "80", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(variable, value)
+    on_terminal = output("script", "-qec", f"{PROGRAM} sandbox demo", "/dev/null")
+    said = on_terminal.replace("\r\n", "\n")
+    to_copy = re.compile(r"    \S*(less|asset-owners) |    ASSET_OWNERS_HOME=")
+    assert [line for line in said.splitlines() if len(line) > 80 and not to_copy.match(line)] == []
     assert "Plan: 168 owners to write" in said
     assert "To apply it" not in said, "it does that itself"
     assert "Owners written: 168, of which 156 are right" in said

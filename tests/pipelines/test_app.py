@@ -3,12 +3,13 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from pipelines.cli.app import _COMMANDS
+from pipelines.cli.app import _COMMANDS, _SANDBOX_COMMANDS
 from pipelines.cli.options import message_and_status
 
 OWN_PROCESS = pytest.mark.slow  # each imports all that a command needs
@@ -27,11 +28,31 @@ print(statuses, imported, file=sys.stderr)
 """
 
 
+def called(commands, *modules, wrap=list):
+    """What commands print in a process of their own, which tells what it imported of some modules."""
+    script = CALL.format(commands=json.dumps(commands), modules=modules)
+    command = wrap([sys.executable, "-c", script])
+    return subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  (our program)
+
+
 def imported(commands, *modules):
     """The exit statuses of commands, and those of the modules that a process has imported for them."""
-    script = CALL.format(commands=json.dumps(commands), modules=modules)
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)  # noqa: S603  (our program)
-    return done.stderr.splitlines()[-1]
+    return called(commands, *modules).stderr.splitlines()[-1]
+
+
+@OWN_PROCESS
+def test_help_on_a_terminal_is_what_a_pipe_has_and_no_flag_seems_to_take_a_value(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = [
+        ["--help"],
+        *(["sandbox", *words, "--help"] for words in ([], *([name] for name in _SANDBOX_COMMANDS))),
+    ]
+    commands = [*groups, *([name, "--help"] for name in _COMMANDS)]
+    piped = called(commands).stdout
+    on_terminal = called(commands, wrap=lambda words: ["script", "-qec", shlex.join(words), "/dev/null"])
+    assert on_terminal.stdout.replace("\r\n", "\n").startswith(piped)
+    assert max(map(len, piped.splitlines())) <= 80
+    assert "bool" not in piped
 
 
 @OWN_PROCESS

@@ -214,6 +214,41 @@ def test_a_terminal_has_the_first_columns_that_it_has_room_for(sql, monkeypatch,
     assert few.splitlines()[2:] == ["    d 7"] * (width == 80), "a few columns are below the row"
 
 
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        (
+            "SELECT 'asset-owners tune --audit-answers' AS filled_by, 'z' AS z",
+            "asset-owners tune --audit-answers  z",
+        ),
+        ("SELECT 1 AS n, repeat('a', 76) AS a", "1  " + "a" * 74 + "…"),
+        ("SELECT repeat('a', 50) AS a, bar(30, 0, 30, 30) AS p", "a" * 45 + "…  " + "█" * 30),
+        ("SELECT repeat('a', 99) AS a, bar(60, 0, 60, 60) AS p", "a" * 23 + "…\n    p " + "█" * 60),
+    ],
+)
+def test_a_terminal_cuts_no_text_that_has_room_and_never_a_bar(sql, monkeypatch, query, row):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert sql(query).partition("\n")[2] == f"  {row}\n"
+
+
+def test_people_see_four_decimals_of_a_number_and_programs_all(sql, as_json):
+    shown = {
+        "47.55670087233686": "47.5567",
+        "22.47500000000001": "22.475",
+        "0.00001234567": "1.235e-05",
+        "123456789.0": "123456789.0",
+        "0.0": "0.0",
+        "'nan'": "nan",
+        "'-inf'": "-inf",
+        "NULL": "",
+    }
+    query = "SELECT " + ", ".join(f"{text}::DOUBLE AS n{n}" for n, text in enumerate(shown))
+    assert sql(query).splitlines()[1].split() == [text for text in shown.values() if text]
+    assert "47.55670087233686,22.47500000000001,0.00001234567," in sql(query, "--format", "csv")
+    assert as_json(query)[0]["n1"] == 22.47500000000001
+
+
 def test_what_acts_on_a_terminal_is_escaped_there_and_goes_into_files_as_it_is(sql, monkeypatch):
     query = "SELECT 'a\x1b[2J\u202e' AS name"
     assert sql(query, "--format", "csv") == '"name"\n"a\x1b[2J\u202e"\n'
