@@ -62,8 +62,8 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "answered_no": Words(
         "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
-        "Set the right owner in the inventory, {username} if it is theirs after all, or answer yes in "
-        "the sheet of the audit.",
+        "Somebody said that this is not {username}'s. Set the right owner in the inventory, or {username} if "
+        "that was a mistake.",
     ),
     "low_confidence": Words(
         "Fewer of such owners are right than min_confidence asks for, or the owner is too new to tell.",

@@ -22,7 +22,7 @@ from markupsafe import Markup
 from upath import UPath
 
 from ownership.codes import OUTCOME, short_words
-from ownership.decisions import STAGES, funnel, owned_percent
+from ownership.decisions import HAS_OWNER, STAGES, funnel, owned_percent
 from ownership.matching import FieldNames, candidates
 from ownership.names import printable, split_ids
 from ownership.rules import Rules
@@ -242,7 +242,7 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
         seen=pl.col("last_seen").cast(pl.String),
         conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
         acknowledged_at=pl.col("acknowledged_at").dt.date().cast(pl.String),
-        wrote_in=pl.when(status="written").then(pl.col("wrote_in").str.head(8)),
+        wrote_in=pl.when(HAS_OWNER, source="asset-owners").then(pl.col("wrote_in").str.head(8)),
         stage=pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in FUNNEL),
     )
     return {

@@ -55,8 +55,8 @@ function copyButton(name, text) {
   return element("button", { type: "button", onclick }, name);
 }
 
-function command(title, text) {
-  return section(title, [element("code", {}, text), " ", copyButton("Copy", text)]);
+function command(title, text, about = "") {
+  return section(title, [element("code", {}, text), " ", copyButton("Copy", text), element("p", {}, quiet(about))]);
 }
 
 function facts(pairs) {
@@ -78,10 +78,12 @@ function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
   // The command undoes all hosts of a name. After a blank, @ does not begin the name of a file.
   const id = quoted((hosts.host_id[host] ?? "").replace(/^@/, " @"));
-  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id}`;
+  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id} --wrong`;
+  const effect = "It undoes the write, and no run gives the host to this owner again; without --wrong the next run does.";
   const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
   const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
-  const userNames = (user) => [...personLinks([personOf(user)]), " ", quiet(accounts.name[account[user]])];
+  const accountOf = (user) => [accounts.name[account[user]]].filter((name) => name !== people.name[personOf(user)]);
+  const userNames = (user) => [...personLinks([personOf(user)]), " ", ...accountOf(user).map(quiet)];
   return [
     element("p", {}, ...state(host)),
     element("p", {}, bdi(hosts.sentence[host])),
@@ -101,7 +103,7 @@ function hostPanel(host) {
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
-    ...(hosts.status[host] === "written" ? command("Undo this one, for operators", undo) : []),
+    ...(hosts.wrote_in[host] === null ? [] : command("If the owner is wrong, for operators", undo, effect)),
     ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
   ];
 }

@@ -1,6 +1,7 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
+from ownership.data_checks import owners_answered_no
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import FieldNames, people_by_account
@@ -17,6 +19,7 @@ from reports.exports import printable_texts
 from reports.sentences import display_names, either, logons, names_of, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
+_STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
@@ -69,10 +72,15 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        for words in (reason_of(host), ACTION[host["action"]]):
-            if words.advice:
-                yield words.advice.format_map(values)
-        if host["evidence"] in _TO_WIN:
+        wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(values["host_id"])
+        undo = f"asset-owners undo {wrote_in} --host {host_id} --wrong"
+        if host["is_to_undo"]:
+            yield f"Undo it as wrong, so that no run writes it here again: {undo}"
+        is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
+        reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
+        for advice in filter(None, (reason, ACTION[host["action"]].advice)):
+            yield advice.format_map(values)
+        if host["evidence"] in _TO_WIN or is_lost:
             yield from self._to_win(host)
         if host["match"] == "ambiguous_user":
             yield from self._one_candidate(host)
@@ -80,6 +88,8 @@ class Remedies:
             yield EVIDENCE["answered_no"].advice.format_map(values)
         else:
             yield from self._to_be_written(host)
+        if host["owner_ids"] and host["source"] == "asset-owners" and not host["is_to_undo"]:
+            yield f"If the owner is wrong: {undo}"
 
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
         """What would make the primary user the one whom the logons name."""
@@ -154,8 +164,8 @@ def hosts_by_now(
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), status (of `STATUS`) and why (its reason, in a few words). `read` gives stored tables, `writes` are
-    rows of `owner_writes`. The order is that of the decisions.
+    no), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
+    `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
     """
     owners, acknowledged, answers = (
         read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
@@ -186,6 +196,7 @@ def hosts_by_now(
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
         .join(no, on=no.columns[:2], how="left", maintain_order="left")
         .with_columns(
+            is_to_undo=pl.col("host_id").is_in(owners_answered_no(owners, answers)["host_id"].implode()),
             planned_owner=pl.when(planned).then(new.field("owner")),
             **{
                 f"planned_{name}": pl.when(planned & new.field(name).ne_missing(old.field(name))).then(
@@ -217,10 +228,9 @@ def _why(*, has_plan: bool) -> pl.Expr:
     stopped = pl.when(is_stopped & outcome.is_in(_STOPPED)).then(outcome)
     excluded = pl.when((pl.col("match") == "no_user_asset") & pl.col("excluded_by").is_not_null())
     unmatched = excluded.then(pl.lit(EXCLUDED_USER.short)).when(pl.col("match") != "matched").then("match")
-    acknowledged = pl.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged"))
-    return pl.coalesce(acknowledged, stopped, unmatched, "evidence").replace(
-        short_words(EVIDENCE, MATCH, OUTCOME)
-    )
+    wrong = pl.when("is_to_undo").then(pl.lit("answered_no"))
+    noted = wrong.when(pl.col("acknowledged_at").is_not_null()).then(pl.lit("acknowledged"))
+    return pl.coalesce(noted, stopped, unmatched, "evidence").replace(short_words(EVIDENCE, MATCH, OUTCOME))
 
 
 def with_words(
@@ -281,14 +291,16 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
-        return f"{belongs}: {logons(host)}; {wrote or 'the inventory had this owner already'}."
+        return f"{belongs}: {logons(host)}; {wrote or 'the inventory had this owner already'}.{_remark(host)}"
     known = f"; {wrote}" if ours else " in the inventory"
     but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
-    return f"{belongs}{known}{but}.{_acknowledged(host)}"
+    return f"{belongs}{known}{but}.{_remark(host)}"
 
 
-def _acknowledged(host: Mapping[str, Any]) -> str:
-    """Who lets a conflict stay, since when and why, as a further sentence; empty where nobody does."""
+def _remark(host: Mapping[str, Any]) -> str:
+    """Return who lets a conflict stay, since when and why, or that an owner is wrong; mostly empty."""
+    if host["is_to_undo"] and host["evidence"] != "answered_no":
+        return " Somebody answered no: this owner is wrong."
     if host["acknowledged_at"] is None:
         return ""
     by, note = printable(host["acknowledged_by"] or "Somebody"), host["note"]

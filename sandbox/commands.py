@@ -80,14 +80,17 @@ def demo() -> None:
         written = tables.writes().filter(outcome="written").collect()
         decisions = tables.read_own("owner_decisions", plan)
         print_lines(["", *_happened(decisions, written, sandbox.truth), "", "To look further:"])
+        # As the program was called, whose path the other commands have.
+        shown = str(log) if Path(sys.argv[0]).is_absolute() else os.path.relpath(log)
         commands = {
             "why a host has its owner": _to_paste(sandbox.instance_file, "explain", "lt-1001"),
             "all hosts as a page": _to_paste(sandbox.instance_file, "report"),
-            "the plan as a page": _to_paste(sandbox.instance_file, "report", "--run", short_run_id(plan)),
-            "a sample for a colleague to check": _to_paste(sandbox.instance_file, "tune", *AUDIT),
+            "a sample for a colleague to check": _to_paste(
+                sandbox.instance_file, "tune", *AUDIT, "--written"
+            ),
             "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
             "each reason and its number of hosts": _to_paste(None, "sql", CODES),
-            "what the runs said, with their warnings": f"less {shlex.quote(str(log))}",
+            "what the runs said, with their warnings": f"less {shlex.quote(shown)}",
             "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
             "or, instead of that, both services with Dagster's UI": _to_paste(None, "sandbox", "ui"),
             "an instance file for services of your own": _to_paste(None, "init"),
@@ -126,9 +129,8 @@ def ui(*, port: Port = 3000) -> None:
 
 def _run(log: Path, command: str, *arguments: str, file: Path) -> str:
     """Run a job of the instance as a shell would; return what it prints. Its log is kept."""
-    program = Path(sys.executable).with_name("asset-owners")
     with log.open("a", encoding="utf-8") as errors:
-        words = [program, command, "--instance", str(file), *arguments]
+        words = [sys.executable, sys.argv[0], command, "--instance", str(file), *arguments]
         done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=errors, text=True)  # noqa: S603  (our own program)
     if done.returncode:
         print(log.read_text(encoding="utf-8"), file=sys.stderr)

@@ -19,7 +19,7 @@ from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
-from ownership.names import counted, printable, printable_lines
+from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
 from pipelines.cli.diff import compare
@@ -32,7 +32,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
-from reports.sentences import host_name
+from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import watched
 from resources.settings import Instance, command_line, home, journal_url
@@ -208,7 +208,7 @@ def print_result(
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
-        print_lines(_next_steps(instance, report, again))
+        print_lines(next_steps(instance, tables, report, again))
     print_warnings(report.get("error", ""))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
@@ -225,15 +225,21 @@ def print_warnings(error: str = "") -> None:
         print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
 
 
-def _next_steps(instance: Instance, report: Mapping[str, Any], again: Sequence[str]) -> Iterator[str]:
-    """Yield how to undo what a run wrote, and what the next run does about what it undid."""
+def next_steps(
+    instance: Instance, tables: Tables, report: Mapping[str, Any], again: Sequence[str]
+) -> Iterator[str]:
+    """Yield how to undo what a run wrote, and what the next run does about what is undone."""
     outcomes = report["writes"]
     if "written" in outcomes:
         yield f"To undo it:\n    {command_line(instance, 'undo', short_run_id(report['run_id']))}"
     if "--wrong" in again and "error" not in report:
-        would = "would name" if report["dry_run"] else "names"
-        yield f"No run {would} a wrong owner for the same host in the next {instance.keep.history_days} days"
-    elif undone := outcomes.get("undone"):
+        about, this = report["about_run_id"], report["run_id"]
+        undone = tables.run_writes(about).join(tables.run_writes(this), on="host_id", how="semi")
+        names = display_names(tables.view(about).read("inventory_users").collect())
+        owners = undone.select(pl.coalesce("hostname", "host_id"), pl.col("new_values").struct.field("owner"))
+        them = some_of([printable(f"{host} to {names.get(owner, owner)}") for host, owner in owners.rows()])
+        yield f"For {instance.keep.history_days} days no run gives {them} again"
+    elif again[0] == "undo" and (undone := outcomes.get("planned" if report["dry_run"] else "undone")):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
         wrong = command_line(instance, *again, *(() if "--host" in again else ("--host", "HOST")), "--wrong")

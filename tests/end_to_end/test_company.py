@@ -119,4 +119,4 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     assert [text for line, text in shown.items() if "explain" in line and "asset-owners wrote it" in text]
     assert [text for line, text in shown.items() if "tune" in line and "168 owners were written" in text]
     assert (tmp_path / "audit.xlsx").exists()
-    assert len(shown) == 6
+    assert len(shown) == 5

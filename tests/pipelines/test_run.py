@@ -10,14 +10,21 @@ import polars as pl
 import pytest
 
 from pipelines.cli.options import print_lines, read_host_names
-from pipelines.cli.results import PLANNED, chosen_window, execute, failure_summary, status_of
+from pipelines.cli.results import (
+    PLANNED,
+    chosen_window,
+    execute,
+    failure_summary,
+    next_steps,
+    status_of,
+)
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 from tests.resources import samples
-from tests.resources.writeback.world import NOON, plan
+from tests.resources.writeback.world import NOON, plan, values
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -102,6 +109,25 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     refused = "Nothing listens at http://127.0.0.1:39877 (connection refused); check platform.url"
     of_demo = failure_summary(instance(), tables, RUN, *again, message=refused)
     assert ("asset-owners sandbox up" in of_demo, "Next: " in of_demo) == (not outcomes, bool(outcomes))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "The next run writes this owner again, unless rules.exclude_hosts names the host"),
+        (("--wrong",), "For 400 days no run gives pc-1 to ann again"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_an_undo_says_before_and_after_what_the_next_run_does(tmp_path, dry_run, more, said):
+    tables, outcome = Tables(tmp_path, "small"), "planned" if dry_run else "undone"
+    for run_id, new, became in (("run-0", "ann", "written"), (RUN, "", outcome)):
+        rows = plan("h-1", new=values(new), outcome=became, run_id=run_id, hostname="pc-1")
+        tables.append("owner_writes", rows, run_id=run_id)
+    report = {"run_id": RUN, "about_run_id": "run-0", "dry_run": dry_run, "writes": {outcome: 1}}
+    first, *others = next_steps(instance(), tables, report, ["undo", "run-0", "--host", "pc-1", *more])
+    wrong = "undo --instance small run-0 --host pc-1 --wrong"
+    assert (first, [wrong in other for other in others]) == (said, [] if more else [True])
 
 
 def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):

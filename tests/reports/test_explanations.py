@@ -20,6 +20,7 @@ from reports.explain import (
     person_explanation,
     person_in_words,
 )
+from reports.page import MAX_TEXT
 from reports.sentences import near_names
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
@@ -32,6 +33,7 @@ PEOPLE = users(
     user("u5", surname="odd") | {"problem": "its field user_department holds a dict"},
 )
 ALICE = [("ws1", "alice", 3)]
+UNDO = "asset-owners undo run-2 --host h1 --wrong"
 EXACTLY_60 = [("ws1", "alice", 6), ("ws1", "carol", 4)]
 WS1 = host("h1", "ws1", department="IT")
 OWNED = host("h1", "ws1", owners=("u9",))
@@ -104,6 +106,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
     assert lines[8:] == [
         "Host asset h1. What would change that:",
         "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
+        f"  - If the owner is wrong: {UNDO}",
         "What happened, the oldest first:",
         (
             "  - 2026-03-30 12:00 UTC, in the inventory: host name ws1, owner none, department IT, "
@@ -123,6 +126,7 @@ def case(first, *changes, logons=ALICE, assets=(), **options):
 
 
 NOBODY = "has no owner: "
+ANSWERED_NO = table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW})
 CASES = {
     "to write": case(
         "has no owner yet; it is to get alice@corp.example (u1): 3 of 3 logons on 1 day.",
@@ -159,7 +163,7 @@ CASES = {
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
         "since 2026-03-02, but no run writes it: somebody answered no, or the account is not one person's",
         rules=Rules(min_stable_days=40),
-        answers=table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW}),
+        answers=ANSWERED_NO,
     ),
     "named for too few days and nobody's account": case(
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (zoe",
@@ -189,6 +193,31 @@ CASES = {
         "has no owner: the host is excluded (exclude_hosts: W?1).",
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
+    ),
+    "excluded, without a clear primary user": case(
+        "has no owner: the host is excluded (exclude_hosts: ws1).",
+        "If it were not excluded (rules.exclude_hosts: ws1), no user would have enough of the logons.",
+        *("with 1 more logon.", "If carol is not a person"),
+        logons=EXACTLY_60,
+        rules=Rules(exclude_hosts=("ws1",)),
+    ),
+    "excluded, without logons": case(
+        "has no owner: the host is excluded (exclude_hosts: ws1).",
+        *(
+            "no user would have enough of the logons",
+            "One user would be named as the owner with 1 more logon",
+        ),
+        logons=[],
+        rules=Rules(exclude_hosts=("ws1",)),
+    ),
+    "written, and answered no before this run": case(
+        "belongs to alice@corp.example (u1); asset-owners wrote it on 2026-03-30 (run run-2); the logons",
+        f"Undo it as wrong, so that no run writes it here again: {UNDO}",
+        "Somebody said that this is not alice's. Set the right owner in the inventory, or alice if that",
+        "To change the owner, set it in the inventory",
+        assets=[host("h1", "ws1", owners=("u1",))],
+        writes=[{"outcome": "written"}],
+        answers=ANSWERED_NO,
     ),
     "collision": case(
         *("has no owner: the short host name", "rules.hostname_match: exact"),
@@ -247,6 +276,7 @@ def test_each_decision_is_put_into_words_with_what_would_change_it(first, change
     decision = found["decisions"][0]
     lines = in_words(found)
     assert first in lines.splitlines()[0]
+    assert len(decision["summary"]) <= MAX_TEXT, "the page would cut it"
     for sentence in (reason_of(decision), ACTION[decision["action"]]):
         assert f"    {sentence}" in lines
     assert len(decision["what_would_change"]) == len(changes)
@@ -262,7 +292,8 @@ def test_each_outcome_is_put_into_words_with_what_the_service_said_and_what_foll
     (line,) = (line for line in in_words(found).splitlines() if ", run run-2: " in line)
     assert OUTCOME[outcome] in line
     assert line.endswith("no such\\x1b[2J field")
-    assert len(found["decisions"][0]["what_would_change"]) == 1
+    is_ours = found["decisions"][0]["source"] == "asset-owners"
+    assert len(found["decisions"][0]["what_would_change"]) == 1 + is_ours
 
 
 def test_a_write_is_told_with_who_did_it_and_why():

@@ -231,7 +231,8 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     for text in ("pc-1 belongs to", "To change the owner", "by kim, run run-1", "Sales"):
         expect(panel).to_contain_text(text)
     expect(panel.get_by_role("img", name="2 of the last 30 days")).to_be_visible()
-    expect(panel.locator("code")).to_have_text("asset-owners undo --instance demo run-1 --host h1")
+    expect(panel.locator("code")).to_have_text("asset-owners undo --instance demo run-1 --host h1 --wrong")
+    expect(panel).to_contain_text("without --wrong the next run does")
     expect(page.locator("#rows tr[aria-current]")).to_contain_text("pc-1")
     page.keyboard.press("Escape")
     expect(panel).to_be_hidden()
@@ -249,8 +250,8 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
 def test_the_command_for_a_host_takes_no_id_for_a_file(opened):
     page = opened(report(counts(("pc-1", "ann", 5)), assets=hosts(host("@1", "pc-1"))), "host=@1")
     command = page.get_by_role("complementary").locator("code")
-    expect(command).to_have_text("asset-owners undo --instance demo run-1 --host ' @1'")
-    assert read_host_names([shlex.split(command.inner_text())[-1]]) == ["@1"]
+    expect(command).to_have_text("asset-owners undo --instance demo run-1 --host ' @1' --wrong")
+    assert read_host_names([shlex.split(command.inner_text())[-2]]) == ["@1"]
 
 
 @pytest.mark.parametrize(
@@ -329,7 +330,8 @@ def test_on_a_phone_rows_are_cards_and_what_opens_takes_the_screen(opened):
     sure = page.locator("#rows td.sure").first
     assert sure.evaluate("cell => getComputedStyle(cell, '::before').content") == '"Share"'
     page = opened(report(), **PHONE)
-    assert page.get_by_label("Search").bounding_box()["y"] < 400
+    assert page.get_by_label("Search").bounding_box()["y"] < 700
+    expect(page.locator("#cards section").first).to_be_in_viewport()
     page.locator("#rows tbody tr").first.tap()
     panel = page.get_by_role("complementary")
     expect(panel).to_contain_text("pc-1 belongs to")

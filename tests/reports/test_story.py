@@ -9,7 +9,7 @@ from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
 from ownership.matching import FieldNames
 from ownership.rules import Rules
-from ownership.tables import AcknowledgedConflicts
+from ownership.tables import AcknowledgedConflicts, AuditSample
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
 from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, reading, table
 
@@ -17,10 +17,12 @@ LOGONS = counts(
     ("pc-1", "ann", 9), ("pc-2", "ann", 7), ("pc-2", "bob", 3), ("kiosk", "ann", 1), ("kiosk", "bob", 1)
 )
 ASSETS = hosts(host("h1", "kiosk"), host("h2", "pc-1"), host("h3", "pc-2", owners=("u2", "u9")))
+UNDO = "asset-owners undo run-1 --host h2 --wrong"
 NOBODY = empty(AcknowledgedConflicts)
+NO_ANSWERS = empty(AuditSample)
 
 
-def by_now(assets, *outcomes, acknowledged=NOBODY):
+def by_now(assets, *outcomes, acknowledged=NOBODY, answers=NO_ANSWERS):
     """The hosts after a run, and after writes of the owners that it planned with these outcomes."""
     decided = decide(LOGONS, PEOPLE, assets)
     decisions = with_conflict_since(decided, decided.clear())
@@ -30,7 +32,7 @@ def by_now(assets, *outcomes, acknowledged=NOBODY):
         for minutes, outcome in enumerate(outcomes or ["not_written"])
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
-    read = reading(current_owners=owners, acknowledged_conflicts=acknowledged)
+    read = reading(current_owners=owners, acknowledged_conflicts=acknowledged, audit_sample=answers)
     return planned_first(hosts_by_now(decisions, read, writes))
 
 
@@ -84,6 +86,31 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
 def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes, status, why, owners):
     found = by_now(hosts(host("h2", "pc-1")), *outcomes).filter(host_id="h2")
     assert found.select("status", "why", "owner_ids").row(0) == (status, why, owners)
+
+
+@pytest.mark.parametrize(
+    ("host_id", "user_id", "outcome", "reason", "said"),
+    [
+        (
+            "h2",
+            "u1",
+            "written",
+            "answered no",
+            f"Undo it as wrong, so that no run writes it here again: {UNDO}",
+        ),
+        ("h2", "u9", "written", "only one user", "To change the owner, set it"),
+        ("h2", "u1", "failed", "write failed", "Somebody said that this is not ann's. Set the right owner"),
+        ("h3", "u2", "written", "clear majority", "Clear asset_owner of pc-2"),  # whom a person has set
+    ],
+)
+def test_an_owner_who_was_written_and_answered_no_is_to_be_undone_as_wrong(
+    host_id, user_id, outcome, reason, said
+):
+    answers = table(AuditSample, {"host_id": host_id, "user_id": user_id, "right": False})
+    found = hosts_sheet(by_now(ASSETS, outcome, answers=answers), PEOPLE, Rules(), FieldNames())
+    row = found.row(by_predicate=pl.col("Host id") == host_id, named=True)
+    assert (row["Reason"], row["What would change it"][: len(said)]) == (reason, said)
+    assert row["In words"].endswith("Somebody answered no: this owner is wrong.") == (reason == "answered no")
 
 
 def test_names_are_sorted_as_people_do():
