@@ -12,7 +12,7 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
-from assets_defs.evidence import written_but_wrong
+from assets_defs.evidence import answers_to_learn_from, written_but_wrong
 from assets_defs.run import InstanceRun
 from assets_defs.tuning import stored_inputs
 from ownership.decisions import events_by_day
@@ -24,7 +24,7 @@ from reports.tuning import AUDIT, claim_in_words, drift_in_words
 from resources.format_version import program_version
 from resources.settings import Instance, command_line, report_url
 from resources.store.files import replacing
-from resources.store.retention import REPORT, decided_with
+from resources.store.retention import REPORT, decided_with, judged_decisions
 from resources.store.tables import Tables, short_run_id
 
 
@@ -138,7 +138,9 @@ class Report:
     def html(self) -> str:
         """Return the page."""
         drift = drift_in_words(self._read("ownership_drift").collect())
-        claims = how_sure(self._instance, self._tables, done=not self.is_plan)
+        # A plan that waits is judged itself.
+        tables = self._tables.view(self._run_id) if self.is_plan else self._tables
+        claims = how_sure(self._instance, tables, done=not self.is_plan)
         return report_page(
             self._read,
             **self._shown,
@@ -164,9 +166,10 @@ class Report:
         """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
-        claims_of = self._decisions.filter(action="write")["run_id"].head(1).to_list()
+        judged = self._decisions if self.is_plan else judged_decisions(self._tables)
+        claims_of = judged.filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
-        tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift"))
+        tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift", "audit_sample"))
         for rows_or_value in (*self._shown.values(), *tables):
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
@@ -190,17 +193,21 @@ def _content(rows: Any) -> bytes:
 
 def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
     """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known."""
-    to_write = tables.read("owner_decisions").filter(action="write").collect()
+    decisions = judged_decisions(tables)
+    to_write = decisions.filter(action="write")
     if to_write.is_empty():
         return []
-    stored = stored_inputs(instance, tables)
+    stored = stored_inputs(instance, tables, decisions).as_decided()
     line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
     if not line["to_write"]:
         return []
     why = command_line(instance, "tune", "-v") if brief else ""
     ask = "" if done else command_line(instance, "tune", *AUDIT)
     written, undone = tables.written_and_undone(to_write["run_id"].item(0))
-    said = claim_in_words(line, ask=ask, why=why, written=written if done else None, undone=undone)
+    answers = answers_to_learn_from(instance, tables, stored.window)
+    said = claim_in_words(
+        line, answers=answers, ask=ask, why=why, written=written if done else None, undone=undone
+    )
     if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

@@ -25,7 +25,7 @@ from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, part_name
-from resources.store.retention import audited_plans, decided_with
+from resources.store.retention import audited_plans, decided_with, judged_decisions
 from resources.store.tables import Tables
 
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
@@ -71,19 +71,21 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     """Return the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
     tables = tables.visible()
-    inputs = stored_inputs(instance, tables)
+    inputs = judged = stored_inputs(instance, tables, tables.read("owner_decisions").collect())
+    if not inputs.decisions.equals(decisions := judged_decisions(tables)):
+        judged = stored_inputs(instance, tables, decisions)
+    judged = judged.as_decided()
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
-    made = tuning_tables(inputs, tables.logon_counts(kept))
-    if model := learnt_model(instance, tables, inputs.window):
-        made["confidence_bands"] = confidence_bands(model, inputs.decisions.filter(action="write"))
+    made = tuning_tables(inputs, tables.logon_counts(kept), judged)
+    if model := learnt_model(instance, tables, judged.window):
+        made["confidence_bands"] = confidence_bands(model, judged.decisions.filter(action="write"))
     else:
         made["confidence_bands"] = empty(ConfidenceBands)
     return made
 
 
-def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
-    """Return what tuning rests on, from the tables as they are published, or as a run saw them."""
-    decisions = tables.read("owner_decisions").collect()
+def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> Inputs:
+    """Return what tuning rests on about a run's decisions, from tables as published, or as a run saw them."""
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
     window, _ = decided_with(tables, decisions["run_id"].item(0))

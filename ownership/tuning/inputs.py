@@ -45,6 +45,18 @@ class Inputs(Resolution):
     last_settled: date
     audit: pl.DataFrame
 
+    def as_decided(self) -> "Inputs":
+        """Return the same with the owners that hosts had when the run decided, whatever was written since."""
+        then = self.decisions.drop_nulls("host_id").unique("host_id")
+        owners = pl.col("existing_owner").str.split(",").fill_null([])
+        known = self.hosts.join(then.select("host_id", then=owners), on="host_id", maintain_order="left")
+        readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
+        hosts = known.with_columns(owner_ids=readable).drop("then")
+        if hosts.equals(self.hosts):
+            return self  # what is counted of it stays
+        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": self.users.lazy()}
+        return replace(self, read_inventory=listed.__getitem__)
+
     @cached_property
     def evidence(self) -> Evidence:
         """The evidence of all days of `more_counts`."""
@@ -133,17 +145,18 @@ class Inputs(Resolution):
         return threshold_backtest(self.compare(tried), tried)
 
 
-def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame, judged: Inputs) -> dict[str, pl.DataFrame]:
     """Compute the rows of each table of tuning, by its name.
 
-    `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window.
+    `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window. Settings are
+    tried on `judged`.
     """
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
     excluded_by = excluding_field("exclude_user_assets", rules.exclude_user_assets)
-    tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
-    decided = stored.compare(tried)
-    now = decided[window.days, rules.evidence_metric]
+    tried = usual_settings(rules, lookback_days=judged.window.days, stored_days=judged.stored_days)
+    decided, present = judged.compare(tried), (window.days, rules.evidence_metric)
+    now = (decided if judged is stored else stored.compare([(window.days, rules)]))[present]
     return {
         "accuracy": accuracy(now, users, rules=rules),
         "threshold_backtest": threshold_backtest(decided, tried),

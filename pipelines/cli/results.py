@@ -302,13 +302,15 @@ def _describe_plan(
     )
 
 
+HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
+
+
 def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
     """Yield the commands that show a plan as a sheet, and how sure each owner is."""
     run = ("--run", short_run_id(run_id))
     yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
     if decisions["confidence"].count():
-        query = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
-        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, query)}"
+        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, HOW_SURE)}"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:

@@ -34,7 +34,13 @@ from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, s
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
-from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
+from resources.store.retention import (
+    audited_plans,
+    decided_with,
+    judged_decisions,
+    recent_answers,
+    runs_by_file,
+)
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -194,7 +200,7 @@ def tune(
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
     from assets_defs.evidence import answers_to_learn_from, written_but_wrong
-    from pipelines.cli.results import errors, execute, print_warnings
+    from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
     for error in errors(result):
@@ -202,7 +208,7 @@ def tune(
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
-    planned = tables.read("owner_decisions").collect()
+    planned = judged_decisions(tables)
     decided_by = planned["run_id"].item(0)
     window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
@@ -226,9 +232,9 @@ def tune(
     done, undone = tables.written_and_undone(decided_by)
     all_are_written = 0 < done == planned.filter(action="write").height
     ask = command_line(instance, "tune", *tuning.AUDIT, *(["--written"] if all_are_written else []))
-    claim = (
-        [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done or None, undone=undone)
-    )
+    answers = answers_to_learn_from(instance, tables, window)
+    claim = tuning.claim_in_words(now, answers=answers, ask=ask, why=why, written=done or None, undone=undone)
+    claim = [] if audited else claim
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -239,17 +245,22 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
-    answers = answers_to_learn_from(instance, tables, window)
+        answers, undone = (
+            answers_to_learn_from(instance, tables, window),
+            tables.written_and_undone(audited)[1],
+        )
     model = fit(answers)
-    see = f"of a dry run: {command_line(instance, 'sql', '--run', 'RUN_ID')}"
-    where = [f"From the next run on owner_decisions.confidence has it for each owner; {see}"]
+    where = [
+        "From the next run on this has it for each owner; of a dry run with --run and its id:",
+        f"    {command_line(instance, 'sql', HOW_SURE)}",
+    ]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         [
-            *tuning.confidence_in_words(model, planned.filter(action="write"), answers),
+            *tuning.confidence_in_words(model, planned.filter(action="write"), answers, undone),
             *(where if model else ()),
         ],
         *found,

@@ -128,9 +128,12 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
     assert shown.read("current_owners").collect()["owner_ids"].to_list() == [["u1"]]
     assert latest(tables.all_runs("owner_decisions_history"))["evidence"].to_list() == ["single_user"]
     assert tables.logon_days(planned.window, run_id=None)["fetched_at"].item() > day["fetched_at"].item()
-    assert tables.written_and_undone(RUN) == (1, 0)
-    assert follow(planned, "undo", "next", run_id="undoes") == {"h1": "undone"}
-    assert tables.written_and_undone(RUN) == (1, 1)
+    written, undone = tables.written_and_undone(RUN)
+    assert (written, undone.height) == (1, 0)
+    wrong = {"hosts": ["h1"], "wrong": True}
+    assert follow(planned, "undo", "next", run_id="undoes", **wrong) == {"h1": "undone"}
+    written, undone = tables.written_and_undone(RUN)
+    assert (written, undone.rows()) == (1, [("h1", False)])
 
 
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")

@@ -53,6 +53,12 @@ def as_lines(*rows):
     return pl.DataFrame(rows, schema=polars_schema(ThresholdBacktest))
 
 
+def answered(number, *, no=0):
+    """So many answers that a confidence may be learnt from."""
+    sample = empty(AuditSample).clear(number).with_columns(pl.lit(1).alias(name) for name in FEATURES)
+    return sample.with_columns(right=pl.int_range(pl.len()) >= no)
+
+
 @pytest.mark.parametrize("case", OTHERS)
 def test_the_best_settings_have_fewest_wrong_owners_among_those_that_are_good_enough(case):
     other = STRICTER | {"wrong_to_choose": 1.0} | OTHERS[case]
@@ -107,9 +113,29 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
     assert "too few answers" in claim_in_words(LINE | unknown)[1]
 
 
-def test_owners_undone_since_are_told():
-    said = claim_in_words(LINE, written=168, undone=5)[0]
-    assert "168 owners were written (5 undone since)" in said
+@pytest.mark.parametrize(
+    ("written", "no", "said"),
+    [
+        (168, 0, "168 owners were written (5 undone since), about 65 of all 168 wrong (50 to 80)."),
+        (168, 4, "168 owners were written (5 undone since, 4 of these answered no), about 65 of all 168 "),
+        (6, 0, "168 owners were to be written (6 were, 5 undone since), about 65 of all 168 wrong"),
+    ],
+)
+def test_owners_undone_since_are_told_and_that_the_estimate_counts_them(written, no, said):
+    undone = pl.DataFrame({"right": [False] * no + [None] * (5 - no)}, schema={"right": pl.Boolean})
+    assert said in claim_in_words(LINE, written=written, undone=undone)[0]
+
+
+@pytest.mark.parametrize("to_write", [0, 1, 168])
+def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_asked_for(to_write):
+    unknown = {"wrong": None, "wrong_low": None, "wrong_measure": None, "no_claim": "too few answers"}
+    claim = claim_in_words(
+        LINE | unknown | {"to_write": to_write},
+        answers=answered(50, no=4),
+        ask="tune --audit 50",
+        why="tune -v",
+    )
+    assert claim[1:] == ["Of 50 owners by these rules that somebody checked 46 are right."]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +149,7 @@ def test_owners_undone_since_are_told():
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
-    sample = empty(AuditSample).clear(answers).with_columns(pl.lit(1).alias(name) for name in FEATURES)
-    [said] = confidence_in_words(None, empty(OwnerDecisions), sample.with_columns(right=pl.lit(value=True)))
+    [said] = confidence_in_words(None, empty(OwnerDecisions), answered(answers), empty(AuditSample))
     assert says in said
 
 
