@@ -224,7 +224,7 @@ def confidence_in_words(
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
 
     `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
-    `undone` those of the hosts that need no further look. Without a model: what is needed for one.
+    `undone` of hosts that were undone since. Without a model: what is needed for one.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
@@ -255,7 +255,8 @@ def confidence_in_words(
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
-    to_check = owners.filter(pl.col("is_wrong").is_null()).join(undone, on="host_id", how="anti")
+    done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
+    to_check = owners.join(done, on="host_id", how="anti")
     least = [
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)

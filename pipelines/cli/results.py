@@ -186,7 +186,7 @@ def print_result(
         plan = planned_hosts(writes, users, decisions)
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
             report |= {"plan": plan, "changes": changes(plan)}
-    last = next(runs_by_file(tables), None) if instance.changes and result.success else None
+    last = next(runs_by_file(tables, failed=False), None) if instance.changes and result.success else None
     if last:
         report |= {"compared_with": last, **compare(tables, last, run_id)}
     if not result.success:
