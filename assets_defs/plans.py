@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted, printable
+from ownership.names import printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
@@ -35,9 +35,6 @@ from resources.writeback.target_lock import locked_ledger
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
-SHOWN = 20
-"""Hosts of which it is said why nothing is written."""
-
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     """Return the plan of what a run decided, and the hosts; its rows are stored, and as old as the run."""
@@ -59,8 +56,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    listed = decisions.drop_nulls("host_id")
-    asked = _select_hosts(run.instance, listed, run.options.hosts, decisions, of="host")
+    asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), run.options.hosts, decisions)
     rows = every.join(asked, on="host_id", how="semi", maintain_order="left")[: run.options.limit]
     if run.options.hosts:
         _tell_not_planned(run, asked.join(every, on="host_id", how="anti", maintain_order="left"))
@@ -82,27 +78,18 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 
 def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
     """Say of hosts that a run was asked for why there is nothing to write for them."""
-    instance, writes = run.instance, run.tables.all_runs("owner_writes")
-    told = told_hosts(
-        decisions.head(SHOWN), run.read, writes, instance.rules.as_rules(), instance.field_names
-    )
+    rules, fields = run.instance.rules.as_rules(), run.instance.field_names
+    told = told_hosts(decisions, run.read, run.tables.all_runs("owner_writes"), rules, fields)
     for host in told.iter_rows(named=True):
         name = printable(host["hostname"] or host["host_id"])
         run.log.warning(f"Nothing to write for {name}, which {host['summary'].removeprefix(f'{name} ')}")
-    if decisions.height > SHOWN:
-        run.log.warning(f"Nothing to write for {counted(decisions.height - SHOWN, 'more host')}")
 
 
 def _select_hosts(
-    instance: Instance,
-    rows: pl.DataFrame,
-    hosts: Sequence[str],
-    decisions: pl.DataFrame,
-    *,
-    of: str = "planned host",
+    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
 ) -> pl.DataFrame:
     try:
-        return select_hosts(rows, hosts, decisions, of=of) if hosts else rows
+        return select_hosts(rows, hosts, decisions) if hosts else rows
     except LookupError as error:
         why = command_line(instance, "explain", "HOST")
         raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error

@@ -14,7 +14,7 @@ from upath import UPath
 
 from assets_defs.evidence import answers_to_learn_from, written_but_wrong
 from assets_defs.run import InstanceRun
-from assets_defs.tuning import stored_inputs
+from assets_defs.tuning import judged_decisions, stored_inputs
 from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
@@ -24,7 +24,7 @@ from reports.tuning import AUDIT, claim_in_words, drift_in_words
 from resources.format_version import program_version
 from resources.settings import Instance, command_line, report_url
 from resources.store.files import replacing
-from resources.store.retention import REPORT, decided_with, judged_decisions
+from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
 
 
@@ -110,6 +110,8 @@ class Report:
             "is_plan": self.is_plan,
             "answered_no": written_but_wrong(instance, tables)[1],
         }
+        # A plan that waits is judged itself.
+        self._judged = tables.view(run_id) if self.is_plan else tables
 
     @cached_property
     def is_plan(self) -> bool:
@@ -138,9 +140,7 @@ class Report:
     def html(self) -> str:
         """Return the page."""
         drift = drift_in_words(self._read("ownership_drift").collect())
-        # A plan that waits is judged itself.
-        tables = self._tables.view(self._run_id) if self.is_plan else self._tables
-        claims = how_sure(self._instance, tables, done=not self.is_plan)
+        claims = how_sure(self._instance, self._judged, ask=self.is_plan)
         return report_page(
             self._read,
             **self._shown,
@@ -166,8 +166,7 @@ class Report:
         """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
-        judged = self._decisions if self.is_plan else judged_decisions(self._tables)
-        claims_of = judged.filter(action="write")["run_id"].head(1).to_list()
+        claims_of = judged_decisions(self._judged).filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
         tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift", "audit_sample"))
         for rows_or_value in (*self._shown.values(), *tables):
@@ -191,23 +190,27 @@ def _content(rows: Any) -> bytes:
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
-def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
-    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known."""
+def how_sure(
+    instance: Instance, tables: Tables, line: Any = None, *, ask: bool = True, brief: bool = False
+) -> list[str]:
+    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known.
+
+    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit.
+    """
     decisions = judged_decisions(tables)
-    to_write = decisions.filter(action="write")
-    if to_write.is_empty():
+    to_write = decisions.filter(action="write").height
+    if line is None and to_write:
+        stored = stored_inputs(instance, tables, decisions).as_decided()
+        line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
+        line = line if line["to_write"] else None
+    if line is None:
         return []
-    stored = stored_inputs(instance, tables, decisions).as_decided()
-    line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
-    if not line["to_write"]:
-        return []
-    why = command_line(instance, "tune", "-v") if brief else ""
-    ask = "" if done else command_line(instance, "tune", *AUDIT)
-    written, undone = tables.written_and_undone(to_write["run_id"].item(0))
-    answers = answers_to_learn_from(instance, tables, stored.window)
-    said = claim_in_words(
-        line, answers=answers, ask=ask, why=why, written=written if done else None, undone=undone
-    )
-    if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
+    run_id = decisions["run_id"].item(0)
+    answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
+    written, undone = tables.written_and_undone(run_id)
+    draw = command_line(instance, "tune", *AUDIT, *(["--written"] if 0 < written == to_write else []))
+    why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
+    said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
+    if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

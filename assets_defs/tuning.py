@@ -12,7 +12,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.asset_specs import RESULTS, asset_arguments, asset_key, examples
-from assets_defs.evidence import answers_of_audits, learnt_model
+from assets_defs.evidence import answers_of_audits, answers_to_learn_from
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import resource_keys
 from ownership.declaration import empty
@@ -20,12 +20,12 @@ from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
+from ownership.tuning.confidence import confidence_bands, fit, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, part_name
-from resources.store.retention import audited_plans, decided_with, judged_decisions
+from resources.store.retention import audited_plans, decided_with
 from resources.store.tables import Tables
 
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
@@ -77,11 +77,27 @@ def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]
     judged = judged.as_decided()
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
     made = tuning_tables(inputs, tables.logon_counts(kept), judged)
-    if model := learnt_model(instance, tables, judged.window):
+    if model := fit(answers_to_learn_from(instance, tables, judged.window)):
         made["confidence_bands"] = confidence_bands(model, judged.decisions.filter(action="write"))
     else:
         made["confidence_bands"] = empty(ConfidenceBands)
     return made
+
+
+def judged_decisions(tables: Tables) -> pl.DataFrame:
+    """Return the decisions of which it is said how many owners are wrong: of the last run that wrote.
+
+    As the tables show them where these are of one run, none wrote, or what it decided by is no longer kept.
+    """
+    written = tables.all_runs("owner_writes").filter(outcome="written").sort("completed_at").tail(1).collect()
+    for run_id in written["run_id"] if tables.viewed is None else ():
+        decided_by = tables.decided_by(run_id)
+        decisions = tables.read_own("owner_decisions", decided_by)
+        if decided_by == tables.published_run() or decisions.is_empty():
+            break
+        if tables.logon_days([decided_with(tables, decided_by)[0].first]).height:
+            return decisions
+    return tables.read("owner_decisions").collect()
 
 
 def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> Inputs:

@@ -168,13 +168,11 @@ def exceeded_limit(
     return None
 
 
-def select_hosts(
-    rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame, *, of: str = "planned host"
-) -> pl.DataFrame:
-    """Return the rows of some hosts, each asked for by its id or by a name in any spelling.
+def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of a plan, or decisions, of some hosts, each asked for by id or by a name in any spelling.
 
-    `of` is what the rows are of; `decisions` know further names of the hosts, and further hosts. A name
-    without its domain will do where it is one host's.
+    `decisions` know further names of the hosts, and further hosts. A name without its domain will do where it
+    is one host's.
 
     Raises:
         LookupError: a host that is asked for is not among the rows, or is one by its id and another one by
@@ -204,7 +202,8 @@ def select_hosts(
             known = names.join(rows, on="host_id", how="semi").select("name", "host_id").iter_columns()
             closest = get_close_matches(text.lower(), pl.concat(known).drop_nulls().unique(), n=3, cutoff=0)
             near = f"; the closest: {', '.join(closest)}" if closest else ""
-            raise LookupError(f"no {of} is called {asked_name!r}{near}")
+            kind = "planned host" if "outcome" in rows.columns else "host"
+            raise LookupError(f"no {kind} is called {asked_name!r}{near}")
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 

@@ -108,23 +108,17 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any],
-    *,
-    answers: pl.DataFrame | None = None,
-    ask: str = "",
-    why: str = "",
-    written: int | None = None,
-    undone: pl.DataFrame | None = None,
+    line: Mapping[str, Any], answers: pl.DataFrame, *, ask: str = "", why: str = "", **done: Any
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
     `answers` are rows of `audit_sample` about the same rules, `ask` is the command that draws an audit, `why`
-    the one that says why a number is not known; without it that is said here. The others go to
+    the one that says why a number is not known; without it that is said here. `done` is for
     `backtest_sentence`.
     """
-    said = [backtest_sentence(line, written=written, undone=undone)]
+    said = [backtest_sentence(line, **done)]
     is_judged = line["wrong_measure"] == "audit"
-    if answers is not None and not (is_judged or answers_missing(answers)):
+    if not (is_judged or answers_missing(answers)):
         checked, right = answers["right"].count(), answers["right"].sum()
         said.append(f"Of {checked:,} owners by these rules that somebody checked {right:,} are right.")
         return said if why and line["no_claim"] else [*said, reason(line)]
@@ -139,8 +133,8 @@ def backtest_sentence(
 ) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
-    `written`: how many are known to be written of a run that may write; None: it may not. `undone`: those of
-    them that were undone since, as `Tables.written_and_undone` returns them.
+    `written`: how many of them a run wrote; None: it may not write. `undone`: those of these undone since, as
+    `Tables.written_and_undone` returns them.
     """
     done = written is not None
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]

@@ -47,11 +47,11 @@ class Inputs(Resolution):
 
     def as_decided(self) -> "Inputs":
         """Return the same with the owners that hosts had when the run decided, whatever was written since."""
-        then = self.decisions.drop_nulls("host_id").unique("host_id")
         owners = pl.col("existing_owner").str.split(",").fill_null([])
-        known = self.hosts.join(then.select("host_id", then=owners), on="host_id", maintain_order="left")
+        then = self.decisions.select("host_id", then=owners).unique("host_id")
+        hosts = self.hosts.join(then, on="host_id", maintain_order="left")
         readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
-        hosts = known.with_columns(owner_ids=readable).drop("then")
+        hosts = hosts.with_columns(owner_ids=readable).drop("then")
         if hosts.equals(self.hosts):
             return self  # what is counted of it stays
         listed = {"inventory_hosts": hosts.lazy(), "inventory_users": self.users.lazy()}

@@ -139,6 +139,7 @@ SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").li
 """Hosts that were skipped, or undone in part."""
 SHOWN = 20
 """How many of these hosts are printed."""
+HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
@@ -300,9 +301,6 @@ def _describe_plan(
         apply=command_line(instance, *apply),
         see_all=_see_all(instance, run_id),
     )
-
-
-HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 
 
 def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:

@@ -34,13 +34,7 @@ from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, s
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
-from resources.store.retention import (
-    audited_plans,
-    decided_with,
-    judged_decisions,
-    recent_answers,
-    runs_by_file,
-)
+from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -200,6 +194,8 @@ def tune(
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
     from assets_defs.evidence import answers_to_learn_from, written_but_wrong
+    from assets_defs.report import how_sure
+    from assets_defs.tuning import judged_decisions
     from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
@@ -227,14 +223,8 @@ def tune(
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", which the tables show" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
-    in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
-    why = "" if in_full else command_line(instance, "tune", "-v")
-    done, undone = tables.written_and_undone(decided_by)
-    all_are_written = 0 < done == planned.filter(action="write").height
-    ask = command_line(instance, "tune", *tuning.AUDIT, *(["--written"] if all_are_written else []))
-    answers = answers_to_learn_from(instance, tables, window)
-    claim = tuning.claim_in_words(now, answers=answers, ask=ask, why=why, written=done or None, undone=undone)
-    claim = [] if audited else claim
+    brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    claim = [] if audited else how_sure(instance, tables, now, brief=brief)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -245,14 +235,10 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
-        answers, undone = (
-            answers_to_learn_from(instance, tables, window),
-            tables.written_and_undone(audited)[1],
-        )
-    model = fit(answers)
+    answers, see = answers_to_learn_from(instance, tables, window), command_line(instance, "sql", HOW_SURE)
+    model, (_, undone) = fit(answers), tables.written_and_undone(audited or decided_by)
     where = [
-        "From the next run on this has it for each owner; of a dry run with --run and its id:",
-        f"    {command_line(instance, 'sql', HOW_SURE)}",
+        f"From the next run on this has it for each owner; of a dry run with --run and its id:\n    {see}"
     ]
     parts = [
         audit_words,

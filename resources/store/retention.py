@@ -197,23 +197,6 @@ def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
     return Window(first, last), Rules.from_json(stored)
 
 
-def judged_decisions(tables: Tables) -> pl.DataFrame:
-    """Return the decisions of which it is said how many owners are wrong: of the last run that wrote.
-
-    As the tables show them where these are of one run, none wrote, or what it decided by is no longer kept.
-    """
-    columns = ("run_id", "outcome", "completed_at")
-    written = tables.rows("owner_writes", columns=columns).filter(outcome="written").sort("completed_at")
-    for run_id in written["run_id"].tail(1) if tables.viewed is None else ():
-        decided_by = tables.decided_by(run_id)
-        decisions = tables.read_own("owner_decisions", decided_by)
-        if decided_by == tables.published_run() or decisions.is_empty():
-            break
-        if tables.logon_days([decided_with(tables, decided_by)[0].first]).height:
-            return decisions
-    return tables.read("owner_decisions").collect()
-
-
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
     oldest = datetime.now(UTC) - timedelta(days=history_days)

@@ -406,10 +406,7 @@ class Tables:
         return in_order.unique("host_id", keep="last", maintain_order=True)
 
     def written_and_undone(self, plan_id: str) -> tuple[int, pl.DataFrame]:
-        """Return how many hosts of a run's plan were written, and those undone since: host_id and right.
-
-        `right` is null where nobody has answered whether the owner was.
-        """
+        """Return how many hosts of a run's plan were written, and those undone since: host_id, right."""
         written = self.followed_plan(plan_id).filter(outcome="written")
         undone = self.all_runs("owner_writes").filter(outcome="undone").select("host_id", run_id="undoes")
         owners = written.join(undone.collect(), on=("host_id", "run_id"), how="semi")
