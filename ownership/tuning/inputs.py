@@ -11,6 +11,7 @@ from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.matching import candidates
+from ownership.names import split_ids
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
 from ownership.shares import normalised_names
@@ -47,7 +48,7 @@ class Inputs(Resolution):
 
     def as_decided(self) -> "Inputs":
         """Return the same with the owners that hosts had when the run decided, whatever was written since."""
-        owners = pl.col("existing_owner").str.split(",").fill_null([])
+        owners = split_ids(pl.col("existing_owner")).fill_null([])
         then = self.decisions.select("host_id", then=owners).unique("host_id")
         hosts = self.hosts.join(then, on="host_id", maintain_order="left")
         readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
