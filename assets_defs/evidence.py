@@ -21,7 +21,7 @@ from ownership.names import counted, printable
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
-from ownership.tuning.confidence import MIN_ANSWERED, Model, drawn_alike, fit, with_answers
+from ownership.tuning.confidence import MIN_ANSWERED, drawn_alike, fit, with_answers
 from ownership.windows import (
     Window,
     are_settled,
@@ -381,11 +381,6 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
     were, them = ("was", "it") if rows.height == 1 else ("were", "them")
     said = f"{rows.height:,} of the owners written {were} answered no: {names}. Undo {them}:"
     return rows, [said, *commands] if commands else []
-
-
-def learnt_model(instance: Instance, tables: Tables, window: Window) -> Model | None:
-    """Return what was learnt from answers to audits of such a window that are not too old."""
-    return fit(answers_to_learn_from(instance, tables, window))
 
 
 def answers_to_learn_from(instance: Instance, tables: Tables, window: Window) -> pl.DataFrame:

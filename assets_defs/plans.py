@@ -11,11 +11,13 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
+from ownership.names import printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
 from reports.run_results import writes_in_words
 from reports.sheets import answered_wrong
+from reports.story import told_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, host_arguments, load_instance
@@ -54,7 +56,10 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    rows = _select_hosts(run.instance, every, run.options.hosts, decisions)[: run.options.limit]
+    asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), run.options.hosts, decisions)
+    rows = every.join(asked, on="host_id", how="semi", maintain_order="left")[: run.options.limit]
+    if run.options.hosts:
+        _tell_not_planned(run, asked.join(every, on="host_id", how="anti", maintain_order="left"))
     run.store("owner_writes", rows)
     left = every.height - rows.height
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
@@ -69,6 +74,15 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         gaps=gaps,
     )
     return plan, hosts
+
+
+def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
+    """Say of hosts that a run was asked for why there is nothing to write for them."""
+    rules, fields = run.instance.rules.as_rules(), run.instance.field_names
+    told = told_hosts(decisions, run.read, run.tables.all_runs("owner_writes"), rules, fields)
+    for host in told.iter_rows(named=True):
+        name = printable(host["hostname"] or host["host_id"])
+        run.log.warning(f"Nothing to write for {name}, which {host['summary'].removeprefix(f'{name} ')}")
 
 
 def _select_hosts(

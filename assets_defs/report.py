@@ -12,9 +12,9 @@ import dagster as dg
 import polars as pl
 from upath import UPath
 
-from assets_defs.evidence import written_but_wrong
+from assets_defs.evidence import answers_to_learn_from, written_but_wrong
 from assets_defs.run import InstanceRun
-from assets_defs.tuning import stored_inputs
+from assets_defs.tuning import judged_decisions, stored_inputs
 from ownership.decisions import events_by_day
 from ownership.names import printable
 from ownership.windows import days_of
@@ -110,6 +110,8 @@ class Report:
             "is_plan": self.is_plan,
             "answered_no": written_but_wrong(instance, tables)[1],
         }
+        # A plan that waits is judged itself.
+        self._judged = tables.view(run_id) if self.is_plan else tables
 
     @cached_property
     def is_plan(self) -> bool:
@@ -138,7 +140,7 @@ class Report:
     def html(self) -> str:
         """Return the page."""
         drift = drift_in_words(self._read("ownership_drift").collect())
-        claims = how_sure(self._instance, self._tables, done=not self.is_plan)
+        claims = how_sure(self._instance, self._judged, ask=self.is_plan)
         return report_page(
             self._read,
             **self._shown,
@@ -164,9 +166,9 @@ class Report:
         """Hash of all that the page rests on, except the ids and times of runs."""
         settings = program_version(), self._instance.file, self._instance.model_dump_json()
         # Estimates on owners to write rest on more than can be hashed quickly: such a page is always made.
-        claims_of = self._decisions.filter(action="write")["run_id"].head(1).to_list()
+        claims_of = judged_decisions(self._judged).filter(action="write")["run_id"].head(1).to_list()
         digest = hashlib.sha256(repr((settings, claims_of)).encode())
-        tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift"))
+        tables = (self._read(table).collect() for table in (*TABLES, "ownership_drift", "audit_sample"))
         for rows_or_value in (*self._shown.values(), *tables):
             digest.update(_content(rows_or_value))
         return digest.hexdigest()
@@ -188,19 +190,27 @@ def _content(rows: Any) -> bytes:
     return f"{stable.columns}".encode() + stable.hash_rows().to_numpy().tobytes()
 
 
-def how_sure(instance: Instance, tables: Tables, *, done: bool = False, brief: bool = False) -> list[str]:
-    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known."""
-    to_write = tables.read("owner_decisions").filter(action="write").collect()
-    if to_write.is_empty():
+def how_sure(
+    instance: Instance, tables: Tables, line: Any = None, *, ask: bool = True, brief: bool = False
+) -> list[str]:
+    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known.
+
+    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit.
+    """
+    decisions = judged_decisions(tables)
+    to_write = decisions.filter(action="write").height
+    if line is None and to_write:
+        stored = stored_inputs(instance, tables, decisions).as_decided()
+        line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
+        line = line if line["to_write"] else None
+    if line is None:
         return []
-    stored = stored_inputs(instance, tables)
-    line = stored.backtest([(stored.window.days, stored.rules)]).row(0, named=True)
-    if not line["to_write"]:
-        return []
-    why = command_line(instance, "tune", "-v") if brief else ""
-    ask = "" if done else command_line(instance, "tune", *AUDIT)
-    written, undone = tables.written_and_undone(to_write["run_id"].item(0))
-    said = claim_in_words(line, ask=ask, why=why, written=written if done else None, undone=undone)
-    if 0 < tables.run_writes(to_write["run_id"].item(0)).height < to_write.height:
+    run_id = decisions["run_id"].item(0)
+    answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
+    written, undone = tables.written_and_undone(run_id)
+    draw = command_line(instance, "tune", *AUDIT, *(["--written"] if 0 < written == to_write else []))
+    why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
+    said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
+    if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

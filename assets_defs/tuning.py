@@ -12,7 +12,7 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.asset_specs import RESULTS, asset_arguments, asset_key, examples
-from assets_defs.evidence import answers_of_audits, learnt_model
+from assets_defs.evidence import answers_of_audits, answers_to_learn_from
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import resource_keys
 from ownership.declaration import empty
@@ -20,7 +20,7 @@ from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import confidence_bands, last_drawn, with_answers
+from ownership.tuning.confidence import confidence_bands, fit, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
@@ -71,19 +71,37 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:
     """Return the tables of tuning, by name, from the published ones; before any are, of the last dry run."""
     tables = tables.visible()
-    inputs = stored_inputs(instance, tables)
+    inputs = judged = stored_inputs(instance, tables, tables.read("owner_decisions").collect())
+    if not inputs.decisions.equals(decisions := judged_decisions(tables)):
+        judged = stored_inputs(instance, tables, decisions)
+    judged = judged.as_decided()
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
-    made = tuning_tables(inputs, tables.logon_counts(kept))
-    if model := learnt_model(instance, tables, inputs.window):
-        made["confidence_bands"] = confidence_bands(model, inputs.decisions.filter(action="write"))
+    made = tuning_tables(inputs, tables.logon_counts(kept), judged)
+    if model := fit(answers_to_learn_from(instance, tables, judged.window)):
+        made["confidence_bands"] = confidence_bands(model, judged.decisions.filter(action="write"))
     else:
         made["confidence_bands"] = empty(ConfidenceBands)
     return made
 
 
-def stored_inputs(instance: Instance, tables: Tables) -> Inputs:
-    """Return what tuning rests on, from the tables as they are published, or as a run saw them."""
-    decisions = tables.read("owner_decisions").collect()
+def judged_decisions(tables: Tables) -> pl.DataFrame:
+    """Return the decisions of which it is said how many owners are wrong: of the last run that wrote.
+
+    As the tables show them where these are of one run, none wrote, or what it decided by is no longer kept.
+    """
+    written = tables.all_runs("owner_writes").filter(outcome="written").sort("completed_at").tail(1).collect()
+    for run_id in written["run_id"] if tables.viewed is None else ():
+        decided_by = tables.decided_by(run_id)
+        decisions = tables.read_own("owner_decisions", decided_by)
+        if decided_by == tables.published_run() or decisions.is_empty():
+            break
+        if tables.logon_days([decided_with(tables, decided_by)[0].first]).height:
+            return decisions
+    return tables.read("owner_decisions").collect()
+
+
+def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -> Inputs:
+    """Return what tuning rests on about a run's decisions, from tables as published, or as a run saw them."""
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
     window, _ = decided_with(tables, decisions["run_id"].item(0))

@@ -169,14 +169,14 @@ def exceeded_limit(
 
 
 def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of a plan of some hosts, each asked for by its id or by a name in any spelling.
+    """Return rows of a plan, or decisions, of some hosts, each asked for by id or by a name in any spelling.
 
     `decisions` know further names of the hosts, and further hosts. A name without its domain will do where it
     is one host's.
 
     Raises:
-        LookupError: a host that is asked for is not in the plan, or is one by its id and another one by its
-            name; those that may be meant are given.
+        LookupError: a host that is asked for is not among the rows, or is one by its id and another one by
+            its name; those that may be meant are given.
     """
     name, planned, chosen = pl.col("name"), {*rows["host_id"]}, set[str]()
     with_forms = {"full": normalise_hostname(name), "short": normalise_hostname(name, short=True)}
@@ -202,7 +202,8 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
             known = names.join(rows, on="host_id", how="semi").select("name", "host_id").iter_columns()
             closest = get_close_matches(text.lower(), pl.concat(known).drop_nulls().unique(), n=3, cutoff=0)
             near = f"; the closest: {', '.join(closest)}" if closest else ""
-            raise LookupError(f"no planned host is called {asked_name!r}{near}")
+            kind = "planned host" if "outcome" in rows.columns else "host"
+            raise LookupError(f"no {kind} is called {asked_name!r}{near}")
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 

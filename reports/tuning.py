@@ -108,24 +108,33 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any], *, ask: str = "", why: str = "", written: int | None = None, undone: int = 0
+    line: Mapping[str, Any], answers: pl.DataFrame, *, ask: str = "", why: str = "", **done: Any
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
-    `ask` is the command that draws an audit, `why` the one that says why a number is not known; without it
-    that is said here. `written` and `undone` are those of `backtest_sentence`.
+    `answers` are rows of `audit_sample` about the same rules, `ask` is the command that draws an audit, `why`
+    the one that says why a number is not known; without it that is said here. `done` is for
+    `backtest_sentence`.
     """
-    said = [backtest_sentence(line, written=written, undone=undone), reason(line, brief=bool(why))]
-    if ask and line["to_write"] and line["wrong_measure"] != "audit":
+    said = [backtest_sentence(line, **done)]
+    is_judged = line["wrong_measure"] == "audit"
+    if not (is_judged or answers_missing(answers)):
+        checked, right = answers["right"].count(), answers["right"].sum()
+        said.append(f"Of {checked:,} owners by these rules that somebody checked {right:,} are right.")
+        return said if why and line["no_claim"] else [*said, reason(line)]
+    said.append(reason(line, brief=bool(why)))
+    if ask and line["to_write"] and not is_judged:
         said.append(f"Let a colleague check {'50 of ' * (line['to_write'] > 50)}them: {ask}")
     return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
 
 
-def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None, undone: int = 0) -> str:
+def backtest_sentence(
+    line: Mapping[str, Any], *, written: int | None = None, undone: pl.DataFrame | None = None
+) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
-    `written`: how many are known to be written of a run that may write; None: it may not. `undone`: those of
-    them that were undone since.
+    `written`: how many of them a run wrote; None: it may not write. `undone`: those of these undone since, as
+    `Tables.written_and_undone` returns them.
     """
     done = written is not None
     asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
@@ -139,8 +148,13 @@ def backtest_sentence(line: Mapping[str, Any], *, written: int | None = None, un
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
-    since = f" ({undone:,} undone since)" if undone else ""
-    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line)}."
+    since, of_which = "", "them"
+    if written and undone is not None and undone.height:
+        number = "" if written == line["to_write"] else f"{written:,} were, "
+        no = undone.filter(right=False).height
+        wrong = f", {no:,} of these answered no" if no else ""
+        since, of_which = f" ({number}{undone.height:,} undone since{wrong})", f"all {line['to_write']:,}"
+    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, of_which)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -198,11 +212,13 @@ def settings_in_words(
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
 
 
-def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame) -> list[str]:
+def confidence_in_words(
+    model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame
+) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
 
-    `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from.
-    Without a model: what is needed for one.
+    `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
+    `undone` of hosts that were undone since. Without a model: what is needed for one.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
@@ -229,13 +245,15 @@ def confidence_in_words(model: Model | None, planned: pl.DataFrame, answers: pl.
                 f"rules.min_confidence: {percent}",
                 counted(sure.height, "owner"),
                 f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{counted(left, 'host')} left",
+                f"{counted(left, 'host')} stay{'s' * (left == 1)} without an owner",
             )
         )
     lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
+    done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
+    to_check = owners.join(done, on="host_id", how="anti")
     least = [
-        printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f} of 100 right)")
-        for row in least_certain_first(owners).head(LEAST_CERTAIN).iter_rows(named=True)
+        printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
+        for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
     asked = "Check the least certain by hand as well; the numbers above stay as they are"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
@@ -285,9 +303,9 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
-def _wrong(line: Mapping[str, Any]) -> str:
+def _wrong(line: Mapping[str, Any], of_which: str) -> str:
     if line["wrong"] is None:  # `reason` says that it is not known
         least = round(line["wrong_low"] or 0)
-        return f", at least {least:,} of them wrong" if least else ""
+        return f", at least {least:,} of {of_which} wrong" if least else ""
     estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
-    return f", about {estimate:,} of them wrong ({low:,} to {high:,})"
+    return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

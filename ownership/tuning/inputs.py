@@ -11,6 +11,7 @@ from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
 from ownership.matching import candidates
+from ownership.names import split_ids
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
 from ownership.shares import normalised_names
@@ -44,6 +45,18 @@ class Inputs(Resolution):
     stored_days: int
     last_settled: date
     audit: pl.DataFrame
+
+    def as_decided(self) -> "Inputs":
+        """Return the same with the owners that hosts had when the run decided, whatever was written since."""
+        owners = split_ids(pl.col("existing_owner")).fill_null([])
+        then = self.decisions.select("host_id", then=owners).unique("host_id")
+        hosts = self.hosts.join(then, on="host_id", maintain_order="left")
+        readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
+        hosts = hosts.with_columns(owner_ids=readable).drop("then")
+        if hosts.equals(self.hosts):
+            return self  # what is counted of it stays
+        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": self.users.lazy()}
+        return replace(self, read_inventory=listed.__getitem__)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -133,17 +146,18 @@ class Inputs(Resolution):
         return threshold_backtest(self.compare(tried), tried)
 
 
-def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame) -> dict[str, pl.DataFrame]:
+def tuning_tables(stored: Inputs, all_counts: pl.LazyFrame, judged: Inputs) -> dict[str, pl.DataFrame]:
     """Compute the rows of each table of tuning, by its name.
 
-    `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window.
+    `all_counts` are rows of `logon_counts` of all stored days up to the last one of the window. Settings are
+    tried on `judged`.
     """
     rules, users, window = stored.rules, stored.users, stored.window
     classes, evidence, matches = stored.kinds, stored.evidence, stored.matches
     excluded_by = excluding_field("exclude_user_assets", rules.exclude_user_assets)
-    tried = usual_settings(rules, lookback_days=window.days, stored_days=stored.stored_days)
-    decided = stored.compare(tried)
-    now = decided[window.days, rules.evidence_metric]
+    tried = usual_settings(rules, lookback_days=judged.window.days, stored_days=judged.stored_days)
+    decided, present = judged.compare(tried), (window.days, rules.evidence_metric)
+    now = (decided if judged is stored else stored.compare([(window.days, rules)]))[present]
     return {
         "accuracy": accuracy(now, users, rules=rules),
         "threshold_backtest": threshold_backtest(decided, tried),

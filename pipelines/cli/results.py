@@ -139,6 +139,7 @@ SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").li
 """Hosts that were skipped, or undone in part."""
 SHOWN = 20
 """How many of these hosts are printed."""
+HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
@@ -186,7 +187,7 @@ def print_result(
         plan = planned_hosts(writes, users, decisions)
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
             report |= {"plan": plan, "changes": changes(plan)}
-    last = next(runs_by_file(tables), None) if instance.changes and result.success else None
+    last = next(runs_by_file(tables, failed=False), None) if instance.changes and result.success else None
     if last:
         report |= {"compared_with": last, **compare(tables, last, run_id)}
     if not result.success:
@@ -307,8 +308,7 @@ def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> It
     run = ("--run", short_run_id(run_id))
     yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
     if decisions["confidence"].count():
-        query = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
-        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, query)}"
+        yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, HOW_SURE)}"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:

@@ -194,7 +194,9 @@ def tune(
     audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
     instance, tables = stored_tables(path)
     from assets_defs.evidence import answers_to_learn_from, written_but_wrong
-    from pipelines.cli.results import errors, execute, print_warnings
+    from assets_defs.report import how_sure
+    from assets_defs.tuning import judged_decisions
+    from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
     for error in errors(result):
@@ -202,7 +204,7 @@ def tune(
     if not result.success:
         return 1
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
-    planned = tables.read("owner_decisions").collect()
+    planned = judged_decisions(tables)
     decided_by = planned["run_id"].item(0)
     window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
@@ -221,14 +223,8 @@ def tune(
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
     last = ", which the tables show" if tables.published_run() == decided_by else ""
     by = f"as run {short_run_id(decided_by)} decided{last}"
-    in_full = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
-    why = "" if in_full else command_line(instance, "tune", "-v")
-    done, undone = tables.written_and_undone(decided_by)
-    all_are_written = 0 < done == planned.filter(action="write").height
-    ask = command_line(instance, "tune", *tuning.AUDIT, *(["--written"] if all_are_written else []))
-    claim = (
-        [] if audited else tuning.claim_in_words(now, ask=ask, why=why, written=done or None, undone=undone)
-    )
+    brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    claim = [] if audited else how_sure(instance, tables, now, brief=brief)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
     found = [
         tuning.suggestions_in_words(suggestions, rules),
@@ -239,17 +235,18 @@ def tune(
         planned = tables.read_own("owner_decisions", audited)
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
-    answers = answers_to_learn_from(instance, tables, window)
-    model = fit(answers)
-    see = f"of a dry run: {command_line(instance, 'sql', '--run', 'RUN_ID')}"
-    where = [f"From the next run on owner_decisions.confidence has it for each owner; {see}"]
+    answers, see = answers_to_learn_from(instance, tables, window), command_line(instance, "sql", HOW_SURE)
+    model, (_, undone) = fit(answers), tables.written_and_undone(audited or decided_by)
+    where = [
+        f"From the next run on this has it for each owner; of a dry run with --run and its id:\n    {see}"
+    ]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         [
-            *tuning.confidence_in_words(model, planned.filter(action="write"), answers),
+            *tuning.confidence_in_words(model, planned.filter(action="write"), answers, undone),
             *(where if model else ()),
         ],
         *found,

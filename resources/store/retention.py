@@ -265,10 +265,14 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
     return emptied
 
 
-def runs_by_file(tables: Tables) -> Iterator[str]:
-    """Yield the runs that decided about the present by the settings of the instance file; the last first."""
+def runs_by_file(tables: Tables, *, failed: bool = True) -> Iterator[str]:
+    """Yield the runs that decided about the present by the settings of the instance file; the last first.
+
+    `failed`: also those that failed afterwards.
+    """
     # A backfill may be of days long past.
     runs = tables.all_runs("runs").filter(pl.col("started_at") <= latest_time(), pl.col("kind") != "backfill")
+    runs = runs.filter(pl.lit(failed) | (pl.col("status") == "succeeded"))
     runs = runs.sort("started_at", descending=True).select("run_id", "options")
     for run_id, options in runs.collect().iter_rows():
         if CHANGES not in json.loads(options or "{}") and tables.holds("owner_decisions", run_id):

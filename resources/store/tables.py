@@ -405,11 +405,14 @@ class Tables:
         in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)
         return in_order.unique("host_id", keep="last", maintain_order=True)
 
-    def written_and_undone(self, plan_id: str) -> tuple[int, int]:
-        """Return how many hosts of the plan of a run were written, and how many of these undone since."""
-        written = self.followed_plan(plan_id).filter(outcome="written").select("host_id", "run_id")
+    def written_and_undone(self, plan_id: str) -> tuple[int, pl.DataFrame]:
+        """Return how many hosts of a run's plan were written, and those undone since: host_id, right."""
+        written = self.followed_plan(plan_id).filter(outcome="written")
         undone = self.all_runs("owner_writes").filter(outcome="undone").select("host_id", run_id="undoes")
-        return written.height, written.join(undone.collect(), on=("host_id", "run_id"), how="semi").height
+        owners = written.join(undone.collect(), on=("host_id", "run_id"), how="semi")
+        owners = owners.select("host_id", user_id=pl.col("new_values").struct.field("owner"))
+        answers = self.read("audit_sample").select("host_id", "user_id", "right").collect()
+        return written.height, owners.join(answers, on=("host_id", "user_id"), how="left").drop("user_id")
 
     # Who may work on all this
 

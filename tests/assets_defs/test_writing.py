@@ -86,6 +86,40 @@ def test_a_run_of_some_hosts_plans_these_alone(tmp_path):
     assert shelf.written.keys() == {"h2"}
 
 
+@pytest.mark.parametrize(
+    ("asset", "why"),
+    [
+        (host("h1", "pc-1"), "has no owner: somebody answered no, to an audit or with an undo"),
+        (
+            host("h1", "pc-1", owners=("u2",)),
+            "belongs to bob@corp.example (u2) in the inventory, but the logons",
+        ),
+        (host("h1", "pc-1", owners=("u1",)), "belongs to ann@corp.example (u1): 6 of 6 logons on 1 day"),
+        (host("h1", "pc-2"), "has no owner: "),
+    ],
+)
+def test_of_a_host_with_nothing_to_write_a_run_says_why_and_of_one_that_is_not_known_it_fails(
+    tmp_path, caplog, asset, why
+):
+    shelf = Shelf(asset, host("h2", "pc-9"))
+    run = decided(tmp_path, instance(), shelf)
+    if "answered" in why:
+        decisions = run.read("owner_decisions").collect()
+        no = decisions.with_columns(
+            evidence=pl.lit("answered_no"), match=None, resolved_owner=None, action=pl.lit("none")
+        )
+        run.tables.write("owner_decisions", no.cast(decisions.schema), run_id=RUN)
+
+    def asked(*names):
+        options = run.options.model_copy(update={"hosts": names})
+        return write_planned(replace(run, options=options, why_no_writes="Dry run"))
+
+    assert asked("H1").is_empty()
+    assert f"Nothing to write for {asset['hostnames'][0]}, which {why}" in caplog.text
+    with pytest.raises(ConfigurationError, match=r"no host is called 'pc-8'; the closest: pc-9"):
+        asked("h1", "pc-8")
+
+
 def test_a_plan_of_settings_that_were_tried_is_applied_once_the_file_has_them(tmp_path, shelf):
     file = tmp_path / "instance.yaml"
     file.write_text(yaml.safe_dump(instance_content()))
@@ -128,9 +162,12 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
     assert shown.read("current_owners").collect()["owner_ids"].to_list() == [["u1"]]
     assert latest(tables.all_runs("owner_decisions_history"))["evidence"].to_list() == ["single_user"]
     assert tables.logon_days(planned.window, run_id=None)["fetched_at"].item() > day["fetched_at"].item()
-    assert tables.written_and_undone(RUN) == (1, 0)
-    assert follow(planned, "undo", "next", run_id="undoes") == {"h1": "undone"}
-    assert tables.written_and_undone(RUN) == (1, 1)
+    written, undone = tables.written_and_undone(RUN)
+    assert (written, undone.height) == (1, 0)
+    wrong = {"hosts": ["h1"], "wrong": True}
+    assert follow(planned, "undo", "next", run_id="undoes", **wrong) == {"h1": "undone"}
+    written, undone = tables.written_and_undone(RUN)
+    assert (written, undone.rows()) == (1, [("h1", False)])
 
 
 EVE, OTHER_ANN = user("u1", email="eve@corp.example"), user("u9", email="Ann@other.example")

@@ -20,7 +20,7 @@ from pipelines.cli.results import (
 )
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.store.retention import store_decisions
+from resources.store.retention import runs_by_file, store_decisions
 from resources.store.tables import Tables
 from tests.ownership.builders import NOW, RUN
 from tests.resources import samples
@@ -239,6 +239,12 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     assert (back["diff"], [row["host_id"] for row in back["not_chosen_before"]]) == ([], ["h1"])
     tables.append("owner_writes", tables.run_writes(RUN).with_columns(run_id=pl.lit("an-apply")))
     assert call("diff", "--instance", stored, RUN, "an-apply")[0] == 2
+    stopped = tables.rows("runs", "written-since").with_columns(
+        pl.col("started_at").dt.offset_by("1h"), status=pl.lit("failed")
+    )
+    tables.append("runs", stopped)
+    assert [*runs_by_file(tables)] == ["written-since", RUN]
+    assert [*runs_by_file(tables, failed=False)] == [RUN], "what is tried is compared with that"
 
 
 def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_a_write_failed():

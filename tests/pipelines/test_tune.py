@@ -144,10 +144,66 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
     assert "learnt from 69 answers" in printed
-    assert "owner_decisions.confidence has it for each owner; of a dry run: asset-owners sql " in printed
+    assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
     assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
+
+
+@pytest.mark.parametrize("since", ["nothing", "a run that failed", "nothing to write", "over a limit"])
+def test_a_verdict_is_about_the_last_run_that_wrote_whatever_ran_since(
+    call, instance_file, home_with, tmp_path, since
+):
+    """Of fifty that were checked four are wrong; five were undone."""
+    listed, of_it = assets(by_hand=0), ("tune", "--instance", instance_file)
+    tables, instance = home_with(listed), load_instance(instance_file)
+    decisions, now = tables.read("owner_decisions").collect(), datetime.now(UTC)
+    fields = {"outcome": "written", "intended_at": now, "completed_at": now, "target": instance.target}
+    planned = decisions.filter(action="write")
+    rows = pl.concat(plan(one, new=values(one), run_id=RUN, **fields) for one in planned["host_id"])
+    store_writes(tables, rows, run_id=RUN)
+    asked, rules = draw_sample(decisions, 50, seed=1), instance.rules.as_rules()
+    sample = as_sample(
+        asked, seed=1, drawn_at=now, window=WINDOW, rules=rules, counted=counted_as(instance)
+    ).with_columns(right=pl.int_range(pl.len()) >= 4, answered_at=now)
+    tables.write("audit_sample", sample)
+    before = call(*of_it)[1]
+    estimate = before.partition("70 owners were written")[2].partition("\n")[0]
+    assert ", about 4 of them wrong (4 to 9)" in estimate
+    least = before.partition("Check the least certain by hand")[2].partition("\n")[0]
+    assert "% sure)" in least
+    assert not any(f" {host_id} (" in least for host_id in sample["host_id"][:4])
+    undone = sample["host_id"][:5]
+    undos = pl.concat(plan(one, new=values(), undoes=RUN, **fields | {"outcome": "undone"}) for one in undone)
+    store_writes(tables, undos.with_columns(run_id=pl.lit("undo")), run_id="undo")
+    owned = listed.with_columns(
+        listed_at=now,
+        owner_ids=pl.when(pl.col("host_id").is_in(undone.implode()))
+        .then([])
+        .otherwise(pl.concat_list("host_id")),
+    )
+    if since == "a run that failed":
+        tables.write("inventory_hosts", owned)
+        tables.store_current_owners()
+    elif since != "nothing":
+        if since == "nothing to write":
+            owned = owned.with_columns(owner_ids=pl.concat_list("host_id"))
+        again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=now)
+        store_run(tables, again, run_id="later", decided_at=now, hosts=owned, users=PEOPLE)
+    if since == "over a limit":
+        left = pl.concat(plan(one, new=values(one), run_id="later") for one in undone)
+        tables.write("owner_writes", left, run_id="later", publish=False)
+    said = "70 owners were written (5 undone since, 4 of these answered no)"
+    said += estimate.replace("of them", "of all 70")
+    after = call(*of_it)[1]
+    assert said in after
+    assert f"{undone[4]} (" not in after.partition("Check the least certain by hand")[2].partition("\n")[0]
+    call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert ("5 owners would be written." if since == "over a limit" else said) in page
+    assert ("Of 50 owners by these rules that somebody checked 46 are right." in page) == (
+        since == "over a limit"
+    )
 
 
 @pytest.mark.parametrize("known", [False, True])

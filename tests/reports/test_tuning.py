@@ -37,6 +37,7 @@ LINE = dict.fromkeys(polars_schema(ThresholdBacktest)) | {
     "wrong_if_best_low": 40.0,
     "wrong_if_best_high": 90.0,
 }
+NO_ANSWERS = empty(AuditSample)
 STRICTER = LINE | {"threshold_percent": 80, "to_write": 155, "people_low": 0.9}
 STRICTER |= {"wrong_to_choose": 20.0, "wrong_if_best": 30.0}
 OTHERS = {
@@ -51,6 +52,12 @@ OTHERS = {
 
 def as_lines(*rows):
     return pl.DataFrame(rows, schema=polars_schema(ThresholdBacktest))
+
+
+def answered(number, *, no=0):
+    """So many answers that a confidence may be learnt from."""
+    sample = empty(AuditSample).clear(number).with_columns(pl.lit(1).alias(name) for name in FEATURES)
+    return sample.with_columns(right=pl.int_range(pl.len()) >= no)
 
 
 @pytest.mark.parametrize("case", OTHERS)
@@ -76,7 +83,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     lines = as_lines(LINE, better)
     assert best_line(lines, LINE, Aim()) is None
     words = settings_in_words(
-        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE)
+        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE, NO_ANSWERS)
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert "60.0% are right" in words[2]
@@ -86,7 +93,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
 @pytest.mark.parametrize("wrong", [None, 0.0])
 def test_of_no_owners_none_is_wrong(wrong):
     nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
-    sentence, *_ = claim = claim_in_words(nothing, ask="asset-owners tune")
+    sentence, *_ = claim = claim_in_words(nothing, NO_ANSWERS, ask="asset-owners tune")
     assert sentence.endswith(", no owner would be written.")
     assert "asset-owners" not in " ".join(claim), "there is nothing to check"
 
@@ -97,19 +104,39 @@ def test_of_no_owners_none_is_wrong(wrong):
 )
 def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(written, said):
     unknown = {"wrong": None, "wrong_low": 5.0, "wrong_measure": "future", "no_claim": "too few answers"}
-    claim = claim_in_words(LINE | unknown, ask="tune --audit 50", why="tune -v", written=written)
+    claim = claim_in_words(LINE | unknown, NO_ANSWERS, ask="tune --audit 50", why="tune -v", written=written)
     assert said in claim[0]
     assert claim[1:] == [
         "How many more are wrong is not known yet.",
         "Let a colleague check 50 of them: tune --audit 50",
         "Why it is not known: tune -v",
     ]
-    assert "too few answers" in claim_in_words(LINE | unknown)[1]
+    assert "too few answers" in claim_in_words(LINE | unknown, NO_ANSWERS)[1]
 
 
-def test_owners_undone_since_are_told():
-    said = claim_in_words(LINE, written=168, undone=5)[0]
-    assert "168 owners were written (5 undone since)" in said
+@pytest.mark.parametrize(
+    ("written", "no", "said"),
+    [
+        (168, 0, "168 owners were written (5 undone since), about 65 of all 168 wrong (50 to 80)."),
+        (168, 4, "168 owners were written (5 undone since, 4 of these answered no), about 65 of all 168 "),
+        (6, 0, "168 owners were to be written (6 were, 5 undone since), about 65 of all 168 wrong"),
+    ],
+)
+def test_owners_undone_since_are_told_and_that_the_estimate_counts_them(written, no, said):
+    undone = pl.DataFrame({"right": [False] * no + [None] * (5 - no)}, schema={"right": pl.Boolean})
+    assert said in claim_in_words(LINE, NO_ANSWERS, written=written, undone=undone)[0]
+
+
+@pytest.mark.parametrize("to_write", [0, 1, 168])
+def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_asked_for(to_write):
+    unknown = {"wrong": None, "wrong_low": None, "wrong_measure": None, "no_claim": "too few answers"}
+    claim = claim_in_words(
+        LINE | unknown | {"to_write": to_write},
+        answered(50, no=4),
+        ask="tune --audit 50",
+        why="tune -v",
+    )
+    assert claim[1:] == ["Of 50 owners by these rules that somebody checked 46 are right."]
 
 
 @pytest.mark.parametrize(
@@ -123,15 +150,14 @@ def test_owners_undone_since_are_told():
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
-    sample = empty(AuditSample).clear(answers).with_columns(pl.lit(1).alias(name) for name in FEATURES)
-    [said] = confidence_in_words(None, empty(OwnerDecisions), sample.with_columns(right=pl.lit(value=True)))
+    [said] = confidence_in_words(None, empty(OwnerDecisions), answered(answers), NO_ANSWERS)
     assert says in said
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = claim_in_words(LINE | audited | {"wrong_measure": measure})
+    words = claim_in_words(LINE | audited | {"wrong_measure": measure}, NO_ANSWERS)
     assert ("their own hosts only" in " ".join(words)) == said
 
 

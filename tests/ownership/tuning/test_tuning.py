@@ -49,6 +49,28 @@ def test_where_nothing_was_compared_nothing_is_said():
     assert rows.select("precision", "low", "high").null_count().row(0) == (3, 3, 3)
 
 
+def test_what_a_run_decided_is_judged_with_the_owners_that_hosts_had_then():
+    """Ids may have commas; an owner that cannot be read now stays unknown, and new hosts are excluded."""
+    logons = counts(*((f"ws{n}", "ann", 5, EARLY) for n in range(1, 6)))
+    then = hosts(
+        host("h1", "ws1"), host("h2", "ws2", owners=("u2", "a,b")), host("h3", "ws3", owners=("u9",))
+    )
+    decided = inputs(logons, then, RULES, decisions=decide(logons, PEOPLE, then))
+    assert decided.as_decided() is decided
+    now = hosts(
+        host("h1", "ws1", owners=("u1",)),
+        host("h2", "ws2"),
+        host("h3", "ws3") | {"owner_ids": None, "problem": "its owner is odd"},
+        host("h4", "ws4"),
+    )
+    judged = inputs(logons, now, RULES, decisions=decided.decisions).as_decided()
+    assert judged.hosts.select("host_id", "owner_ids").rows() == [
+        ("h1", []),
+        ("h2", ["u2", "a,b"]),
+        ("h3", None),
+    ]
+
+
 KIOSK = Rules(exclude_hosts=("kiosk-*",))
 
 
