@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
@@ -34,6 +34,8 @@ from resources.writeback.decide import (
 from resources.writeback.target_lock import locked_ledger
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
+
+TOLD_HOSTS = 20  # that a run was asked for, and has nothing to write for
 
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
@@ -79,10 +81,14 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
     """Say of hosts that a run was asked for why there is nothing to write for them."""
     rules, fields = run.instance.rules.as_rules(), run.instance.field_names
-    told = told_hosts(decisions, run.read, run.tables.all_runs("owner_writes"), rules, fields)
+    some = decisions.head(TOLD_HOSTS)
+    told = told_hosts(some, run.read, run.tables.all_runs("owner_writes"), rules, fields)
     for host in told.iter_rows(named=True):
         name = printable(host["hostname"] or host["host_id"])
         run.log.warning(f"Nothing to write for {name}, which {host['summary'].removeprefix(f'{name} ')}")
+    if more := decisions.height - some.height:
+        why = command_line(run.instance, "explain", "HOST", "--run", short_run_id(run.run_id))
+        run.log.warning(f"Nothing to write for {counted(more, 'further host')} either; why: {why}")
 
 
 def _select_hosts(
