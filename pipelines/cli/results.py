@@ -3,8 +3,9 @@
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -140,6 +141,10 @@ SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").li
 SHOWN = 20
 """How many of these hosts are printed."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
+NOT_STABLE = (
+    "SELECT hostname, named_since, stable_on, existing_owner FROM owner_decisions "
+    "WHERE evidence = 'not_stable' ORDER BY ALL"
+)
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
@@ -258,14 +263,23 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
         acknowledged = tables.read("acknowledged_conflicts").collect()
         yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
-    waiting = tables.read_own("owner_decisions", run_id)["stable_on"].drop_nulls()
-    if waiting.len():
-        hosts = f"{counted(waiting.len(), 'host')} not stable yet"
-        when = "SELECT hostname, stable_on FROM owner_decisions WHERE stable_on IS NOT NULL ORDER BY ALL"
-        yield f"If nothing changes, owners are written by {waiting.max()} on {hosts}; when each:"
-        yield f"    {command_line(instance, 'sql', '--run', short_run_id(run_id), when)}"
+    see = partial(command_line, instance, "sql", "--run", short_run_id(run_id))
+    yield from not_stable_in_words(tables.read_own("owner_decisions", run_id), see)
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
+
+
+def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> Iterator[str]:
+    """Yield how many hosts are not stable and until when; `see` returns the command of a query."""
+    waiting = decisions.filter(evidence="not_stable")
+    if waiting.is_empty():
+        return
+    hosts, ready = f"{counted(waiting.height, 'host')} not stable yet", waiting["stable_on"].drop_nulls()
+    if ready.len():
+        yield f"{hosts}. If nothing changes, owners are written by {ready.max()} on {ready.len():,}; each:"
+    else:
+        yield f"{hosts}, and no owner to come: there is one, or somebody answered no, or nobody is known:"
+    yield f"    {see(NOT_STABLE)}"
 
 
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:
