@@ -160,7 +160,11 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any
 def hosts_metadata(
     decisions: pl.DataFrame, sheet_of: Callable[[pl.DataFrame], pl.DataFrame], *, see_all: str
 ) -> dict[str, Any]:
-    """Return the first hosts with an owner or one to get, and without, as the sheet tells of each."""
+    """Return the first hosts with an owner or one to get, and without, each as the sheet tells of it.
+
+    What needs a person comes first, then what is least certain. `sheet_of` returns `hosts_sheet` of some
+    decisions, in their order; the command `see_all` lists all hosts.
+    """
     order = ~pl.col("evidence").is_in(NAMING), *(pl.col("action") != action for action in _SHOWN_FIRST)
     hosts = least_certain_first(decisions.drop_nulls("host_id")).sort(order, maintain_order=True)
     is_without, found = pl.col("action") == "none", dict[str, Any]()

@@ -112,7 +112,11 @@ CLEAN_UPS_DAYS = 14
 
 
 def delete_old(run: ScanRun) -> None:
-    """Delete what is old of an instance, and Dagster's records; a plan alone leaves what is shown."""
+    """Delete stored rows and Dagster's records that are older than the instance keeps them.
+
+    Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
+    write deletes no table that analysts see.
+    """
     retention = Retention.of_instance(run.instance)
     if run.may_write:
         delete_inputs(run.tables, of_run=run.run_id)

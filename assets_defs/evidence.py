@@ -160,7 +160,10 @@ def _fetch(
 
 @dataclass
 class StoredDays:
-    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4)."""
+    """What is stored of the days that are fetched, and what of it the index no longer holds (rules 4.4).
+
+    `days` are rows of `logon_days`; `replaced` are days whose counts are replaced by what the index holds.
+    """
 
     run: ScanRun
     fingerprints: Mapping[str, str]

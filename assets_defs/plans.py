@@ -223,7 +223,10 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 def apply_plan(
     run: InstanceRun, plan_id: str, allow_writes: int | None, hosts: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Write the plan that an earlier run stored, or of some `hosts`; rows and errors as `write_planned`."""
+    """Write the plan that an earlier run stored; return rows of owner_writes, errors as `write_planned`.
+
+    Of some `hosts` alone: the rest of the plan stays as it is.
+    """
 
     def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         of_run = _followed_run(run, "apply", plan_id)
@@ -258,7 +261,10 @@ def undo_run(
     *,
     wrong: bool = False,
 ) -> pl.DataFrame:
-    """Undo what an earlier run wrote, or of some `hosts`; `wrong` answers their owners no (rules 1.12)."""
+    """Undo what an earlier run wrote, or of some `hosts` alone; rows and errors as `apply_plan`.
+
+    `wrong`: their owners count as answered no, also where a host does not hold them any more (rules 1.12).
+    """
     if wrong and not hosts:
         raise ConfigurationError("wrong: name in `hosts` whose owners are wrong")
 
@@ -293,7 +299,11 @@ def execute_plan(
     make_plan: Callable[[Ledger], tuple[Plan, pl.DataFrame]],
     before_writing: Callable[[Plan], None] | None = None,
 ) -> pl.DataFrame:
-    """Make a plan while nobody else writes, refuse it or write it; the only way to the writer."""
+    """Make a plan while nobody else writes, refuse it or write it; return its rows of owner_writes.
+
+    The only way to the writer: of a run, also one that is resumed, of apply and of undo. `before_writing` is
+    called once the plan is about to be written, even if no host is left to write.
+    """
     with locked_ledger(run.tables, run.instance.platform, run.run_id) as ledger:
         if run.may_write:  # otherwise no table that analysts see is changed
             _settle_earlier_runs(run, ledger)

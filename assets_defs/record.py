@@ -146,7 +146,11 @@ class RunRecord:
         self._end("succeeded", None)
 
     def fail(self, message: str, *, transient: bool = False) -> None:
-        """Store why the run failed; the first reason stays."""
+        """Store why the run failed; the first reason stays.
+
+        `transient`: a service did not answer, and nothing was written. Where `run_retries` are enabled,
+        Dagster then executes the whole run again, when no other one waits.
+        """
         try:
             if transient:
                 # Nothing was written: where `run_retries` are enabled, Dagster executes the whole run again.

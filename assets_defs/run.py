@@ -119,7 +119,10 @@ def scan_resources(
     source: OpenSource = open_source,
     inventory: OpenInventory = open_inventory,
 ) -> dict[str, Any]:
-    """Return the Dagster resources of an instance, by key."""
+    """Return the Dagster resources of an instance, by key.
+
+    `source` opens the source of one log, `inventory` the inventory.
+    """
     logs = partial(Logs, open_source=source)
     services = opened_once(instance, logs), opened_once(instance, inventory)
     return dict(zip(resource_keys(instance), (_options_resource(instance), tables, *services), strict=True))
@@ -163,7 +166,11 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
 def opened_once(
     instance: Instance, client: Callable[[Instance], AbstractContextManager[Any]]
 ) -> dg.ResourceDefinition:
-    """Return a function that opens a client at its first call and probes it; a run's assets share it."""
+    """Return a function that opens a client at its first call, probes the service, and returns the client.
+
+    The assets of a run share it, and with it one log-in. A secret that is not set fails the first step that
+    needs it with a message.
+    """
 
     @dg.resource
     def client_resource(_: dg.InitResourceContext) -> Generator[Callable[[], Any]]:
@@ -237,7 +244,10 @@ class ScanRun(InstanceRun):
 
 
 class Progress:
-    """Log how far a long step is, how fast, and how long it still takes; a short one never."""
+    """Log how far a long step is, how fast, and how long it still takes; a short one never.
+
+    Call it with how many are done and how many there are. `what` is counted, such as "Hosts written".
+    """
 
     def __init__(
         self, log: Callable[[str], None], what: str, *, clock: Callable[[], float] = time.monotonic

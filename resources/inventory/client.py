@@ -75,7 +75,10 @@ def inventory_transport(instance: Instance, *, sleep: Callable[[float], None] = 
 
 
 class AssetInventory(Inventory):
-    """The inventory service of one instance; opening it resolves the secrets, the first call logs in."""
+    """The inventory service of one instance; opening it resolves the secrets, the first call logs in.
+
+    Every call may raise a ServiceError, after its retries. `clock` returns seconds since the epoch.
+    """
 
     def __init__(
         self,

@@ -165,7 +165,11 @@ def _readable(
 
 
 def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Finding:
-    """Check that each asset of a list can be read; `wrong` if so many cannot that a run fails (rules 2.7)."""
+    """Check that each asset of a list can be read; `wrong` if so many cannot that a run fails (rules 2.7).
+
+    `assets` are rows of its table, all or the `first` ones. An unreadable host is skipped; an unreadable user
+    does not become an owner, and its names are ambiguous.
+    """
     if assets.is_empty():
         what = f"platform.contract.{kind}"
         return Finding(
@@ -283,7 +287,10 @@ def _read_first_assets(
 
 
 def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, among: str = "") -> Finding:
-    """Check that hosts of the logons are in the inventory, none of them only without its domain part."""
+    """Check that hosts of the logons are in the inventory, none of them only without its domain part.
+
+    `among` names the list of which `listed` is a part.
+    """
     alike = hosts_named_alike(documented, listed)
     of_all = pl.select(normalise_hostname(pl.lit(documented))).to_series().n_unique()
     exact = alike.filter(pl.col("hostname") == pl.col("asset_name"))["hostname"].unique()
@@ -303,7 +310,11 @@ def check_hostnames(documented: pl.Series, listed: pl.Series, rules: Rules, *, a
 
 
 def check_users(shares: pl.DataFrame, unmatched: pl.DataFrame, *, among: str = "") -> Finding:
-    """Check that most logon events, or some `among` the first assets, belong to users with one user asset."""
+    """Check that most logon events belong to users with exactly one user asset.
+
+    `shares` are rows of `host_user_shares`, `unmatched` has username, hosts, events and user_assets of the
+    users without one. `among` names the list of which the assets are a part: then any match is enough.
+    """
     events = int(shares["events"].sum())
     percent = 100 * (events - int(unmatched["events"].sum())) / events if events else 100
     passed = percent >= (0.01 if among else MATCHED_LIMIT_PERCENT)

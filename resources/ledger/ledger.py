@@ -143,7 +143,10 @@ class Ledger:
             ) from error
 
     def store(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
-        """Store rows, all or none, on disk before this returns, in the place of those with the same keys."""
+        """Store rows, all or none, on disk before this returns.
+
+        They take the place of rows with the same keys, or of all that a run stored of a table in `TOGETHER`.
+        """
         if table in TOGETHER:
             now = _as_text(datetime.now(UTC))
             # In the place of all that the run stored of the table.
@@ -343,7 +346,10 @@ KEY = ".ledger"  # file beside the tables with what marks the instance's rows in
 
 @contextmanager
 def open_ledger(disk: Path, tables: UPath) -> Generator[Ledger]:
-    """Open the ledger of an instance: in the database of ASSET_OWNERS_JOURNAL, or else its file on a disk."""
+    """Open the ledger of an instance: in the database of ASSET_OWNERS_JOURNAL, or else its file on a disk.
+
+    `tables` is the folder of its tables: with them goes what its rows in a database are known by.
+    """
     url = journal_url()
     try:
         with _postgres().PostgresLedger(url, partial(_key, tables)) if url else Ledger(disk / FILE) as ledger:

@@ -262,7 +262,11 @@ def unmatched_parts(log: Asker) -> list[str]:
 
 
 def top_senders(log: Asker, first: date, last: date) -> tuple[str, pl.DataFrame] | None:
-    """Return the names that send for most hosts, by the field that tells most computers apart."""
+    """Return the names that send for most hosts, by the field that tells most computers apart.
+
+    A field with fewer names than `hostname_field` names the sender itself, or a group of hosts. None: the
+    documents have no other field that names a computer.
+    """
     between, own = log.between(first, last), log.fields["hostname"]
     carried = _find_computer_fields(log, between)
     if not carried:

@@ -63,7 +63,12 @@ class SearchClient(Asker, EvidenceSource):
         self._totals: dict[str, Any] = {**MATCHING, **without, "latest": latest}
 
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
-        """Count the logon events of each day, in the order given, several days in parallel."""
+        """Count the logon events of each day, in the order given, several days in parallel.
+
+        A ConfigurationError names the setting: an index that does not exist, a field that cannot be
+        aggregated or that is a text, a query that does not parse, a `time_field` by which no day
+        finds any document: an empty day would then hide documents that belong to no day (rules 4.1).
+        """
         with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
             fetched = executor.map(self._day, days)
             empty = []

@@ -71,7 +71,10 @@ class EvidenceSource(ABC):
         """Count the logon events of each day in `scan.timezone`, in the order given, empty ones included."""
 
     def matching_by_day(self, days: Sequence[date]) -> Mapping[date, int]:  # noqa: ARG002
-        """Count the matching documents of each day in one request, to notice events that arrive late."""
+        """Count the matching documents of each day in one request, to notice events that arrive late.
+
+        Omitted days have not grown; the default omits all, because the source cannot tell.
+        """
         return {}  # a day that is omitted has not grown, as far as the source can tell
 
     def why_lacking(self, first: date, last: date, *, user: bool) -> str:  # noqa: ARG002
@@ -169,7 +172,10 @@ class Logs:
 
 
 def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
-    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3)."""
+    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3).
+
+    `by_kind`: whether types of logon are counted apart, if the instance names their field.
+    """
     settings = (
         instance.url,
         instance.index,
@@ -209,7 +215,10 @@ def check_parts(log: EvidenceSource) -> Finding:
 
 
 def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Iterator[Finding]:
-    """Check that documents have user and host: `wrong` if most lack one, a warning over 10% of a day's."""
+    """Check that documents have user and host: `wrong` if most lack one, a warning over 10% of a day's.
+
+    `days` has day, matching, lacking_user and lacking_host.
+    """
     for user, setting, field in (
         (True, log.user_setting, log.user_field),
         (False, log.host_setting, log.host_field),
@@ -238,7 +247,10 @@ def check_fields(log: EvidenceSource, days: pl.DataFrame, window: Window) -> Ite
 
 
 def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterator[Finding]:
-    """Check that on no day most names are hidden, by a role's field masking or by a pipeline."""
+    """Check that on no day most names are hidden, by a role's field masking or by a pipeline.
+
+    `masked` are rows of `data_checks.masked_days`.
+    """
     for setting, name in ((log.user_setting, "username"), (log.host_setting, "hostname")):
         found = masked.drop_nulls(name)
         if found.is_empty():
@@ -257,7 +269,10 @@ def check_names(log: EvidenceSource, masked: pl.DataFrame, days: int) -> Iterato
 def check_senders(
     logs: Logs, first: date, last: date, *, matching: Mapping[str, int], exclude_hosts: Sequence[str]
 ) -> Iterator[Finding]:
-    """Check that no host name is a collector's, which sends for several hosts; `wrong` for most events."""
+    """Check that no host name is a collector's, which sends for several hosts; `wrong` for most events.
+
+    `matching` has the events of each log on these days.
+    """
     events = max(sum(matching.values()), 1)
     found = logs.ask_each(lambda log: log.top_senders(first, last))
     senders = {name: one for name, one in found.items() if one}

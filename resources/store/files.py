@@ -20,7 +20,10 @@ LEFTOVER_SECONDS = 24 * 3600
 
 @contextmanager
 def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]:
-    """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing."""
+    """Yield a temporary path on a disk; what was written there replaces `path`, all or nothing.
+
+    Only the owner and the group `readers` can read the file; an object store has rights of its own.
+    """
     if not isinstance(path, Path):
         # An object store has rights of its own.
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
@@ -45,7 +48,10 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
 
 
 def create(path: UPath, content: bytes) -> None:
-    """Store an object unless there is one; a store without conditional writes keeps the last caller's."""
+    """Store an object unless there is one; exactly one of several concurrent callers succeeds.
+
+    Read it again afterwards: a store without conditional writes keeps the last caller's.
+    """
     try:
         path.fs.pipe_file(path.path, content, mode="create")
     except Exception as error:  # each store's library has errors of its own

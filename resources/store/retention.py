@@ -129,7 +129,10 @@ class Retention(KeepSettings):
 def store_decisions(
     tables: Tables, decisions: pl.DataFrame, *, decided_at: datetime, run_id: str, publish: bool
 ) -> pl.DataFrame:
-    """Store what a run decided, and what changed if published; return it with new conflicts marked."""
+    """Store what a run decided, and who is unmatched; where published, also what changed.
+
+    Returns the decisions with new conflicts marked, and since when each conflict has been there.
+    """
     with tables.changing():
         before = _latest_decisions(tables, except_run=run_id)
         decisions = _with_known_conflicts(tables, decisions, before, run_id)
@@ -143,7 +146,11 @@ def store_decisions(
 
 
 def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime) -> list[str]:
-    """Show analysts what a dry run listed and decided (rules 7.6); return its tables that are lost."""
+    """Show analysts what a dry run listed and decided: the state that a run applies (rules 7.6).
+
+    Returns the tables of the plan that are no longer kept; nothing is published then. What changed is kept
+    as of the instant `at`, in the name of the run that applies the plan.
+    """
     if tables.published_run() == plan_id:
         return []
     if lost := [table for table in SNAPSHOTS if not tables.holds(table, plan_id)]:
@@ -211,7 +218,11 @@ def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
 
 
 def delete_outdated(tables: Tables, *, evidence_before: date, history_before: datetime) -> int:
-    """Delete what is older than the instance keeps it; return the number of files and folders."""
+    """Delete what is older than the instance keeps it; return the number of files and folders.
+
+    The last decision about each host stays: it held until the next one. So do writes of an owner that the
+    inventory still shows, which would count as set by hand otherwise (rules 9.1).
+    """
     deleted = _delete_rows(tables, history_before) if tables.reads_ledger() else 0
     outdated = [
         path

@@ -218,7 +218,10 @@ class Tables:
     def write(
         self, table: str, frame: pl.DataFrame, *, run_id: str | None = None, publish: bool = True
     ) -> None:
-        """Store a snapshot for its run, if it belongs to one; `publish` shows it to analysts."""
+        """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
+
+        They see a plan, rows of `owner_writes`, once `publish_writes` says what became of it.
+        """
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
         # A plan is seen once `publish_writes` says what became of it.
@@ -422,7 +425,10 @@ class Tables:
         return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
-        """Let one process at a time change tables; `existing`: make no folder for that."""
+        """Let one process at a time read a table and store what follows from it, briefly.
+
+        `existing`: it makes no folder, so that nothing is left where the tables were removed meanwhile.
+        """
         folder = Path(self.folder) if isinstance(self.folder, Path) else self.disk
         for needed in () if existing else (self.disk, folder):
             require_target(needed)

@@ -78,7 +78,10 @@ class Pace:
             self._interval *= FASTER
 
     def refused(self, *, turn: float, retry_after: float | None) -> bool:
-        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up."""
+        """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up.
+
+        `turn` is when the refused writer's turn began: one from before the last refusal says nothing new.
+        """
         with self._lock:
             now = self._clock()
             self._refused_since = now if self._refused_since is None else self._refused_since
