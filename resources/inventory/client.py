@@ -28,7 +28,6 @@ from resources.inventory.records import (
     host_rows,
     taken_fields,
     user_rows,
-    with_listed_values,
 )
 from resources.inventory.session import PROFILE, Envelope, InventorySession, open_envelope
 from resources.search.asking import leaves, values_at
@@ -131,7 +130,7 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {call.path} with an asset that is not {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        host = self.rows["hosts"].record(host_id, self._fields_of("hosts", [item], [host_id], call.path)[0])
+        host = self.rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0], item)
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")
         return {**host, "others": self._others(item)}
@@ -239,6 +238,7 @@ class AssetInventory(Inventory):
         frames: list[pl.DataFrame] = []
         ids: list[str] = []
         fields: list[Fields] = []
+        items: list[Fields] = []
         numbers: list[int] = []
         seen: set[str] = set()
         for page in itertools.chain(known, self._further(kind, known)):
@@ -254,18 +254,19 @@ class AssetInventory(Inventory):
             numbers.append(page.number)
             ids += page.ids
             fields += page.fields
+            items += page.items
             if others is not None:
                 others.update(zip(page.ids, map(self._others, page.items), strict=True))
             if len(ids) >= ASSETS_TOGETHER:
-                frames.append(rows.table(ids, fields))
-                ids, fields = [], []
+                frames.append(rows.table(ids, fields, items))
+                ids, fields, items = [], [], []
             if len(seen) > MAX_TIMES_ANNOUNCED * max(size, 1):
                 raise ProtocolError(
                     f"{self.where} announces {size} {kind} and lists {len(seen)} and more; check "
                     f"platform.contract.{kind}"
                 )
         if complete and self._has_all(kind, numbers, seen, last_size):
-            frames.append(rows.table(ids, fields))
+            frames.append(rows.table(ids, fields, items))
             frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
             self._require_readable(kind, frame)
             return frame.with_columns(listed_at=listed_at)
@@ -354,7 +355,7 @@ class AssetInventory(Inventory):
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
-                return Page(number, size, ids, self._fields_of(kind, items, ids, call.path), items)
+                return Page(number, size, ids, self._fields_of(items, ids, call.path), items)
         text = "without a list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
@@ -374,9 +375,7 @@ class AssetInventory(Inventory):
         """Return the values of an item that a write must not change, as in `Inventory.host`."""
         return msgspec.json.encode([leaf for leaf in leaves(item) if not f"{leaf[0]}.".startswith(self._own)])
 
-    def _fields_of(
-        self, kind: Kind, items: Sequence[Fields], ids: Sequence[str], path: str
-    ) -> Sequence[Fields]:
+    def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
         """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
         values: list[Any] = [next(iter(values_at(item, fields_in)), None) for item in items]
@@ -385,7 +384,4 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "
                 f"{fields_in!r}; check platform.contract.fields_in"
             )
-        rules = self.instance.rules
-        if named := rules.exclude_assets if kind == "hosts" else rules.exclude_user_assets:
-            return [with_listed_values(*one, named) for one in zip(items, values, strict=True)]
         return values

@@ -1,6 +1,6 @@
 """Turns assets into rows of inventory_hosts and inventory_users; the row of an unreadable one says why."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from resources.search.asking import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
-LISTED = "listed values"  # the key that `with_listed_values` adds to the fields of an asset
+_LISTED = "listed values"  # the key that `_with_listed_values` adds to the fields of an asset
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def texts(value: object) -> list[str]:
     return [str(one) for one in values if one not in (None, "")]
 
 
-def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fields:
-    """Return the fields of an asset, and under LISTED a `name: value` for each of the named ones."""
-    if not isinstance(fields, dict):
+def _with_listed_values(fields: Fields, item: Fields, names: Collection[str]) -> Fields:
+    """Return the fields of an asset, and under _LISTED a `name: value` for each of the named ones."""
+    if not names or not isinstance(fields, dict):
         return fields
 
     def filled(place: Fields, name: str) -> list[Any]:
@@ -47,14 +47,14 @@ def with_listed_values(item: Fields, fields: Fields, names: Iterable[str]) -> Fi
     found = [(name, value) for name in names for value in filled(item, name) or filled(fields, name)]
     listed = [f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in found]
     # An object cannot be compared: it replaces the texts, so that the asset is unreadable and gets no owner.
-    return {**fields, LISTED: next((value for _, value in found if isinstance(value, dict)), listed)}
+    return {**fields, _LISTED: next((value for _, value in found if isinstance(value, dict)), listed)}
 
 
 class AssetRows:
     """Turns assets into rows of a table, without listed_at; `fields` has the source of each column.
 
-    Values of `named` fields, which may exclude an asset, are taken from it, unless `with_listed_values` has
-    looked for them elsewhere, too.
+    Values of `named` fields may exclude an asset. They are looked for in its whole item first, where the
+    inventory has the fields inside one.
     """
 
     def __init__(self, table: type[Table], fields: Mapping[str, Field], named: Iterable[str] = ()) -> None:
@@ -67,15 +67,18 @@ class AssetRows:
             if name not in {self.id_column, "problem"}
         ]
 
-    def table(self, ids: Sequence[str], assets: Sequence[Fields]) -> pl.DataFrame:
-        """Return the rows of some assets."""
-        fields = {column: field.name for column, _, field in self._fields}
+    def table(
+        self, ids: Sequence[str], assets: Sequence[Fields], items: Sequence[Fields] | None = None
+    ) -> pl.DataFrame:
+        """Return the rows of some assets, each of the fields of an item if that has more."""
+        fields, within = {column: field.name for column, _, field in self._fields}, items or assets
+        if self._named:
+            assets = [_with_listed_values(*one, self._named) for one in zip(assets, within, strict=True)]
         try:
-            assets = [self._with_listed(asset) for asset in assets] if self._named else assets
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
             values = pl.DataFrame(found, schema=dict.fromkeys(fields, pl.String))
         except (AttributeError, TypeError):  # several values, or an odd asset: one by one
-            records = [self.record(*one) for one in zip(ids, assets, strict=True)]
+            records = [self.record(*one) for one in zip(ids, assets, within, strict=True)]
             # Through JSON: Polars takes several times as long for lists of Python's strings.
             return pl.read_json(msgspec.json.encode(records), schema=self._schema)
         several = [pl.col(column) for column, single, _ in self._fields if not single]
@@ -88,12 +91,12 @@ class AssetRows:
             .select(*self._schema)
         )
 
-    def record(self, asset_id: str, asset: Fields) -> dict[str, Any]:
+    def record(self, asset_id: str, asset: Fields, item: Fields | None = None) -> dict[str, Any]:
         """Return the row of one asset as plain values; unreadable ones are null and named in `problem`."""
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
         if not isinstance(asset, dict):
             return row | {"problem": "it has no fields at platform.contract.fields_in"}
-        asset, problems = self._with_listed(asset), {}
+        asset, problems = _with_listed_values(asset, item or asset, self._named), {}
         for column, single, field in self._fields:
             raw = asset.get(field.name) if field.name else None
             try:
@@ -108,9 +111,6 @@ class AssetRows:
                 row[column] = (values[0] if values else None) if single else values
         row["problem"] = "; ".join(problems) or None
         return row
-
-    def _with_listed(self, asset: Fields) -> Fields:
-        return asset if LISTED in asset else with_listed_values(asset, asset, self._named)
 
 
 def host_fields(instance: Instance) -> dict[str, Field]:
@@ -143,7 +143,7 @@ def user_rows(instance: Instance) -> AssetRows:
 
 def _listed(setting: str, instance: Instance) -> Field:
     named = ", ".join(getattr(instance.rules, setting))
-    return Field(LISTED, f"rules.{setting} ({named})") if named else Field(None)
+    return Field(_LISTED, f"rules.{setting} ({named})") if named else Field(None)
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ownership.tables import LogonCounts
 from ownership.windows import Window
 from resources.findings import Finding, attempt, check_connection
 from resources.inventory.client import AssetInventory, Kind
-from resources.inventory.records import LISTED, host_fields
+from resources.inventory.records import host_fields
 from resources.inventory.session import PROFILE
 from resources.search.source import Logs
 from resources.settings import Instance
@@ -150,7 +150,7 @@ def _check_values(setting: str, kind: str, fields: list[str], assets: Assets) ->
 
 def _names_of_fields(assets: Assets) -> str:
     names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
-    return some_of(sorted(names - {LISTED}), 20)
+    return some_of(sorted(names), 20)
 
 
 def _readable(
@@ -280,7 +280,7 @@ def _read_first_assets(
     pages = yield from attempt(f"platform.contract.{kind}", lambda: inventory.first_pages(kind))
     if not pages:
         return None
-    frame = pl.concat(inventory.rows[kind].table(page.ids, page.fields) for page in pages)
+    frame = pl.concat(inventory.rows[kind].table(page.ids, page.fields, page.items) for page in pages)
     size = pages[0].size
     some = f" (of the first {frame.height:,} of {size:,} {kind} listed)" if size > frame.height else ""
     return frame.with_columns(listed_at=datetime.now(UTC)), some

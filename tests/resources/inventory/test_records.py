@@ -1,6 +1,6 @@
 import pytest
 
-from resources.inventory.records import host_form, host_rows, user_rows, with_listed_values
+from resources.inventory.records import host_form, host_rows, user_rows
 from tests.resources.samples import instance, instance_content
 
 HOST = {
@@ -24,19 +24,19 @@ def enriching(**fields):
     return instance(platform={**platform, "contract": {"enrich_fields": fields}})
 
 
-def row(rows, asset):
+def row(rows, asset, item=None):
     """The record of an asset, which is its row in the table as well."""
-    record = rows.record("x-1", asset)
-    assert rows.table(["x-1"], [asset]).rows(named=True) == [record]
+    record = rows.record("x-1", asset, item)
+    assert rows.table(["x-1"], [asset], item and [item]).rows(named=True) == [record]
     return record
 
 
-def host(fields, settings=None):
-    return row(host_rows(settings or instance()), fields)
+def host(fields, settings=None, item=None):
+    return row(host_rows(settings or instance()), fields, item)
 
 
-def user(fields, settings=None):
-    return row(user_rows(settings or instance()), fields)
+def user(fields, settings=None, item=None):
+    return row(user_rows(settings or instance()), fields, item)
 
 
 def test_a_host_is_its_names_owners_and_what_enrichment_writes():
@@ -160,10 +160,11 @@ LISTED_FIELDS = ("group", "tags.name", "managed", "os.build", "site.name")
 def test_values_that_may_exclude_an_asset_are_found_in_the_item_or_its_fields(item, listed):
     for rows, setting in ((host, "rules.exclude_assets"), (user, "rules.exclude_user_assets")):
         settings = instance(rules={setting.partition(".")[2]: {name: ["x"] for name in LISTED_FIELDS}})
-        record = rows(with_listed_values(item, item.get("fields", {}), LISTED_FIELDS), settings)
+        record = rows(item.get("fields", {}), settings, item)
         assert record["listed_values"] == listed
         if "fields" not in item:  # another inventory's assets have no such member
             assert rows(item, settings)["listed_values"] == listed
+            assert rows(item | {"listed values": []}, settings)["listed_values"] == listed
         assert (listed is None) == (
             record["problem"] is not None and f"{setting} (group, tags.name," in record["problem"]
         )
