@@ -17,7 +17,7 @@ from assets_defs.evidence import written_but_wrong
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import ScanRun, resource_keys, scan_run
 from ownership import data_checks
-from ownership.names import printable, some_of
+from ownership.names import counted, printable, some_of
 from ownership.windows import gaps
 from reports.run_results import count_conflicts
 from resources.errors import AssetOwnersError
@@ -230,7 +230,7 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     number = doubtful.height
     return _none(
         doubtful,
-        f"On {number} host{'s' * (number != 1)}, same-named accounts of different domains count as one user",
+        f"On {counted(number, 'host')}, same-named accounts of different domains count as one user",
     )
 
 

@@ -58,15 +58,17 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
         target=run.instance.target,
         intended_at=row["started_at"],
     )
-    asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), run.options.hosts, decisions)
-    rows = every.join(asked, on="host_id", how="semi", maintain_order="left")[: run.options.limit]
-    if run.options.hosts:
+    rows = every
+    if names := run.options.hosts:
+        asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), names, decisions, kind="host")
+        rows = every.join(asked, on="host_id", how="semi", maintain_order="left")
         _tell_not_planned(run, asked.join(every, on="host_id", how="anti", maintain_order="left"))
+    rows = rows[: run.options.limit]
     run.store("owner_writes", rows)
     left = every.height - rows.height
     why = " and ".join(f"`{name}`" for name in ("hosts", "limit") if getattr(run.options, name))
     more = f" and {left:,} more for later runs, because of {why}" if left else ""
-    run.log.info(f"Plan: {rows.height:,} owner{'s' * (rows.height != 1)} to write{more}")
+    run.log.info(f"Plan: {counted(rows.height, 'owner')} to write{more}")
     plan = Plan(
         rows=rows,
         command="run",
@@ -92,10 +94,10 @@ def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
 
 
 def _select_hosts(
-    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
+    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame, **called: str
 ) -> pl.DataFrame:
     try:
-        return select_hosts(rows, hosts, decisions) if hosts else rows
+        return select_hosts(rows, hosts, decisions, **called) if hosts else rows
     except LookupError as error:
         why = command_line(instance, "explain", "HOST")
         raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error

@@ -20,7 +20,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import InvalidTableError, polars_schema
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.plan import Command
 from ownership.rules import Rules
 from ownership.tables import Runs
@@ -377,7 +377,7 @@ def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
         return None
     result = [words for words in counts_in_words(row) if not words.startswith("0 ")]
     if conflicts:
-        result.append(f"{conflicts:,} new conflict{'s' * (conflicts != 1)}")
+        result.append(counted(conflicts, "new conflict"))
     what = row["kind"] if row["kind"] in {"apply", "undo"} else "run"
     more = [command_line(instance, "runs" if failed else "report")]
     if url := ui_url():

@@ -29,6 +29,7 @@ from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
 from assets_defs.run_request import is_of_backfill
 from ownership.decisions import HAS_OWNER
+from ownership.names import counted
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
@@ -70,8 +71,8 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     return owner_writes
 
 
-def _shown(run: InstanceRun, rows: pl.DataFrame, **counted: Any) -> dict[str, Any]:
-    """What became of the hosts of a plan, or what it is where nothing was sent; `counted` is known better."""
+def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
+    """What became of the hosts of a plan, or what it is where nothing was sent; `known` says it better."""
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
@@ -83,7 +84,7 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **counted: Any) -> dict[str, An
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
         **writes_metadata(rows, decisions),
-        **counted,
+        **known,
         # Of decisions that are no longer kept, none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
         **({"dagster/row_count": written} if run.may_write else {}),
@@ -95,7 +96,7 @@ def _written_last(run: InstanceRun) -> dict[str, Any]:
     wrote = run.tables.all_runs("runs").filter(pl.col("written") > 0, pl.col("kind") != "undo")
     said = "nothing yet"
     for row in wrote.sort("started_at").tail(1).collect().iter_rows(named=True):
-        hosts, by = f"{row['written']:,} host{'s' * (row['written'] != 1)}", short_run_id(row["run_id"])
+        hosts, by = counted(row["written"], "host"), short_run_id(row["run_id"])
         said = f"{hosts} by run {by}, {row['started_at']:%Y-%m-%d %H:%M} UTC"
     owners = run.tables.read("current_owners", run_id=run.run_id)
     held = owners.filter(HAS_OWNER, source="asset-owners")  # an undo is ours, too
@@ -176,11 +177,11 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     """What became of each host of a run that followed another one."""
     row = run.record.row()
     said = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
-    counted = dict[str, Any](result=said)
+    known = dict[str, Any](result=said)
     if row["hosts"]:  # as listed by this run: the plan, or what is undone, may be days old
         owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
-        counted["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
-    return _shown(run, written, **counted)
+        known["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
+    return _shown(run, written, **known)
 
 
 def write_pool(instance: Instance) -> str:

@@ -168,11 +168,13 @@ def exceeded_limit(
     return None
 
 
-def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
+def select_hosts(
+    rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame, *, kind: str = "planned host"
+) -> pl.DataFrame:
     """Return rows of a plan, or decisions, of some hosts, each asked for by id or by a name in any spelling.
 
     `decisions` know further names of the hosts, and further hosts. A name without its domain will do where it
-    is one host's.
+    is one host's. `kind` is what a row is, in the error.
 
     Raises:
         LookupError: a host that is asked for is not among the rows, or is one by its id and another one by
@@ -202,7 +204,6 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
             known = names.join(rows, on="host_id", how="semi").select("name", "host_id").iter_columns()
             closest = get_close_matches(text.lower(), pl.concat(known).drop_nulls().unique(), n=3, cutoff=0)
             near = f"; the closest: {', '.join(closest)}" if closest else ""
-            kind = "planned host" if "outcome" in rows.columns else "host"
             raise LookupError(f"no {kind} is called {asked_name!r}{near}")
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))

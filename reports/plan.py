@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.decisions import CERTAINTY, least_certain_first
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
 from reports.sentences import COUNTS, display_names, in_columns, logons, percent
 
@@ -180,7 +180,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     of_all = percent(share) if share else ""
     if match == "matched":
         return of_all
-    few = f"{events:,} on {days} day{'s' * (days != 1)}" if events else ""
+    few = f"{events:,} on {counted(days, 'day')}" if events else ""
     waits = (
         f"would be written from {ready} on, if nothing changes" if ready else since and f"named since {since}"
     )

@@ -1,7 +1,7 @@
 """The result of a run in words: its row in the table `runs`, and what it decided and wrote, counted."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -9,6 +9,11 @@ import polars as pl
 from ownership.codes import ACTION, EVIDENCE, MATCH, OUTCOME, short_words
 from ownership.history import open_conflicts
 from ownership.names import counted
+
+NOT_STABLE = (
+    "SELECT hostname, named_since, stable_on, existing_owner FROM owner_decisions "
+    "WHERE evidence = 'not_stable' ORDER BY ALL"
+)
 
 
 def result_in_words(row: Mapping[str, Any]) -> str:
@@ -89,6 +94,19 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
         yield f"Why the logons give no owner for {counted(reasons.total(), 'host')}:"
         for code, number in reasons.most_common():
             yield f"{number:>8,}  {words[code]}: {sentences[code]}"
+
+
+def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> Iterator[str]:
+    """Yield how many hosts are not stable and until when; `see` returns the command of a query."""
+    waiting = decisions.filter(evidence="not_stable")
+    if waiting.is_empty():
+        return
+    hosts, ready = f"{counted(waiting.height, 'host')} not stable yet", waiting["stable_on"].drop_nulls()
+    if ready.len():
+        yield f"{hosts}. If nothing changes, owners are written by {ready.max()} on {ready.len():,}; each:"
+    else:
+        yield f"{hosts}. None gets an owner: there is one, somebody answered no, or the account is nobody's:"
+    yield f"    {see(NOT_STABLE)}"
 
 
 def writes_in_words(rows: pl.DataFrame) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from rapidfuzz import process, utils
 
-from ownership.names import printable
+from ownership.names import counted, printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
 """Fields of a user asset of which the first that has a value names the person."""
@@ -82,7 +82,7 @@ def percent(share: float) -> str:
 def logons(row: Mapping[str, Any]) -> str:
     """How many of the logons on a host are a user's, on how many days, and what they count for."""
     days, weight = row.get("active_days"), row.get("weight")
-    on_days = f" on {days:,} day{'s' * (days != 1)}" if days else ""
+    on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
     if weight in (None, row["events"]):
         return said

@@ -13,7 +13,7 @@ from ownership.data_checks import owners_answered_no
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import FieldNames, people_by_account
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.rules import NAMING, Rules, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
 from reports.sentences import display_names, either, logons, names_of, person
@@ -96,8 +96,8 @@ class Remedies:
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
         if events := decision["needed_events"]:
             days, weighed = decision["needed_days"], self._rules.logon_type_weights
-            needed = f"{events:,} more logon{'s' * (events != 1)}{' without a weight' if weighed else ''}"
-            needed += f" on at least {days:,} more day{'s' * (days != 1)}" if days else ""
+            needed = f"{counted(events, 'more logon')}{' without a weight' if weighed else ''}"
+            needed += f" on at least {counted(days, 'more day')}" if days else ""
             yield f"{who} would be named as the owner with {needed}."
         else:
             yield f"By the present rules the logons name {who}: run again."

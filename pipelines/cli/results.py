@@ -3,7 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
-from reports.run_results import count_conflicts, decisions_in_words, writes_in_words
+from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import watched
@@ -141,10 +141,6 @@ SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").li
 SHOWN = 20
 """How many of these hosts are printed."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
-NOT_STABLE = (
-    "SELECT hostname, named_since, stable_on, existing_owner FROM owner_decisions "
-    "WHERE evidence = 'not_stable' ORDER BY ALL"
-)
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
 
@@ -267,19 +263,6 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     yield from not_stable_in_words(tables.read_own("owner_decisions", run_id), see)
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
-
-
-def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> Iterator[str]:
-    """Yield how many hosts are not stable and until when; `see` returns the command of a query."""
-    waiting = decisions.filter(evidence="not_stable")
-    if waiting.is_empty():
-        return
-    hosts, ready = f"{counted(waiting.height, 'host')} not stable yet", waiting["stable_on"].drop_nulls()
-    if ready.len():
-        yield f"{hosts}. If nothing changes, owners are written by {ready.max()} on {ready.len():,}; each:"
-    else:
-        yield f"{hosts}, and no owner to come: there is one, or somebody answered no, or nobody is known:"
-    yield f"    {see(NOT_STABLE)}"
 
 
 def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[str, Any]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from pipelines.cli.results import (
     execute,
     failure_summary,
     next_steps,
-    not_stable_in_words,
     status_of,
 )
 from reports.exports import as_csv
@@ -258,26 +257,6 @@ def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_
     assert status_of(failed, **usual) == 0
     assert status_of(failed, detailed_exitcode=False, fail_on="failed") == 1
     assert status_of(plan | {"error": "x"}, **detailed) == 1
-
-
-@pytest.mark.parametrize(
-    ("ready", "said"),
-    [
-        ([], []),
-        (
-            [date(2026, 3, 9), None],
-            ["2 hosts not stable yet. If nothing changes, owners are written by 2026-03-09 on 1;"],
-        ),
-        ([None], ["1 host not stable yet, and no owner to come: there is one, or somebody answered no,"]),
-    ],
-)
-def test_a_run_says_of_hosts_that_are_not_stable_when_they_get_an_owner_or_that_none_does(ready, said):
-    rows = {"evidence": ["not_stable"] * len(ready) + ["single_user"], "stable_on": [*ready, None]}
-    decisions = pl.DataFrame(rows, schema={"evidence": pl.String, "stable_on": pl.Date})
-    lines = [*not_stable_in_words(decisions, "sql {}".format)]
-    assert [line[: len(text)] for line, text in zip(lines, said, strict=False)] == said
-    assert all("named_since, stable_on" in line for line in lines[1:])
-    assert len(lines) == 2 * len(said)
 
 
 def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from ownership.codes import ACTION, EVIDENCE
 from reports.exports import as_csv, as_xlsx, with_formulas
-from reports.run_results import conflicts_in_words, decisions_in_words, writes_in_words
+from reports.run_results import conflicts_in_words, decisions_in_words, not_stable_in_words, writes_in_words
 from tests.resources.writeback.world import plan
 
 NAMES = [
@@ -82,3 +82,23 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
 def test_conflicts_are_counted_alike_everywhere():
     assert conflicts_in_words(1) == "1 conflict"
     assert conflicts_in_words(1234, acknowledged=1200, new=1) == "1,234 conflicts (1,200 acknowledged, 1 new)"
+
+
+@pytest.mark.parametrize(
+    ("ready", "said"),
+    [
+        ([], []),
+        (
+            [date(2026, 3, 9), None],
+            ["2 hosts not stable yet. If nothing changes, owners are written by 2026-03-09 on 1;"],
+        ),
+        ([None], ["1 host not stable yet. None gets an owner: there is one, somebody answered no, or the"]),
+    ],
+)
+def test_a_run_says_of_hosts_that_are_not_stable_when_they_get_an_owner_or_that_none_does(ready, said):
+    rows = {"evidence": ["not_stable"] * len(ready) + ["single_user"], "stable_on": [*ready, None]}
+    decisions = pl.DataFrame(rows, schema={"evidence": pl.String, "stable_on": pl.Date})
+    lines = [*not_stable_in_words(decisions, "sql {}".format)]
+    assert [line[: len(text)] for line, text in zip(lines, said, strict=False)] == said
+    assert all("named_since, stable_on" in line for line in lines[1:])
+    assert len(lines) == 2 * len(said)
