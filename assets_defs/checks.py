@@ -253,7 +253,7 @@ def named_domains_have_accounts(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "username_matches")
 def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
-    """At least half of the logon events are of users who stand for one user asset."""
+    """At least half of the logon events belong to users with exactly one user asset."""
     shares, unmatched = (run.read(table).collect() for table in ("host_user_shares", "unmatched_users"))
     return _result([check_users(shares, unmatched)])
 

@@ -1,4 +1,4 @@
-"""What is deleted because it is old: at the end of a run, and each day of all instances in the home."""
+"""Deletes data past its retention time: at the end of a run, and each day of all instances in the home."""
 
 import logging
 import re

@@ -368,7 +368,7 @@ def tell(instance: Instance, text: str, log: logging.Logger, *, kind: Kind) -> N
 
 def run_notice(instance: Instance, row: Mapping[str, Any]) -> str | None:
     """Return what to tell of a run that failed, wrote owners, or found new conflicts; None: nothing."""
-    # What only plans is reported where no run of the instance writes, and if it failed.
+    # A run that does not write is reported where no run of the instance does, and if it failed.
     is_expected_to_plan = instance.writes.dry_run and row["kind"] == "dry_run"
     if not instance.notify or (plans_only(row) and not is_expected_to_plan):
         return None

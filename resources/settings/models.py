@@ -162,7 +162,7 @@ def time_between_runs(schedule: str, timezone: str) -> "TimeWindowPartitionsDefi
 
     Windows of a day that never comes raise ValueError when they are asked for.
     """
-    from dagster import TimeWindowPartitionsDefinition  # noqa: PLC0415
+    from dagster import TimeWindowPartitionsDefinition  # noqa: PLC0415  (as above)
 
     start = datetime(2000, 1, 1, tzinfo=ZoneInfo(timezone))
     return TimeWindowPartitionsDefinition(start=start, fmt="%F %R", cron_schedule=schedule, timezone=timezone)

@@ -220,7 +220,7 @@ class Tables:
     ) -> None:
         """Store a snapshot for its run, if it belongs to one; `publish` makes it the one that analysts see.
 
-        They see a plan, rows of `owner_writes`, once `publish_writes` says what became of it.
+        They see a plan, rows of `owner_writes`, once its outcome is stored (`publish_writes`).
         """
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
