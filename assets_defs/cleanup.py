@@ -34,7 +34,7 @@ from resources.store.tables import Tables
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 IN_PROGRESS = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-"""Of a run that may store something yet."""
+"""The states of a run that is not finished."""
 MAX_AT_ONCE = 200  # runs deleted at the end of one run: where years were kept so far, several nights do it
 
 

@@ -142,8 +142,8 @@ def refusals(plan: Plan, now: Conditions) -> Iterator[Refusal]:
         yield Refusal(reason, "allow")
     if now.hidden_owners:
         yield Refusal(
-            f"The list shows owners of the hosts {', '.join(now.hidden_owners)}, and reading one by itself "
-            "shows none: an owner would be overwritten unseen",
+            f"The list shows owners of the hosts {', '.join(now.hidden_owners)}, and reading each of "
+            "them shows none, so a write could overwrite an owner",
             "read owners",
         )
 

@@ -106,7 +106,7 @@ def _happened(
     given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
     right = sum(truth[host_id] == owner for host_id, owner in given)
     yield f"Hosts in the inventory: {decisions['host_id'].count()}"
-    yield f"Owners written: {len(given)}, of which {right} are right by the company's truth"
+    yield f"{right} of {len(given)} written owners are right (the demo knows the true ones)"
     conflicts = decisions.filter(action="conflict").height
     yield f"Conflicts: {conflicts} hosts have another owner than the logons name, and keep theirs"
 

@@ -32,7 +32,7 @@ _FORGOTTEN = "forgotten"
 
 @dataclass(frozen=True)
 class Forgetting:
-    """What stands in the place of a person, from the first change until nothing is left of them.
+    """The replacement ids and names of one person, kept until forgetting is complete.
 
     It is kept in the home meanwhile: what is left after an interruption may not tell who the person is.
     """

@@ -91,7 +91,7 @@ def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
 
 
 def latest_time() -> datetime:
-    """Return the latest time that a stored row may have, unless a wrong clock gave it."""
+    """Return the latest plausible time of a stored row; later ones come from a clock that was ahead."""
     return datetime.now(UTC) + _MAX_AHEAD
 
 

@@ -224,7 +224,7 @@ class Tables:
         """
         path = self._snapshot(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
-        # A plan is seen once `publish_writes` says what became of it.
+        # Analysts see a plan once `publish_writes` has stored its outcome.
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
             with replacing(self._snapshot(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
@@ -236,7 +236,7 @@ class Tables:
         run_id = self.viewed if run_id is None else run_id
         own = None if run_id is None else self._snapshot(table, run_id)
         path = own if own and own.exists() else self._snapshot(table)
-        # It follows from what the run listed and all runs wrote; the stored copy is for analysts.
+        # It is computed at each reading; the stored copy is for analysts.
         if table == "current_owners":
             listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
             return current_owners(*listed, self.all_runs("owner_writes")).lazy()

@@ -137,7 +137,7 @@ GOOD: dict[str, Any] = {"command": "run", "of_run": RUN, "settings": "s-1"}
         ({"allowed": 1, "command": "undo"}, {}, "allow", "2 hosts to undo are planned"),
         ({}, {"limits": limits(max_writes=1)}, "allow", r"writes\.max_writes \(1\)"),
         ({}, {"limits": limits(max_write_percent=49.5)}, "allow", r"for 4 hosts, .*\(49\.5%\)"),
-        ({}, {"hidden_owners": ("h3",)}, "read owners", "hosts h3, .* unseen"),
+        ({}, {"hidden_owners": ("h3",)}, "read owners", "hosts h3, .* overwrite an owner"),
     ],
 )
 def test_a_plan_lists_every_reason_why_it_may_not_be_written_now(changed, now, remedy, reason):
