@@ -1,21 +1,22 @@
 """HTTP for both services: certificates, proxies, one deadline for each exchange, bounded retries."""
 
 import http.client
+import json
 import logging
 import random
 import re
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import mktime_tz, parsedate_tz
+from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import msgspec
@@ -69,6 +70,19 @@ class Answer:
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
         return self.sanitise(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
+
+    @cached_property
+    def members(self) -> dict[str, Any]:
+        """The members of a body that is a JSON object; none of any other."""
+        found: Any = None
+        try:
+            found = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, …
+            with suppress(ValueError, RecursionError):
+                text = self.body.decode(json.detect_encoding(self.body))  # `loads` accepts halves in bytes
+                # Half of a surrogate pair cannot be stored or sent back.
+                found = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+        return found if isinstance(found, dict) else {}
 
     def sanitise(self, text: str, length: int = 200) -> str:
         """Return the start of a service's message on one line, with secrets and personal data masked."""
@@ -175,13 +189,7 @@ class Transport:
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
         begun = time.monotonic()
-        deadline = begun + self.total_timeout_seconds
-        exchange = _Exchange(deadline, right_before)
-        _EXCHANGE.set(exchange)
-        # requests limits each silence only, so an answer in single bytes could take forever.
-        watchdog = threading.Timer(self.total_timeout_seconds, exchange.cut)
-        watchdog.daemon = True
-        watchdog.start()
+        _EXCHANGE.deadline, _EXCHANGE.right_before = begun + self.total_timeout_seconds, right_before
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         kept = list(session.kept.items())  # other threads change it
         sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
@@ -209,23 +217,20 @@ class Transport:
                         elsewhere,
                     )
                 body = self._body(response, path)
-                if time.monotonic() >= deadline:  # a cut may look like the end of an answer
-                    raise urllib3.exceptions.TimeoutError
                 if response.status_code < 500:  # otherwise it may be a proxy's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # `from None`: it may quote a header or a proxy's password
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
-                raise self._failure(error, f"{method} {path}", deadline) from None
+                raise self._failure(error, f"{method} {path}") from None
             raise ConfigurationError(
                 f"{self.section}url: no request was sent to {self.url} for {path}: the address, a proxy of "
                 f"the environment ({_PROXIES}) or a header such as a cookie is not valid; write a proxy as "
                 "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise self._failure(error, f"{method} {path}", deadline) from error
+            raise self._failure(error, f"{method} {path}") from error
         finally:
-            watchdog.cancel()
             made_progress()
 
     def _body(self, response: requests.Response, path: str) -> bytes:
@@ -238,11 +243,12 @@ class Transport:
             msgspec.json.decode(body, type=msgspec.Raw)
         except (msgspec.DecodeError, RecursionError) as error:
             is_json = body[:100].lstrip().startswith((b"{", b"["))
-            if response.ok and is_json and "truncated" in str(error):
+            cut = "truncated" in str(error) and not Answer(0, response.headers, bytes(body)).members
+            if response.ok and is_json and cut:
                 raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
         return bytes(body)
 
-    def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
+    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
         """Return the error for a call without a complete answer."""
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -257,7 +263,7 @@ class Transport:
             )
         proxy = isinstance(error, requests.exceptions.ProxyError)
         check = _PROXIES if proxy else f"{self.section}url and the network"
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= _EXCHANGE.deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"
             return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
         if isinstance(cause, urllib3.exceptions.NewConnectionError):  # its message names our classes
@@ -370,41 +376,53 @@ def _root_cause(error: BaseException) -> BaseException:
     return _root_cause(inner) if inner else error
 
 
-@dataclass
-class _Exchange:
-    """One request with its answer: its deadline (monotonic), what is called before it, and its socket."""
+class _Exchange(local):
+    """This thread's request with its answer, which requests and urllib3 do not pass to a connection."""
 
-    deadline: float
-    right_before: Callable[[], None] | None
-    sock: Any = None
+    deadline = 0.0  # on the monotonic clock
+    right_before: Callable[[], None] | None = None
 
-    def cut(self) -> None:
-        """Shut the socket down to end sending and reading."""
-        if self.sock is not None:
-            # TLS through a proxy has a socket inside; SSLSocket.shutdown is not safe between threads.
-            with suppress(OSError):
-                socket.socket.shutdown(getattr(self.sock, "socket", self.sock), socket.SHUT_RDWR)
+    def limit(self, sock: Any) -> None:
+        """Let a socket wait no longer than until the deadline."""
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(min(left, sock.gettimeout()))
 
 
-_EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
-"""This thread's exchange, which requests and urllib3 do not pass to a connection."""
+_EXCHANGE = _Exchange()
+
+
+class _Reader(socket.SocketIO):
+    """Reads an answer: requests limits each silence only, so one in single bytes could take forever."""
+
+    _sock: Any
+
+    def readinto(self, b: Any) -> int | None:
+        _EXCHANGE.limit(self._sock)
+        return super().readinto(b)
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fp.raw.__class__ = _Reader
 
 
 class _Connection(connection.HTTPConnection):
-    """A connection that gives its socket to the exchange, and calls `right_before`."""
+    """A connection that ends with the exchange, and calls `right_before`."""
+
+    response_class = _Response
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is None:
             self.connect()
-        if right_before := _EXCHANGE.get().right_before:
+        if right_before := _EXCHANGE.right_before:
             right_before()
         super().endheaders(*args, **kwargs)
 
     def send(self, data: Any) -> None:  # also to a proxy, before TLS replaces its socket
-        exchange = _EXCHANGE.get()
-        exchange.sock = self.sock
-        if time.monotonic() >= exchange.deadline:  # while it was connecting
-            raise TimeoutError
+        _EXCHANGE.limit(self.sock)
         super().send(data)
 
 

@@ -260,7 +260,11 @@ def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(writte
 
 
 @pytest.mark.parametrize(
-    "body", [WHOLE, b"", b"  ", b"{oops}", b"[1 2", b"<h1>", b"[" * 100_000, WHOLE.decode().encode("utf-16")]
+    "body",
+    [
+        *(WHOLE, b"", b"  ", b"{oops}", b"[1 2", b"<h1>", b"[" * 100_000, WHOLE.decode().encode("utf-16")),
+        rb'{"name": "\ud800"}',
+    ],
 )
 def test_other_bodies_are_left_to_those_who_asked(body):
     with Stub(lambda _: Reply(body)) as stub:
