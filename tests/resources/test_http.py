@@ -230,6 +230,14 @@ def test_a_service_with_tls_and_a_proxy_that_trickle_are_given_up_as_well(monkey
         send(URL, total_timeout_seconds=0.3)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_request_that_is_not_taken_is_given_up_as_well(tls, scheme):
+    with answering(b"", b"", tls if scheme == "https" else None) as url:
+        service = transport(url.replace("http", scheme), ignore_ssl=True, total_timeout_seconds=0.3)
+        with service.new_session() as session, pytest.raises(TransientError, match=r"within 0.3 s"):
+            service.send(session, "POST", "/path", data=bytes(2**25))
+
+
 @pytest.mark.parametrize(
     ("written", "headers"),
     [
