@@ -3,20 +3,22 @@
 import http.client
 import json
 import logging
+import math
 import random
 import re
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import mktime_tz, parsedate_tz
 from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from threading import local
 from typing import Any
 
 import msgspec
@@ -189,7 +191,10 @@ class Transport:
             ConfigurationError: address, proxy or a header cannot be used; nothing was sent.
         """
         begun = time.monotonic()
-        _EXCHANGE.deadline, _EXCHANGE.right_before = begun + self.total_timeout_seconds, right_before
+        deadline = begun + self.total_timeout_seconds
+        exchange = _Exchange(deadline, right_before)
+        _EXCHANGE.set(exchange)
+        _WATCH.add(exchange)
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         kept = list(session.kept.items())  # other threads change it
         sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
@@ -217,20 +222,23 @@ class Transport:
                         elsewhere,
                     )
                 body = self._body(response, path)
+                if time.monotonic() >= deadline:  # a cut may look like the end of an answer
+                    raise urllib3.exceptions.TimeoutError
                 if response.status_code < 500:  # otherwise it may be a proxy's
                     self.silent_since = None
                 return Answer(response.status_code, response.headers, body, secrets, personal)
         except ValueError as error:  # `from None`: it may quote a header or a proxy's password
             if isinstance(_root_cause(error), urllib3.exceptions.InvalidHeader):  # the answer's
-                raise self._failure(error, f"{method} {path}") from None
+                raise self._failure(error, f"{method} {path}", deadline) from None
             raise ConfigurationError(
                 f"{self.section}url: no request was sent to {self.url} for {path}: the address, a proxy of "
                 f"the environment ({_PROXIES}) or a header such as a cookie is not valid; write a proxy as "
                 "http://HOST:PORT, and no line break into a cookie"
             ) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise self._failure(error, f"{method} {path}") from error
+            raise self._failure(error, f"{method} {path}", deadline) from error
         finally:
+            _WATCH.remove(exchange)
             made_progress()
 
     def _body(self, response: requests.Response, path: str) -> bytes:
@@ -248,7 +256,7 @@ class Transport:
                 raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
         return bytes(body)
 
-    def _failure(self, error: Exception, call: str) -> AssetOwnersError:
+    def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:
         """Return the error for a call without a complete answer."""
         cause = _root_cause(error)
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -263,7 +271,7 @@ class Transport:
             )
         proxy = isinstance(error, requests.exceptions.ProxyError)
         check = _PROXIES if proxy else f"{self.section}url and the network"
-        if time.monotonic() >= _EXCHANGE.deadline:
+        if time.monotonic() >= deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"
             return TransientError(f"{self.where} did not answer {call}: {late}; check {check}")
         if isinstance(cause, urllib3.exceptions.NewConnectionError):  # its message names our classes
@@ -376,53 +384,80 @@ def _root_cause(error: BaseException) -> BaseException:
     return _root_cause(inner) if inner else error
 
 
-class _Exchange(local):
-    """This thread's request with its answer, which requests and urllib3 do not pass to a connection."""
+@dataclass(eq=False)
+class _Exchange:
+    """One request with its answer: its deadline (monotonic), what is called before it, and its socket."""
 
-    deadline = 0.0  # on the monotonic clock
-    right_before: Callable[[], None] | None = None
+    deadline: float
+    right_before: Callable[[], None] | None
+    sock: Any = None
 
-    def limit(self, sock: Any) -> None:
-        """Let a socket wait no longer than until the deadline."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        sock.settimeout(min(left, sock.gettimeout()))
-
-
-_EXCHANGE = _Exchange()
-
-
-class _Reader(socket.SocketIO):
-    """Reads an answer: requests limits each silence only, so one in single bytes could take forever."""
-
-    _sock: Any
-
-    def readinto(self, b: Any) -> int | None:
-        _EXCHANGE.limit(self._sock)
-        return super().readinto(b)
+    def cut(self) -> None:
+        """Shut the socket down to end sending and reading."""
+        if self.sock is not None:
+            # TLS through a proxy has a socket inside; SSLSocket.shutdown is not safe between threads.
+            with suppress(OSError):
+                socket.socket.shutdown(getattr(self.sock, "socket", self.sock), socket.SHUT_RDWR)
 
 
-class _Response(http.client.HTTPResponse):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fp.raw.__class__ = _Reader
+_EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
+"""This thread's exchange, which requests and urllib3 do not pass to a connection."""
+
+
+class _Watch:
+    """Cuts each exchange at its deadline: requests limits each silence only, not an answer in single bytes.
+
+    One thread watches all: to start one for each takes a fifth of a long listing.
+    """
+
+    def __init__(self) -> None:
+        self._exchanges: set[_Exchange] = set()
+        self._changed = threading.Condition()
+        self._next = math.inf
+        self._thread = threading.Thread()
+
+    def add(self, exchange: _Exchange) -> None:
+        with self._changed:
+            self._exchanges.add(exchange)
+            if not self._thread.is_alive():  # as in a forked process
+                self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
+                self._thread.start()
+            elif exchange.deadline < self._next:
+                self._changed.notify()
+
+    def remove(self, exchange: _Exchange) -> None:
+        with self._changed:
+            self._exchanges.discard(exchange)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                for exchange in [*self._exchanges]:
+                    if exchange.deadline <= time.monotonic():
+                        exchange.cut()
+                        self._exchanges.remove(exchange)
+                self._next = min((one.deadline for one in self._exchanges), default=math.inf)
+                self._changed.wait(max(0.0, self._next - time.monotonic()) if self._exchanges else None)
+
+
+_WATCH = _Watch()
 
 
 class _Connection(connection.HTTPConnection):
-    """A connection that ends with the exchange, and calls `right_before`."""
-
-    response_class = _Response
+    """A connection that gives its socket to the exchange, and calls `right_before`."""
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is None:
             self.connect()
-        if right_before := _EXCHANGE.right_before:
+        if right_before := _EXCHANGE.get().right_before:
             right_before()
         super().endheaders(*args, **kwargs)
 
     def send(self, data: Any) -> None:  # also to a proxy, before TLS replaces its socket
-        _EXCHANGE.limit(self.sock)
+        exchange = _EXCHANGE.get()
+        exchange.sock = self.sock
+        if time.monotonic() >= exchange.deadline:  # while it was connecting
+            raise TimeoutError
         super().send(data)
 
 
