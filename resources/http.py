@@ -1,7 +1,9 @@
 """HTTP for both services: certificates, proxies, one deadline for each exchange, bounded retries."""
 
 import http.client
+import json
 import logging
+import math
 import random
 import re
 import socket
@@ -14,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import mktime_tz, parsedate_tz
+from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
@@ -69,6 +72,19 @@ class Answer:
     def excerpt(self) -> str:
         """The first 200 characters of the body, for messages."""
         return self.sanitise(self.body[:_EXCERPT_BYTES].decode("utf-8", "replace"))
+
+    @cached_property
+    def members(self) -> dict[str, Any]:
+        """The members of a body that is a JSON object; none of any other."""
+        found: Any = None
+        try:
+            found = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, …
+            with suppress(ValueError, RecursionError):
+                text = self.body.decode(json.detect_encoding(self.body))  # `loads` accepts halves in bytes
+                # Half of a surrogate pair cannot be stored or sent back.
+                found = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+        return found if isinstance(found, dict) else {}
 
     def sanitise(self, text: str, length: int = 200) -> str:
         """Return the start of a service's message on one line, with secrets and personal data masked."""
@@ -178,10 +194,7 @@ class Transport:
         deadline = begun + self.total_timeout_seconds
         exchange = _Exchange(deadline, right_before)
         _EXCHANGE.set(exchange)
-        # requests limits each silence only, so an answer in single bytes could take forever.
-        watchdog = threading.Timer(self.total_timeout_seconds, exchange.cut)
-        watchdog.daemon = True
-        watchdog.start()
+        _WATCH.add(exchange)
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         kept = list(session.kept.items())  # other threads change it
         sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
@@ -225,7 +238,7 @@ class Transport:
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise self._failure(error, f"{method} {path}", deadline) from error
         finally:
-            watchdog.cancel()
+            _WATCH.remove(exchange)
             made_progress()
 
     def _body(self, response: requests.Response, path: str) -> bytes:
@@ -238,7 +251,8 @@ class Transport:
             msgspec.json.decode(body, type=msgspec.Raw)
         except (msgspec.DecodeError, RecursionError) as error:
             is_json = body[:100].lstrip().startswith((b"{", b"["))
-            if response.ok and is_json and "truncated" in str(error):
+            cut = "truncated" in str(error) and not Answer(0, response.headers, bytes(body)).members
+            if response.ok and is_json and cut:
                 raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
         return bytes(body)
 
@@ -370,7 +384,7 @@ def _root_cause(error: BaseException) -> BaseException:
     return _root_cause(inner) if inner else error
 
 
-@dataclass
+@dataclass(eq=False)
 class _Exchange:
     """One request with its answer: its deadline (monotonic), what is called before it, and its socket."""
 
@@ -388,6 +402,45 @@ class _Exchange:
 
 _EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange")
 """This thread's exchange, which requests and urllib3 do not pass to a connection."""
+
+
+class _Watch:
+    """Cuts each exchange at its deadline: requests limits each silence only, not an answer in single bytes.
+
+    One thread watches all: to start one for each takes a fifth of a long listing.
+    """
+
+    def __init__(self) -> None:
+        self._exchanges: set[_Exchange] = set()
+        self._changed = threading.Condition()
+        self._next = math.inf
+        self._thread = threading.Thread()
+
+    def add(self, exchange: _Exchange) -> None:
+        with self._changed:
+            self._exchanges.add(exchange)
+            if not self._thread.is_alive():  # as in a forked process
+                self._thread = threading.Thread(target=self._watch, name="deadlines", daemon=True)
+                self._thread.start()
+            elif exchange.deadline < self._next:
+                self._changed.notify()
+
+    def remove(self, exchange: _Exchange) -> None:
+        with self._changed:
+            self._exchanges.discard(exchange)
+
+    def _watch(self) -> None:
+        with self._changed:
+            while True:
+                for exchange in [*self._exchanges]:
+                    if exchange.deadline <= time.monotonic():
+                        exchange.cut()
+                        self._exchanges.remove(exchange)
+                self._next = min((one.deadline for one in self._exchanges), default=math.inf)
+                self._changed.wait(max(0.0, self._next - time.monotonic()) if self._exchanges else None)
+
+
+_WATCH = _Watch()
 
 
 class _Connection(connection.HTTPConnection):

@@ -378,7 +378,7 @@ class AssetInventory(Inventory):
     def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
         """Return the content of `fields_in` of each item, which single odd items may lack."""
         fields_in = self._platform.contract.fields_in
-        values: list[Any] = [next(iter(values_at(item, fields_in)), None) for item in items]
+        values: Any = [next(iter(values_at(one, fields_in)), None) for one in items] if fields_in else items
         if values and not any(isinstance(one, dict) for one in values):
             raise ProtocolError(
                 f"{self.where} answered {path} with an item ({ids[0]}) without fields in "

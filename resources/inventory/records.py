@@ -81,15 +81,13 @@ class AssetRows:
             records = [self.record(*one) for one in zip(ids, assets, within, strict=True)]
             # Through JSON: Polars takes several times as long for lists of Python's strings.
             return pl.read_json(msgspec.json.encode(records), schema=self._schema)
-        several = [pl.col(column) for column, single, _ in self._fields if not single]
-        return (
-            values.with_columns(pl.all().replace("", None), problem=pl.lit(None, pl.String))
-            .with_columns(
-                pl.Series(self.id_column, ids, pl.String),
-                *(pl.concat_list(column).list.drop_nulls() for column in several),
-            )
-            .select(*self._schema)
+        filled = pl.element() != ""  # nor null, for which `list.drop_nulls` would take ten times as long
+        columns = (
+            pl.col(name).replace("", None) if single else pl.concat_list(name).list.filter(filled)
+            for name, single, _ in self._fields
         )
+        ids_as_read = pl.Series(self.id_column, ids, pl.String)
+        return values.select(ids_as_read, *columns, problem=pl.lit(None, pl.String)).select(*self._schema)
 
     def record(self, asset_id: str, asset: Fields, item: Fields | None = None) -> dict[str, Any]:
         """Return the row of one asset as plain values; unreadable ones are null and named in `problem`."""

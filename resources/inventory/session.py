@@ -5,7 +5,6 @@ The kind of a refusal follows from the HTTP status, or else from field-level det
 
 import base64
 import hashlib
-import json
 import logging
 import re
 import threading
@@ -35,7 +34,7 @@ from resources.search.asking import values_at
 from resources.settings import Platform, home
 
 MAX_FIELDS = 20  # with detail in a refusal, and texts of each
-_PAGE_BYTES, _REFUSAL_BYTES = 2**18, 2**14  # smaller than a page of a list, which is not parsed twice
+_PAGE_BYTES = 2**18
 _LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
     r"^401$|^\W*(please |you (must|need to|have to) )?(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
     r"|\bunauthenticated\b|\bnot authenticated\b|\bauthentication required\b|^unauthori[sz]ed\W*$"
@@ -84,32 +83,19 @@ def open_envelope(
         TransientError: a failure with HTTP status 408, 425, 429 or 5xx.
         ProtocolError: no envelope.
     """
-    members = envelope_members(answer.body)
+    members = answer.members if isinstance(answer.members.get("status"), bool) else {}
     if members["status"] if members else raw and answer.status < 400:
-        return Envelope({"data": answer.body} if raw else members or {}, refusal=None)
+        return Envelope({"data": answer.body} if raw else members, refusal=None)
     transport.raise_if_transient(answer, path + sent)
     unknown_path = setting if answer.status == 404 else None
-    if members is None and answer.status != 401 and not unknown_path:
+    if not members and answer.status != 401 and not unknown_path:
         raise ProtocolError(
             f"{transport.where} answered {path}{sent} with HTTP status {answer.status} and no envelope; "
             f"{transport.section}url must be the service itself, without /api/v1. It said: {answer.excerpt}"
         )
     if unknown_path:
         sent = f" with HTTP status 404; if for every asset, correct {unknown_path}"
-    return Envelope(members or {}, _refusal(answer, members or {}, f"{transport.where} refused {path}{sent}"))
-
-
-def envelope_members(body: bytes) -> dict[str, Any] | None:
-    """Return the members of an envelope; None unless the body is a JSON object with a boolean `status`."""
-    try:
-        text = body.decode(json.detect_encoding(body))  # `loads` accepts halves of surrogate pairs in bytes
-        members = json.loads(text)
-        if re.search(r"\\u[dD][89a-fA-F]", text):
-            # Half of a surrogate pair cannot be stored or sent back.
-            members = json.loads(json.dumps(members, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-    return members if isinstance(members, dict) and isinstance(members.get("status"), bool) else None
+    return Envelope(members, _refusal(answer, members, f"{transport.where} refused {path}{sent}"))
 
 
 def asks_for_log_in(answer: Answer) -> bool:
@@ -120,11 +106,8 @@ def asks_for_log_in(answer: Answer) -> bool:
         return False
     if answer.body[:100].lstrip().startswith(b"<"):
         return bool(_LOG_IN_PAGE.search(answer.body[:_PAGE_BYTES].decode("utf-8", "replace")))
-    try:
-        members = json.loads(answer.body) if len(answer.body) <= _REFUSAL_BYTES else None
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(members, dict) or members.get("status") is True:
+    members = answer.members
+    if members.get("status") is True:
         return False
     said = [members.get(name) for name in ("status", "code", "status_code", "statusCode", "error", "message")]
     return any(_LOG_IN.search(str(one).replace("_", " ")) for one in said if isinstance(one, int | str))

@@ -230,6 +230,14 @@ def test_a_service_with_tls_and_a_proxy_that_trickle_are_given_up_as_well(monkey
         send(URL, total_timeout_seconds=0.3)
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_request_that_is_not_taken_is_given_up_as_well(tls, scheme):
+    with answering(b"", b"", tls if scheme == "https" else None) as url:
+        service = transport(url.replace("http", scheme), ignore_ssl=True, total_timeout_seconds=0.3)
+        with service.new_session() as session, pytest.raises(TransientError, match=r"within 0.3 s"):
+            service.send(session, "POST", "/path", data=bytes(2**25))
+
+
 @pytest.mark.parametrize(
     ("written", "headers"),
     [
@@ -260,7 +268,11 @@ def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(writte
 
 
 @pytest.mark.parametrize(
-    "body", [WHOLE, b"", b"  ", b"{oops}", b"[1 2", b"<h1>", b"[" * 100_000, WHOLE.decode().encode("utf-16")]
+    "body",
+    [
+        *(WHOLE, b"", b"  ", b"{oops}", b"[1 2", b"<h1>", b"[" * 100_000, WHOLE.decode().encode("utf-16")),
+        rb'{"name": "\ud800"}',
+    ],
 )
 def test_other_bodies_are_left_to_those_who_asked(body):
     with Stub(lambda _: Reply(body)) as stub:

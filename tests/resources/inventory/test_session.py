@@ -64,7 +64,7 @@ LOG_IN_PAGES = {
     "HTML": HTMLResponse("<html><form action='/login'><input name=p type='password'></form></html>"),
     "title": HTMLResponse("<!doctype html><title>Sign in - Inventory</title><div id=root></div>"),
     "JSON": JSONResponse({"status": False, "message": "Sign in to continue.", "data": None}),
-    "code": JSONResponse({"status": 401, "message": "Bitte anmelden"}),
+    "code": JSONResponse({"status": 401, "message": "Bitte anmelden", "trace": "x" * 2**15}),
     "error": JSONResponse({"error": "login_required"}, 403),
     "redirect": RedirectResponse("/login?next=%2Fapi", 302),
 }
