@@ -16,7 +16,7 @@ from ownership.names import counted, printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
 from reports.run_results import writes_in_words
-from resources.settings import BrokenInstance, Instance, command_line
+from resources.settings import BrokenInstance, Instance, command_line, part_name
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
 
@@ -27,6 +27,8 @@ OWNERS = ["team:asset-management"]
 RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
+_TUNED_BY = (*RESULTS, "audit_sample")
+
 SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
 
 
@@ -35,12 +37,11 @@ def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
     return dg.AssetKey([instance.slug, table])
 
 
-def service_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Return both services, which no run makes: Dagster's external assets."""
-    addresses = {SEARCH_SERVICE: instance.url, INVENTORY_SERVICE: instance.platform.address}
+def service_specs(instance: Instance | BrokenInstance, search: str, inventory: str) -> list[dg.AssetSpec]:
+    """Return both services with their descriptions; no run makes them: Dagster's external assets."""
     return [
-        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=address)
-        for name, address in addresses.items()
+        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=text)
+        for name, text in {SEARCH_SERVICE: search, INVENTORY_SERVICE: inventory}.items()
     ]
 
 
@@ -57,7 +58,7 @@ def table_asset(
 
     @dg.asset(
         **asset_arguments(instance, table, kind=kind),
-        deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
+        deps=deps_of(instance, table, *further),
         required_resource_keys={*resource_keys(instance)},
         freshness_policy=freshness,
     )
@@ -69,13 +70,25 @@ def table_asset(
     return step
 
 
-def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
-    """Return the arguments of Dagster's decorators that describe a table's asset."""
+def group_of(instance: Instance | BrokenInstance, table: str) -> str:
+    """Return the group of a table's asset: tuning has one of its own, beside the daily run's."""
+    return part_name(instance, "tuning") if TABLES[table].__filled_by__ else instance.slug
+
+
+def deps_of(instance: Instance | BrokenInstance, table: str, *further: str) -> list[dg.AssetKey]:
+    """Return what a table is made from; for tuning only results, as else the lineage has forty more lines."""
     model = TABLES[table]
+    reads = [read for read in model.__reads__ if read in _TUNED_BY or not model.__filled_by__]
+    return [asset_key(instance, read) for read in (*reads, *further)]
+
+
+def asset_arguments(instance: Instance, table: str, *, kind: str) -> dict[str, Any]:
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
+    model, group = TABLES[table], group_of(instance, table)
     by_job = f" In this UI, the job `{group}` fills it (tab *Launchpad*)." * (model.__filled_by__ == "tune")
     return {
         "key": asset_key(instance, table),
-        "group_name": group or instance.slug,
+        "group_name": group,
         "owners": OWNERS,
         "description": description(model) + by_job,
         "kinds": {kind, "parquet", "duckdb"},
