@@ -27,9 +27,11 @@ OWNERS = ["team:asset-management"]
 RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
-_TUNED_BY = (*RESULTS, "audit_sample")
-
 SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
+_READ_FROM = {
+    **dict.fromkeys(("logon_counts", "logon_days"), (SEARCH_SERVICE,)),
+    **dict.fromkeys(("inventory_hosts", "inventory_users"), (INVENTORY_SERVICE,)),
+}
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -57,8 +59,7 @@ def table_asset(
     """Define the asset of a table: `make` stores it and returns what Dagster shows; `further` are read."""
 
     @dg.asset(
-        **asset_arguments(instance, table, kind=kind),
-        deps=deps_of(instance, table, *further),
+        **asset_arguments(instance, table, *further, kind=kind),
         required_resource_keys={*resource_keys(instance)},
         freshness_policy=freshness,
     )
@@ -70,27 +71,26 @@ def table_asset(
     return step
 
 
-def group_of(instance: Instance | BrokenInstance, table: str) -> str:
-    """Return the group of a table's asset: tuning has one of its own, beside the daily run's."""
-    return part_name(instance, "tuning") if TABLES[table].__filled_by__ else instance.slug
-
-
-def deps_of(instance: Instance | BrokenInstance, table: str, *further: str) -> list[dg.AssetKey]:
-    """Return what a table is made from; for tuning only results, as else the lineage has forty more lines."""
-    model = TABLES[table]
-    reads = [read for read in model.__reads__ if read in _TUNED_BY or not model.__filled_by__]
-    return [asset_key(instance, read) for read in (*reads, *further)]
-
-
-def asset_arguments(instance: Instance, table: str, *, kind: str) -> dict[str, Any]:
-    """Return the arguments of Dagster's decorators that describe a table's asset."""
-    model, group = TABLES[table], group_of(instance, table)
-    by_job = f" In this UI, the job `{group}` fills it (tab *Launchpad*)." * (model.__filled_by__ == "tune")
+def asset_place(instance: Instance | BrokenInstance, table: str, *further: str) -> dict[str, Any]:
+    """Return where a table's asset stands: tuning has a group of its own, beside the daily run's."""
+    reads = TABLES[table].__reads__
+    # Of what is made from results, only these: the lineage is readable without forty more lines.
+    drawn = [read for read in reads if read in (*RESULTS, "audit_sample")] or _READ_FROM.get(table, reads)
     return {
         "key": asset_key(instance, table),
-        "group_name": group,
+        "deps": [asset_key(instance, read) for read in (*drawn, *further)],
+        "group_name": part_name(instance, "tuning") if TABLES[table].__filled_by__ else instance.slug,
+    }
+
+
+def asset_arguments(instance: Instance, table: str, *further: str, kind: str) -> dict[str, Any]:
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
+    model, place = TABLES[table], asset_place(instance, table, *further)
+    filled = f" In this UI, the job `{place['group_name']}` fills it (tab *Launchpad*)."
+    return {
+        **place,
         "owners": OWNERS,
-        "description": description(model) + by_job,
+        "description": description(model) + filled * (model.__filled_by__ == "tune"),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),

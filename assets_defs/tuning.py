@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.asset_specs import asset_arguments, asset_key, deps_of, examples
+from assets_defs.asset_specs import asset_arguments, asset_key, examples
 from assets_defs.evidence import answers_of_audits, answers_to_learn_from
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import resource_keys
@@ -33,10 +33,7 @@ TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
     """Declare the tables of tuning, which `tuning_op` stores."""
-    return [
-        dg.AssetSpec(**asset_arguments(instance, table, kind="polars"), deps=deps_of(instance, table))
-        for table in TUNING_TABLES
-    ]
+    return [dg.AssetSpec(**asset_arguments(instance, table, kind="polars")) for table in TUNING_TABLES]
 
 
 def tuning_op(instance: Instance) -> dg.OpDefinition:

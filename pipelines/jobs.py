@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.asset_specs import asset_key, deps_of, group_of, service_specs
+from assets_defs.asset_specs import asset_key, asset_place, service_specs
 from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
 from assets_defs.run import default_options, resource_keys
@@ -193,15 +193,7 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
         lambda _: {}, dg.Permissive()
     )  # also that of a run before the file was changed
     name, last = "instance_file_is_valid", asset_key(broken, SINK)
-    specs = [
-        dg.AssetSpec(
-            asset_key(broken, table),
-            deps=deps_of(broken, table),
-            group_name=group_of(broken, table),
-            description=said,
-        )
-        for table in (*SCANNED, *TUNING_TABLES)
-    ]
+    specs = [dg.AssetSpec(**asset_place(broken, one), description=said) for one in (*SCANNED, *TUNING_TABLES)]
 
     @dg.asset_check(asset=last, name=name, description=said)
     def is_valid() -> dg.AssetCheckResult:
