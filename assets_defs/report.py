@@ -20,7 +20,7 @@ from ownership.names import printable
 from ownership.windows import days_of
 from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
-from reports.tuning import AUDIT, claim_in_words, drift_in_words
+from reports.tuning import audit_to_draw, claim_in_words, drift_in_words
 from resources.format_version import program_version
 from resources.settings import Instance, command_line, report_url
 from resources.store.files import replacing
@@ -158,8 +158,7 @@ class Report:
 
     def sheet(self) -> pl.DataFrame:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
-        rules, fields = self._instance.rules.as_rules(), self._instance.field_names
-        return hosts_sheet(self.hosts_now, self._read("inventory_users").collect(), rules, fields)
+        return _sheet(self._instance, self.hosts_now, self._read("inventory_users").collect())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -180,7 +179,12 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
     hosts = hosts_by_now(decisions, tables.read, tables.writes())
-    return hosts_sheet(hosts, users, instance.rules.as_rules(), instance.field_names)
+    return _sheet(instance, hosts, users)
+
+
+def _sheet(instance: Instance, hosts: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    rules, fields = instance.rules.as_rules(), instance.field_names
+    return hosts_sheet(hosts, users, rules, fields, command_line(instance, "undo"))
 
 
 def _content(rows: Any) -> bytes:
@@ -208,7 +212,7 @@ def how_sure(
     run_id = decisions["run_id"].item(0)
     answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
     written, undone = tables.written_and_undone(run_id)
-    draw = command_line(instance, "tune", *AUDIT, *(["--written"] if 0 < written == to_write else []))
+    draw = command_line(instance, *audit_to_draw(to_write, written if undone.height < written else 0))
     why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
     said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
     if 0 < tables.run_writes(run_id).height < to_write:

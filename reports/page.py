@@ -88,7 +88,7 @@ def report_page(
     rows = hosts_now
     if rows.height > MAX_ROWS:
         rows = rows.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
-    told = with_words(rows, users, names, rules, fields)
+    told = with_words(rows, users, names, rules, fields, commands["undo"])
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"

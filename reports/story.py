@@ -13,10 +13,10 @@ from ownership.data_checks import owners_answered_no
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import FieldNames, people_by_account
-from ownership.names import counted, printable
+from ownership.names import counted, either, printable
 from ownership.rules import NAMING, Rules, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import display_names, either, logons, names_of, person
+from reports.sentences import display_names, logons, names_of, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -26,15 +26,16 @@ _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 class Remedies:
     """Says what would lead to another outcome for a host, by the rules as they are now.
 
-    `users` are rows of `inventory_users`, `name_of` has names of them.
+    `users` are rows of `inventory_users`, `name_of` has names of them; `undo` is that command, without a run.
     """
 
     def __init__(
-        self, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
+        self, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames, undo: str
     ) -> None:
         self._name_of = name_of
         self._rules = rules
         self._fields = fields
+        self._undo = undo
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=fields.decisive, rules=rules)
         self._user_of = dict(known.iter_rows())
@@ -73,7 +74,7 @@ class Remedies:
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
         wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(values["host_id"])
-        undo = f"asset-owners undo {wrote_in} --host {host_id} --wrong"
+        undo = f"{self._undo} {wrote_in} --host {host_id} --wrong"
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -234,14 +235,19 @@ def _why(*, has_plan: bool) -> pl.Expr:
 
 
 def with_words(
-    hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
+    hosts: pl.DataFrame,
+    users: pl.DataFrame,
+    name_of: Mapping[str, str],
+    rules: Rules,
+    fields: FieldNames,
+    undo: str,
 ) -> pl.DataFrame:
     """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
 
     The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
     `Remedies.with_needs`.
     """
-    remedies = Remedies(users, name_of, rules, fields)
+    remedies = Remedies(users, name_of, rules, fields, undo)
     asked = remedies.with_needs(hosts)
     rows = [
         (ownership_sentence(host, name_of), [*remedies.of_host(host)]) for host in asked.iter_rows(named=True)
@@ -256,11 +262,12 @@ def told_hosts(
     writes: pl.LazyFrame,
     rules: Rules,
     fields: FieldNames,
+    undo: str,
 ) -> pl.DataFrame:
     """Return decisions as `hosts_by_now` with their words, from stored tables, by the rules of now."""
     users = read("inventory_users").collect()
     names = names_of(users.iter_rows(named=True))
-    return with_words(hosts_by_now(decisions, read, writes), users, names, rules, fields)
+    return with_words(hosts_by_now(decisions, read, writes), users, names, rules, fields, undo)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
@@ -324,7 +331,9 @@ def details_of(host: Mapping[str, Any]) -> str:
     return f" ({'; '.join(found)})" if found else ""
 
 
-def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
+def hosts_sheet(
+    hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames, undo: str
+) -> pl.DataFrame:
     """Return the rows of `hosts_by_now` as a table for a spreadsheet, in the words of the page."""
     names, owners, planned = display_names(users), pl.col("owner_ids"), pl.concat_list("planned_owner")
     addresses = names_of(users.iter_rows(named=True), ["user_email"])
@@ -359,7 +368,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),
     }
-    told = with_words(hosts, users, names, rules, fields)
+    told = with_words(hosts, users, names, rules, fields, undo)
     return printable_texts(told.select(**columns))
 
 

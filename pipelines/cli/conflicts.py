@@ -30,7 +30,7 @@ SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PAR
        concat_ws(': ', acknowledged_by, note) AS "acknowledged by"
 ORDER BY acknowledged_at NULLS FIRST, listed.share DESC, hostname, host_id;
 SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
-         count_if(is_new AND acknowledged_at IS NULL) AS new
+       count_if(is_new AND acknowledged_at IS NULL) AS "new (dry runs do not count)"
 FROM conflicts
 """
 

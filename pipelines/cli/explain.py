@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from ownership.names import printable
+from ownership.names import near_names, printable
 from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
 from reports.explain import (
     each_person,
@@ -17,9 +17,8 @@ from reports.explain import (
     person_explanation,
     person_in_words,
 )
-from reports.sentences import near_names
 from resources.errors import ConfigurationError
-from resources.settings import Instance
+from resources.settings import Instance, command_line
 from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
@@ -81,7 +80,8 @@ def _explain(
     usernames = tables.read("username_matches").collect()["username"]
     each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
     rules, fields, writes = instance.rules.as_rules(), instance.field_names, tables.writes()
-    stories = [person_explanation(asked, one, tables.read, writes, rules, fields) for one in each]
+    undo = command_line(instance, "undo")
+    stories = [person_explanation(asked, one, tables.read, writes, rules, fields, undo) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
     return {"person": stories[0]}, "\n\n".join([*heads, *map(person_in_words, stories)])
 
@@ -101,4 +101,5 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
         decided_by=decided_by,
         rules=rules,
         fields=instance.field_names,
+        undo=command_line(instance, "undo"),
     )

@@ -16,12 +16,14 @@ import polars as pl
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from assets_defs.asset_specs import LOCATION
+from assets_defs.plans import NOT_PLANNED
 from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
+from ownership.tuning.confidence import MIN_ANSWERED
 from ownership.windows import Window
 from pipelines.cli.diff import compare
 from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message, print_trace
@@ -37,7 +39,7 @@ from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import watched
 from resources.settings import Instance, command_line, home, journal_url
-from resources.store.retention import runs_by_file
+from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 
@@ -198,22 +200,23 @@ def print_result(
     if as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
+        print_lines(map(printable_lines, take_warnings(NOT_PLANNED)))  # of hosts that were asked for
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
         print_lines(lines)
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if report["plan"] and not about:
-                print_lines(ways_to_look(instance, run_id, decisions))
+                print_lines(ways_to_look(instance, tables, run_id, decisions))
         if "diff" in report:
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
         print_lines(next_steps(instance, tables, report, again))
-    print_warnings(report.get("error", ""))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
+    print_warnings(report.get("error", ""))
     return report
 
 
@@ -287,11 +290,13 @@ def _describe_plan(
     hosts, run_id = report["plan"], report["run_id"]
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]
-    brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    # Of settings that are only tried nothing can be drawn, and `tune` does not say why.
+    is_tried, is_verbose = bool(instance.changes), logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+    look = {"ask": not is_tried, "brief": not (is_tried or is_verbose)}
     tried = ", ".join(change.replace("=", ": ", 1) for change in instance.changes)
     return plan_in_words(
         hosts,
-        sure=how_sure(instance, tables.view(run_id), brief=brief) if hosts and is_new else [],
+        sure=how_sure(instance, tables.view(run_id), **look) if hosts and is_new else [],
         is_undo=apply[0] == "undo",
         how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
         in_all=report.get("in_all", 0),
@@ -300,12 +305,14 @@ def _describe_plan(
     )
 
 
-def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
-    """Yield the commands that show a plan as a sheet, and how sure each owner is."""
+def ways_to_look(instance: Instance, tables: Tables, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
+    """Yield the commands that show a plan as a sheet, and how sure each owner is, or why it is not known."""
     run = ("--run", short_run_id(run_id))
     yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
     if decisions["confidence"].count():
         yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, HOW_SURE)}"
+    elif recent_answers(tables, instance.keep.history_days)["seed"].count() >= MIN_ANSWERED:
+        yield "How sure each owner is: not known, because too few answers to audits are about these settings"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:
@@ -333,7 +340,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         if "//127.0.0.1:" in message and "connection refused" in message and (home() / "sandbox").is_dir():
             up = command_line(None, "sandbox", "up")
             return f"{failed} Nothing was written. The demo's services, in another terminal: {up}"
-        known = "--instance" in message or again[0] != "run"
+        known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"
     return (

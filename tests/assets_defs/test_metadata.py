@@ -56,7 +56,7 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
 
     def sheet_of(some):
         now = hosts_by_now(some, reading(current_owners=owners), rows)
-        return hosts_sheet(now, people, Rules(), FieldNames())
+        return hosts_sheet(now, people, Rules(), FieldNames(), "asset-owners undo")
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")
 

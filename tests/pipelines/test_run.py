@@ -150,7 +150,11 @@ def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (("undo", "--host", "pc-11"), "no planned host is called 'pc-11'; the closest: "),
+        (
+            ("undo", "--host", "pc-11"),
+            "hosts: no host 'pc-11' is known; name it as the inventory does. Did you",
+        ),
+        (("undo", "--host", "pc-2"), "hosts: nothing is planned for 'pc-2'. Why: asset-owners explain --"),
         (("apply",), "stored no plan with anything to write"),
     ],
 )
