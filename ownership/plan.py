@@ -174,8 +174,9 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
     is one host's.
 
     Raises:
-        LookupError: a host that is asked for is not known, or is one by its id and another one by its name;
-            those that may be meant are given. Or it is not among the rows; then its name is the second value.
+        KeyError: a host that is asked for is not among the rows.
+        LookupError: it is not known, or is one by its id and another one by its name; those that may be
+            meant are given.
     """
     name, planned, chosen = pl.col("name"), {*rows["host_id"]}, set[str]()
     with_forms = {"full": normalise_hostname(name), "short": normalise_hostname(name, short=True)}
@@ -202,7 +203,7 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
             meant = did_you_mean(near_names(text, known))
             raise LookupError(f"no host {asked_name!r} is known; name it as the inventory does.{meant}")
         if not found & planned:
-            raise LookupError(f"nothing is planned for {asked_name!r}", text)
+            raise KeyError(text)
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from ownership.codes import ACTION, OUTCOME, reason_of, short_words
 from ownership.data_checks import hosts_named_alike
-from ownership.matching import FIELDS, FieldNames
+from ownership.matching import FIELDS, FieldNames, Present
 from ownership.names import did_you_mean, either, normalise_hostname, printable
 from ownership.persons import Person
 from ownership.rules import Rules
@@ -44,14 +44,12 @@ def host_explanation(
     writes: pl.LazyFrame,
     window: Window,
     decided_by: Rules,
-    rules: Rules,
-    fields: FieldNames,
-    undo: str,
+    present: Present,
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     `asked` is a name of the host or the id of its asset, `read` gives stored tables, `writes` are rows of
-    `owner_writes`. `window` and `decided_by` are the run's, `rules` those of now; `undo` is that command.
+    `owner_writes`. `window` and `decided_by` are the run's.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
@@ -96,21 +94,21 @@ def host_explanation(
             **decision,
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
             "host_asset": next(hosts.filter(is_asset).iter_rows(named=True), None),
-            "user_assets": _user_assets(shown, users, fields),
+            "user_assets": _user_assets(shown, users, present.fields),
             "answers": answers.to_dicts(),
             "answer": next(decisive.iter_rows(named=True), None),
             "writes": sent.filter(is_asset).to_dicts(),
             "now": now,
         }
 
-    told = told_hosts(decisions, read, writes, rules, fields, undo)
+    told = told_hosts(decisions, read, writes, present)
     alike = hosts_named_alike(
         pl.Series([*names]), pl.concat([hosts["hostnames"].explode(), shares["hostname"]])
     )
     similar = {*alike["asset_name"]} - names
     return {
         "hostname": name or asked,
-        "similar": [] if rules.short_hostnames else sorted(similar),
+        "similar": [] if present.rules.short_hostnames else sorted(similar),
         "decisions": [*map(explained, told.iter_rows(named=True))],
     }
 
@@ -296,9 +294,7 @@ def person_explanation(
     found: Sequence[Person],
     read: Callable[[str], pl.LazyFrame],
     writes: pl.LazyFrame,
-    rules: Rules,
-    fields: FieldNames,
-    undo: str,
+    present: Present,
 ) -> dict[str, Any]:
     """Gather the hosts of a person, or of persons who are told of as one, as `host_explanation` those of one.
 
@@ -328,7 +324,7 @@ def person_explanation(
     )
     theirs_now = pl.col("host_id").is_in(owned["host_id"].implode())
     of_person = decisions.filter((theirs & pl.col("match").is_not_null()) | theirs_now)
-    told = told_hosts(of_person, read, writes, rules, fields, undo)
+    told = told_hosts(of_person, read, writes, present)
     words = ("hostname", "host_id", "status", "why", "summary", "what_would_change")
     return {
         "asked": asked,

@@ -33,7 +33,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
+from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -140,8 +140,6 @@ def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | No
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
-SHOWN = 20
-"""How many of these hosts are printed."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
@@ -206,8 +204,8 @@ def print_result(
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
-            if report["plan"] and not about:
-                print_lines(ways_to_look(instance, tables, run_id, decisions))
+            if not about:
+                print_lines(ways_to_look(instance, tables, report, decisions))
         if "diff" in report:
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
@@ -258,12 +256,12 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     yield f"{printable(instance.name)}: {days}, run {run_id}"
     in_run = sum(report["writes"].values()) if "in_all" in report else None
     yield from decisions_in_words(report["decisions"], in_run=in_run)
+    decisions = tables.read_own("owner_decisions", run_id)
     if report["conflicts"]:
-        acknowledged = tables.read("acknowledged_conflicts").collect()
-        yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
+        yield count_conflicts(decisions, tables.read("acknowledged_conflicts").collect())
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     see = partial(command_line, instance, "sql", "--run", short_run_id(run_id))
-    yield from not_stable_in_words(tables.read_own("owner_decisions", run_id), see)
+    yield from not_stable_in_words(decisions, see)
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
 
@@ -275,12 +273,12 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
     yield f"{printable(instance.name)}: run {run_id}{some}"
     if "plan" not in report or not skipped.is_empty():
         yield f"{writes_in_words(writes)}."
-    shown = skipped.head(SHOWN).group_by("message", "outcome", maintain_order=True)
+    shown = skipped.head(SHOWN_HOSTS).group_by("message", "outcome", maintain_order=True)
     for (message, outcome), rows in shown:
         reason = str(message or OUTCOME[str(outcome)]).removesuffix(".")
         yield printable(f"  - {reason}: {', '.join(map(host_name, rows.iter_rows(named=True)))}")
-    if skipped.height > SHOWN:
-        yield f"  and {skipped.height - SHOWN:,} more: {_see_all(instance, run_id)}"
+    if skipped.height > SHOWN_HOSTS:
+        yield f"  and {skipped.height - SHOWN_HOSTS:,} more: {_see_all(instance, run_id)}"
 
 
 def _describe_plan(
@@ -290,13 +288,11 @@ def _describe_plan(
     hosts, run_id = report["plan"], report["run_id"]
     if "--allow-writes" not in apply and _too_large(instance, tables, run_id, hosts):
         apply = [*apply, "--allow-writes", str(len(hosts))]
-    # Of settings that are only tried nothing can be drawn, and `tune` does not say why.
-    is_tried, is_verbose = bool(instance.changes), logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
-    look = {"ask": not is_tried, "brief": not (is_tried or is_verbose)}
+    brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     tried = ", ".join(change.replace("=", ": ", 1) for change in instance.changes)
     return plan_in_words(
         hosts,
-        sure=how_sure(instance, tables.view(run_id), **look) if hosts and is_new else [],
+        sure=how_sure(instance, tables.view(run_id), brief=brief) if hosts and is_new else [],
         is_undo=apply[0] == "undo",
         how=f"To apply it, write {tried} into {instance.file}, then:" if tried else "To apply it:",
         in_all=report.get("in_all", 0),
@@ -305,13 +301,16 @@ def _describe_plan(
     )
 
 
-def ways_to_look(instance: Instance, tables: Tables, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
+def ways_to_look(
+    instance: Instance, tables: Tables, report: Mapping[str, Any], decisions: pl.DataFrame
+) -> Iterator[str]:
     """Yield the commands that show a plan as a sheet, and how sure each owner is, or why it is not known."""
-    run = ("--run", short_run_id(run_id))
-    yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
-    if decisions["confidence"].count():
+    run, is_known = ("--run", short_run_id(report["run_id"])), decisions["confidence"].count() > 0
+    if report["plan"]:
+        yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
+    if report["plan"] and is_known:
         yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, HOW_SURE)}"
-    elif recent_answers(tables, instance.keep.history_days)["seed"].count() >= MIN_ANSWERED:
+    elif not is_known and recent_answers(tables, instance.keep.history_days)["seed"].count() >= MIN_ANSWERED:
         yield "How sure each owner is: not known, because too few answers to audits are about these settings"
 
 

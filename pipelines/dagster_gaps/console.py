@@ -22,6 +22,7 @@ from resources.settings import logs_as_json
 
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """Dagster's message, without an event, for each step after a failed one."""
+_WIDTH = columns_of(sys.stderr)  # now: during a step Dagster has a file in its place
 _kept: list[str] = []
 """Warnings of a command's run, which the command prints below its result."""
 
@@ -79,10 +80,6 @@ def _text_of(meta: Mapping[str, Any]) -> str | None:
 
 
 class _Line(logging.Formatter):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.width = columns_of(sys.stderr)  # during a step Dagster has a file in its place
-
     def format(self, record: logging.LogRecord) -> str:
         meta = vars(record)["dagster_meta"]  # Dagster adds it
         text, level = _text_of(meta) or "", record.levelname.lower()
@@ -92,5 +89,4 @@ class _Line(logging.Formatter):
             return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "
         start += "" if record.levelno == logging.INFO else f"{level}: "
-        lines = (f"{start}{line}" for line in printable_lines(text).split("\n"))
-        return "\n".join(folded(line, self.width) for line in lines)
+        return "\n".join(folded(f"{start}{line}", _WIDTH) for line in printable_lines(text).split("\n"))

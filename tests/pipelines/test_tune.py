@@ -212,24 +212,29 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     )
 
 
+NOT_KNOWN = "not known, because too few answers to audits are about these settings"
+
+
 @pytest.mark.parametrize(
-    ("known", "answers", "said"),
+    ("known", "answers", "owners", "said"),
     [
-        (True, 50, "How sure each owner is:\n    asset-owners sql "),
-        (False, 50, "not known, because too few answers to audits are about these settings"),
-        (False, 0, ""),
+        (True, 50, 1, "How sure each owner is:\n    asset-owners sql "),
+        (False, 50, 1, NOT_KNOWN),
+        (False, 50, 0, NOT_KNOWN),
+        (False, 0, 1, ""),
     ],
 )
 def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(
-    instance_file, home_with, known, answers, said
+    instance_file, home_with, known, answers, owners, said
 ):
     tables, instance = home_with(assets(by_hand=0)), load_instance(instance_file)
     ids, now = {"host_id": "h", "user_id": "u", "run_id": RUN}, datetime.now(UTC)
     answer = {**ids, "right": True, "seed": 1, "drawn_at": now, "answered_at": now}
     tables.write("audit_sample", table(AuditSample, *[answer] * answers))
     decisions = pl.DataFrame({"confidence": [0.9 if known else None]}, schema={"confidence": pl.Float64})
-    text = "\n".join(ways_to_look(instance, tables, "1234567890", decisions))
-    assert "--run 12345678 --format xlsx" in text
+    report = {"run_id": "1234567890", "plan": [{}] * owners}
+    text = "\n".join(ways_to_look(instance, tables, report, decisions))
+    assert ("--run 12345678 --format xlsx" in text) == bool(owners)
     assert said in text
     assert ("How sure" in text) == bool(said)
 

@@ -7,7 +7,7 @@ import pytest
 from ownership.codes import ACTION, EVIDENCE, OUTCOME, reason_of
 from ownership.declaration import empty
 from ownership.history import current_owners
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, Present
 from ownership.names import near_names
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
@@ -83,9 +83,7 @@ def story(
         writes=written,
         window=WINDOW,
         decided_by=rules,
-        rules=now or rules,
-        fields=fields or FieldNames(),
-        undo="asset-owners undo",
+        present=Present(now or rules, fields or FieldNames(), "asset-owners undo"),
     )
 
 
@@ -447,7 +445,9 @@ def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
         return tables.get(name, empty(TABLES[name])).lazy()
 
     found = found or Persons(rules, tables.items()).find(asked)
-    explained = person_explanation(asked, found, read, writes, rules, FieldNames(), "asset-owners undo")
+    explained = person_explanation(
+        asked, found, read, writes, Present(rules, FieldNames(), "asset-owners undo")
+    )
     return person_in_words(explained)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, Present
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
@@ -18,7 +18,7 @@ LOGONS = counts(
 )
 ASSETS = hosts(host("h1", "kiosk"), host("h2", "pc-1"), host("h3", "pc-2", owners=("u2", "u9")))
 UNDO = "asset-owners undo run-1 --host h2 --wrong"
-OF_NOW = (PEOPLE, Rules(), FieldNames(), "asset-owners undo")
+OF_NOW = (PEOPLE, Present(Rules(), FieldNames(), "asset-owners undo"))
 NOBODY = empty(AcknowledgedConflicts)
 NO_ANSWERS = empty(AuditSample)
 
