@@ -199,8 +199,7 @@ def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFra
             called = ", ".join(sorted(f"{row['host_id']} ({row['name']})" for row in each.to_dicts()))
             raise LookupError(f"{asked_name!r} may be each of the hosts {called}; name it in another way")
         if not found:
-            known = pl.concat(names.select("name", "host_id").iter_columns()).drop_nulls()
-            meant = did_you_mean(near_names(text, known))
+            meant = did_you_mean(near_names(text, [*full, *ids]))
             raise LookupError(f"no host {asked_name!r} is known; name it as the inventory does.{meant}")
         if not found & planned:
             raise KeyError(text)

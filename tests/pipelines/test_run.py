@@ -190,6 +190,7 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
         "       9  The account belongs to no person": "       9  The account belongs to no\n          person",
         f"    {command}": f"    {command}",
         f"and 148 more; all: {command}": f"and 148 more; all:\n    {command}",
+        "The demo's services: asset-owners sandbox up": "The demo's services:\n    asset-owners sandbox up",
     }
     print_lines(lines)
     printed = lines.values() if is_terminal else lines
