@@ -145,7 +145,7 @@ def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.Resourc
         return dict.fromkeys((keys.scan, keys.search, keys.inventory), invalid)
     platform = instance.platform
     index = ", ".join(one.index for one in instance.sources.values())
-    inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
+    inventory = InventoryService(url=platform.address, tenant=platform.tenant_id)
     return {
         keys.scan: _options_resource(instance),
         keys.search: SearchService(url=instance.url, index=index).get_resource_definition(),
