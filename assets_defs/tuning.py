@@ -77,12 +77,12 @@ def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]
 def judged_decisions(tables: Tables) -> pl.DataFrame:
     """Return the decisions of which it is said how many owners are wrong: of the last run that wrote enough.
 
-    Enough for an audit, else the most. As the tables show them where these are of one run, none wrote, or
-    what it decided by is no longer kept.
+    Enough for an audit; if none did, of the last one that wrote. As the tables show them where these are of
+    one run, none wrote, or what it decided by is no longer kept.
     """
     written = tables.all_runs("owner_writes").filter(outcome="written").group_by("run_id")
-    written = written.agg(pl.len().clip(upper_bound=MIN_ANSWERED), at=pl.max("completed_at"))
-    for run_id in written.sort("len", "at").tail(1).collect()["run_id"] if tables.viewed is None else ():
+    written = written.agg(enough=pl.len() >= MIN_ANSWERED, at=pl.max("completed_at"))
+    for run_id in written.sort("enough", "at").tail(1).collect()["run_id"] if tables.viewed is None else ():
         decided_by = tables.decided_by(run_id)
         decisions = tables.read_own("owner_decisions", decided_by)
         if decided_by == tables.published_run() or decisions.is_empty():

@@ -159,14 +159,14 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days and answered no": case(
-        "has no owner: somebody answered no, to an audit or with an undo: the host is not the primary user's",
-        "Somebody said that this is not alice's.",
+        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
+        "since 2026-03-02, but no run writes it: somebody answered no, or the account is not one person's",
         rules=Rules(min_stable_days=40),
         answers=ANSWERED_NO,
     ),
     "named for too few days and nobody's account": case(
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (zoe",
-        "zoe has been named on each day since 2026-03-02, but no run writes it: the account is not one",
+        "zoe has been named on each day since 2026-03-02, but no run writes it: somebody answered no, or",
         logons=[("ws1", "zoe", 3)],
         rules=Rules(min_stable_days=40),
     ),
