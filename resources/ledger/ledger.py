@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -157,6 +157,25 @@ class Ledger:
         else:
             self._change(self._deletion(table, rows), _insertion(BY_ROW[table], rows.columns, _texts(rows)))
 
+    def has_begun(self) -> bool:
+        """Return whether `begin` was called."""
+        return self.setting(_BEGUN) is not None
+
+    def begin(self, before: Mapping[str, pl.DataFrame]) -> None:
+        """Store the rows of tables from before this ledger, all or none; what it holds itself stays."""
+        now = _as_text(datetime.now(UTC))
+        changes = [(_STORE_SETTING, [(_BEGUN, json.dumps(now))])]
+        for table, rows in before.items():
+            if table in TOGETHER:
+                key = TABLES[table].__key__
+                missing = rows.join(self.rows(table), on=key, how="anti", nulls_equal=True)
+                parts = [] if missing.is_empty() else [(table, "", now, _as_parquet(missing))]
+                changes.append((_STORE_TOGETHER, parts))
+            else:
+                changes.append(_insertion(BY_ROW[table], rows.columns, _texts(rows)))
+        # Another process may begin it at the same time.
+        self._change(*((f"{statement} ON CONFLICT DO NOTHING", rows) for statement, rows in changes))
+
     def delete(self, table: str, rows: pl.DataFrame) -> None:
         """Delete the rows with these keys."""
         self._change(self._deletion(table, rows))
@@ -207,7 +226,7 @@ class Ledger:
         """Store what can be written as JSON, under a name."""
         self._change(
             ("DELETE FROM settings WHERE name = ?", [(name,)]),
-            ("INSERT INTO settings (name, value) VALUES (?, ?)", [(name, json.dumps(value))]),
+            (_STORE_SETTING, [(name, json.dumps(value))]),
         )
 
     def setting(self, name: str) -> Any:
@@ -296,6 +315,8 @@ class Ledger:
         return path.read_text(encoding="ascii").strip() if path.exists() else None
 
 
+_BEGUN = "begun_at"
+_STORE_SETTING = "INSERT INTO settings (name, value) VALUES (?, ?)"
 _STORE_TOGETHER = "INSERT INTO together (name, run_id, stored_at, rows) VALUES (?, ?, ?, ?)"
 
 

@@ -8,10 +8,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -36,7 +36,6 @@ from resources.store.files import allow, create, files_in, remove_leftovers, rep
 CLAIM = ".instance"  # file beside the tables with the instance whose they are, and their format
 CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
-_BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 INVENTORY = ("inventory_hosts", "inventory_users")
 SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decisions")
@@ -113,35 +112,21 @@ class Tables:
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
         self.claim()
-        with self.changing(), self.ledger() as ledger:
-            if ledger.setting(_BEGUN) is None:
-                self._fill(ledger)
-                ledger.store_setting(_BEGUN, datetime.now(UTC).isoformat())
+        with self.ledger():
+            pass  # so that there is one
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
             path = self.folder / table / EMPTY if by_day else self._snapshot(table)
             if not path.exists():  # there is no view over no file
-                write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+                is_copy = model.__layout__ is Layout.LEDGER
+                rows = self.rows(table) if is_copy else self.read(table).collect()
+                write_file(rows, path, self.analysts)
         self._refresh_catalogue()
         self._set_access()
         remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _refresh_catalogue(self) -> None:
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
-
-    def _fill(self, ledger: Ledger) -> None:
-        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
-        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
-        file = self.disk / FILE
-        takes_over = file.exists() and ledger.place != str(file)
-        with Ledger(file) if takes_over else nullcontext() as before:
-            for table in of_layout(Layout.LEDGER):
-                copy = read_files(table, _existing(self._snapshot(table)))
-                rows = before.rows(table) if before else copy.collect()
-                if not rows.is_empty():
-                    ledger.store(table, rows)
-        if takes_over:
-            file.unlink()
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
@@ -271,9 +256,28 @@ class Tables:
 
     # Rows that runs add
 
-    def ledger(self) -> AbstractContextManager[Ledger]:
-        """Open the ledger."""
-        return open_ledger(self.disk, self.folder)
+    @contextmanager
+    def ledger(self) -> Generator[Ledger]:
+        """Open the ledger; one that has not begun begins with all that was known before."""
+        with open_ledger(self.disk, self.folder) as ledger:
+            self._begin(ledger)
+            yield ledger
+
+    def _begin(self, ledger: Ledger) -> None:
+        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
+        if ledger.has_begun():
+            return
+        self.require_own()
+        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
+        file = self.disk / FILE
+        if file.exists() and ledger.place != str(file):
+            with Ledger(file) as before:
+                self._begin(before)
+                ledger.begin({table: before.rows(table) for table in of_layout(Layout.LEDGER)})
+            file.unlink()
+        else:
+            copies = {table: _existing(self._snapshot(table)) for table in of_layout(Layout.LEDGER)}
+            ledger.begin({table: read_files(table, copy).collect() for table, copy in copies.items()})
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
         """Store rows in the ledger, of a run beside those of others; call it within `changing`."""

@@ -152,21 +152,13 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below,
 
 def test_fields_lie_where_the_contract_says(served):
     current = {"search_agent_name": "PC", "group": "b"}
-    asset = {"id": 7, "tag": "a", "attributes": {"current": current, "one": [current]}}
     # Which of several has the owner nobody knows: the host would seem to have none.
-    asset["attributes"] |= {
-        "each": [current, {"asset_owner": "u-9"}],
-        "dotted.a": current,
-        "dotted": {"a": {}},
-    }
+    several = {"each": [current, {"asset_owner": "u-9"}], "dotted.a": current, "dotted": {"a": {}}}
+    asset = {"id": 7, "tag": "a", "attributes": {"current": current, "one": [current], **several}}
     wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
-    places = {
-        "current": nullcontext(),
-        "one": nullcontext(),
-        "latest": wrong,
-        "each": wrong,
-        "dotted.a": wrong,
-    }
+    places = dict.fromkeys(("current", "one"), nullcontext()) | dict.fromkeys(
+        ("latest", "each", "dotted.a"), wrong
+    )
     for place, outcome in places.items():
         fields_in = f"attributes.{place}"
         answer = listing(lambda *_: (1, [asset]))
