@@ -101,9 +101,10 @@ class Tables:
                 "again"
             ) from error
         if self.name not in {None, owner} or (self.name and other and self.target not in {None, other}):
+            into = f", which writes to {self.target}," if self.target else ""
             raise ConfigurationError(
                 f"The tables in {self.folder} belong to the instance {owner!r}, which writes to {other}. "
-                f"{self.name!r}, which writes to {self.target}, would share them: give it another name or a "
+                f"{self.name!r}{into} would share them: give it another name or a "
                 f"home of its own; if it is the same one, renamed or moved, delete {place}: earlier runs can "
                 "then no longer be undone"
             )
@@ -441,11 +442,11 @@ class Tables:
 
 
 def tables_of(instance: Instance | BrokenInstance) -> Tables:
-    """Return the instance's tables, where the environment says they are; an invalid file's by its slug."""
-    tables = Tables(home(), instance.slug, location=tables_location(), analysts=analysts_group())
-    if isinstance(instance, BrokenInstance):
-        return tables
-    return replace(tables, name=instance.name, target=instance.platform.place)
+    """Return the instance's tables, where the environment says they are; an invalid file's by its name."""
+    tables = Tables(
+        home(), instance.slug, name=instance.name, location=tables_location(), analysts=analysts_group()
+    )
+    return replace(tables, target=instance.platform.place) if isinstance(instance, Instance) else tables
 
 
 def checked_run_id(run_id: str) -> str:
