@@ -129,7 +129,6 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {call.path} with an asset that is not {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        self._require_fields("hosts", [item], call.path)
         host = self.rows["hosts"].record(host_id, item)
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")

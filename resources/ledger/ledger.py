@@ -38,6 +38,8 @@ BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
 """Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
 
+BEGUN = "begun_at"  # the setting that `begin` stores
+
 Change = tuple[str, Iterable[Sequence[object]]]
 """A statement, and the values of each time that it is executed."""
 
@@ -149,7 +151,6 @@ class Ledger:
         """
         if table in TOGETHER:
             now = _as_text(datetime.now(UTC))
-            # In the place of all that the run stored of the table.
             self._change(
                 ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run_id)]),
                 (_STORE_TOGETHER, [(table, run_id, now, _as_parquet(rows))]),
@@ -157,14 +158,10 @@ class Ledger:
         else:
             self._change(self._deletion(table, rows), _insertion(BY_ROW[table], rows.columns, _texts(rows)))
 
-    def has_begun(self) -> bool:
-        """Return whether `begin` was called."""
-        return self.setting(_BEGUN) is not None
-
     def begin(self, before: Mapping[str, pl.DataFrame]) -> None:
         """Store the rows of tables from before this ledger, all or none; what it holds itself stays."""
         now = _as_text(datetime.now(UTC))
-        changes = [(_STORE_SETTING, [(_BEGUN, json.dumps(now))])]
+        changes = [(_STORE_SETTING, [(BEGUN, json.dumps(now))])]
         for table, rows in before.items():
             if table in TOGETHER:
                 key = TABLES[table].__key__
@@ -315,7 +312,6 @@ class Ledger:
         return path.read_text(encoding="ascii").strip() if path.exists() else None
 
 
-_BEGUN = "begun_at"
 _STORE_SETTING = "INSERT INTO settings (name, value) VALUES (?, ?)"
 _STORE_TOGETHER = "INSERT INTO together (name, run_id, stored_at, rows) VALUES (?, ?, ?, ?)"
 

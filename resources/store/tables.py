@@ -27,7 +27,7 @@ from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
+from resources.ledger.ledger import BEGUN, FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
@@ -117,7 +117,7 @@ class Tables:
             pass  # so that there is one
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
-            path = self.folder / table / EMPTY if by_day else self._snapshot(table)
+            path = self.folder / table / EMPTY if by_day else self.file_of(table)
             if not path.exists():  # there is no view over no file
                 is_copy = model.__layout__ is Layout.LEDGER
                 rows = self.rows(table) if is_copy else self.read(table).collect()
@@ -208,11 +208,10 @@ class Tables:
 
         They see a plan, rows of `owner_writes`, once its outcome is stored (`publish_writes`).
         """
-        path = self._snapshot(table, run_id)
+        path = self.file_of(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
-        # A plan is seen once `publish_writes` says what became of it.
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
-            with replacing(self._snapshot(table), self.analysts) as copied:
+            with replacing(self.file_of(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
         if publish and table in NEVER_EMPTY.values():  # the catalogue says when its command filled it
             self._refresh_catalogue()
@@ -220,8 +219,8 @@ class Tables:
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """Return a snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
-        own = None if run_id is None else self._snapshot(table, run_id)
-        path = own if own and own.exists() else self._snapshot(table)
+        own = None if run_id is None else self.file_of(table, run_id)
+        path = own if own and own.exists() else self.file_of(table)
         # It follows from what the run listed and all runs wrote; the stored copy is for analysts.
         if table == "current_owners":
             listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
@@ -243,16 +242,17 @@ class Tables:
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
-        return read_files(table, _existing(self._snapshot(table, run_id))).collect()
+        return read_files(table, _existing(self.file_of(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str | None = None) -> bool:
         """Return whether the run itself stored the snapshot; without one, whether any ever prepared it."""
-        return self._snapshot(table, run_id).exists()
+        return self.file_of(table, run_id).exists()
 
     def _folder(self, run_id: str | None) -> UPath:
         return self.folder if run_id is None else self.folder / "runs" / checked_run_id(run_id)
 
-    def _snapshot(self, table: str, run_id: str | None = None) -> UPath:
+    def file_of(self, table: str, run_id: str | None = None) -> UPath:
+        """Return the file of a snapshot, of a run's own if it is named, or of a copy of the ledger's rows."""
         return self._folder(run_id) / f"{table}.parquet"
 
     # Rows that runs add
@@ -266,7 +266,7 @@ class Tables:
 
     def _begin(self, ledger: Ledger) -> None:
         """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
-        if ledger.has_begun():
+        if ledger.setting(BEGUN):
             return
         self.require_own()
         # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
@@ -277,7 +277,7 @@ class Tables:
                 ledger.begin({table: before.rows(table) for table in of_layout(Layout.LEDGER)})
             file.unlink()
         else:
-            copies = {table: _existing(self._snapshot(table)) for table in of_layout(Layout.LEDGER)}
+            copies = {table: _existing(self.file_of(table)) for table in of_layout(Layout.LEDGER)}
             ledger.begin({table: read_files(table, copy).collect() for table, copy in copies.items()})
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
@@ -305,7 +305,7 @@ class Tables:
             self._publish(table, ledger)
 
     def _publish(self, table: str, ledger: Ledger) -> None:
-        write_file(ledger.rows(table), self._snapshot(table), self.analysts)
+        write_file(ledger.rows(table), self.file_of(table), self.analysts)
 
     def all_runs(self, table: str, *, except_run: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
@@ -318,7 +318,7 @@ class Tables:
         if self.reads_ledger():
             with self.ledger() as ledger:
                 return ledger.rows(table, run_id, columns=columns)
-        rows = read_files(table, _existing(self._snapshot(table))).select(columns or pl.all())
+        rows = read_files(table, _existing(self.file_of(table))).select(columns or pl.all())
         return (rows if run_id is None else rows.filter(run_id=run_id)).collect()
 
     def reads_ledger(self) -> bool:
@@ -342,7 +342,7 @@ class Tables:
     def writes_to(self, target: str) -> pl.LazyFrame:
         """Return rows of owner_writes of all runs on a target's inventory, also of other instances."""
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
-        own = self._snapshot("owner_writes")
+        own = self.file_of("owner_writes")
         files = sorted(set(self.folder.parent.glob(f"*/{own.name}")) - {own})
         others = (_readable_rows("owner_writes", file, inventory) for file in files)
         return pl.concat([self.writes().filter(inventory), *others])
