@@ -58,12 +58,7 @@ class AssetRows:
     """
 
     def __init__(
-        self,
-        table: type[Table],
-        fields: Mapping[str, Field],
-        named: Iterable[str] = (),
-        *,
-        fields_in: str = "",
+        self, table: type[Table], fields: Mapping[str, Field], named: Iterable[str] = (), fields_in: str = ""
     ) -> None:
         self._named, self._fields_in = tuple(named), fields_in
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
@@ -135,26 +130,21 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 def host_rows(instance: Instance) -> AssetRows:
     """Return what turns host assets into rows of inventory_hosts."""
-    fields, listed = host_fields(instance), _listed("exclude_assets", instance)
-    fields = {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields}
-    fields_in = instance.platform.contract.fields_in
-    return AssetRows(InventoryHosts, fields, instance.rules.exclude_assets, fields_in=fields_in)
+    fields = host_fields(instance)
+    return _rows(InventoryHosts, {"owner_ids": fields.pop("owner"), **fields}, "exclude_assets", instance)
 
 
 def user_rows(instance: Instance) -> AssetRows:
     """Return what turns user assets into rows of inventory_users."""
-    listed = _listed("exclude_user_assets", instance)
-    names = (*FIELDS, "user_department", "criticality")
-    value = Field(instance.platform_user_value_field, "platform_user_value_field")
-    fields = {name: Field(name) for name in names}
-    fields = {"user_value": value, "listed_values": listed, **fields}
-    fields_in = instance.platform.contract.fields_in
-    return AssetRows(InventoryUsers, fields, instance.rules.exclude_user_assets, fields_in=fields_in)
+    fields = {name: Field(name) for name in (*FIELDS, "user_department", "criticality")}
+    fields["user_value"] = Field(instance.platform_user_value_field, "platform_user_value_field")
+    return _rows(InventoryUsers, fields, "exclude_user_assets", instance)
 
 
-def _listed(setting: str, instance: Instance) -> Field:
-    named = ", ".join(getattr(instance.rules, setting))
-    return Field(_LISTED, f"rules.{setting} ({named})") if named else Field(None)
+def _rows(table: type[Table], fields: dict[str, Field], setting: str, instance: Instance) -> AssetRows:
+    if named := getattr(instance.rules, setting):
+        fields["listed_values"] = Field(_LISTED, f"rules.{setting} ({', '.join(named)})")
+    return AssetRows(table, fields, named, instance.platform.contract.fields_in)
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:

@@ -76,10 +76,9 @@ class Forgetting:
         if table == DELETED:
             return rows.filter(~pl.col("user_id").is_in([*self.ids]))
         held = personal_columns(TABLES[table])
-        settings = [name for name, holds in held.items() if holds is PersonalData.SETTINGS]
-        words = [name for name, holds in held.items() if holds is PersonalData.WORDS]
-        blank = {name for name, holds in held.items() if holds is PersonalData.NOTHING}
-        compared = held.keys() - {*settings, *words, *blank}
+        others = PersonalData.SETTINGS, PersonalData.WORDS, PersonalData.NOTHING
+        settings, words, blank = ({name for name in held if held[name] is one} for one in others)
+        compared = held.keys() - settings - words - blank
         changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
         changed = changed.with_columns(
             pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)

@@ -119,9 +119,8 @@ class Tables:
             by_day = model.__layout__ is Layout.BY_DAY
             path = self.folder / table / EMPTY if by_day else self.file_of(table)
             if not path.exists():  # there is no view over no file
-                is_copy = model.__layout__ is Layout.LEDGER
-                rows = self.rows(table) if is_copy else self.read(table).collect()
-                write_file(rows, path, self.analysts)
+                read = self.rows if model.__layout__ is Layout.LEDGER else self.read
+                write_file(read(table).lazy().collect(), path, self.analysts)
         self._refresh_catalogue()
         self._set_access()
         remove_leftovers(self.home, self.home / "reports", below=self.disk)
