@@ -153,7 +153,6 @@ class RunRecord:
         """
         try:
             if transient:
-                # Nothing was written: where `run_retries` are enabled, Dagster executes the whole run again.
                 self._tag({"dagster/max_retries": str(MAX_RETRIES), "dagster/priority": "-1"})
             self._end("failed", message, transient=transient)
         except Exception as error:  # noqa: BLE001  (what made the run fail matters more, and may be the same)

@@ -64,8 +64,7 @@ def gaps(days: pl.DataFrame, *, timezone: str) -> pl.DataFrame:
 
     `days` are rows of `logon_days`, as are those returned, by day. A log without any events has no gaps.
     """
-    ends = [day_start(day + timedelta(days=1), timezone) for day in days["day"]]
-    over = days.filter(pl.col("fetched_at") >= pl.Series(ends, dtype=pl.Datetime("us", "UTC")))
+    over = days.filter(are_settled(days, datetime.max.replace(tzinfo=UTC), timezone=timezone, late_days=0))
     counted = pl.col("counted")
     few = (counted == 0) | (10 * counted < counted.median().over("log"))
     return over.filter(few & (counted.sum().over("log") > 0)).sort("day", "log")

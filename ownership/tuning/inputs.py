@@ -109,8 +109,13 @@ class Inputs(Resolution):
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
         )
-        answered_no = self.decisions.filter(evidence="answered_no").select(
-            "host_id", "username", is_answered_no=pl.lit(value=True)
+        # A longer window may have another account of the same person in front.
+        answered_no = (
+            self.decisions.lazy()
+            .filter(evidence="answered_no")
+            .select("host_id", "username", is_answered_no=pl.lit(value=True))
+            .join(candidates(self.matches.lazy()), on="username")
+            .select("host_id", "resolved_owner", "is_answered_no")
         )
         could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
         matched, usual = pl.col("match") == "matched", self._is_usual_after(cut, days)
@@ -118,7 +123,7 @@ class Inputs(Resolution):
             decide(window_before(self.window.last, days))
             .drop("stable_days")
             .join(waiting.lazy(), on="host_id", how="left")
-            .join(answered_no.lazy(), on=("host_id", "username"), how="left")
+            .join(answered_no, on=("host_id", "resolved_owner"), how="left")
             .join(known.lazy(), on="host_id", how="left")
             .join(could_be_drawn, on=("host_id", "resolved_owner"), how="left")
             .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))

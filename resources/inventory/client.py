@@ -30,7 +30,7 @@ from resources.inventory.records import (
     user_rows,
 )
 from resources.inventory.session import PROFILE, Envelope, InventorySession, open_envelope
-from resources.search.asking import leaves, values_at
+from resources.search.asking import leaves
 from resources.settings import Instance, ListCall
 
 MAX_LIST_READS = 3  # attempts for a list that changes while it is read
@@ -50,7 +50,6 @@ class Page:
     number: int
     size: int = 0
     ids: Sequence[str] = ()
-    fields: Sequence[Fields] = ()
     items: Sequence[Fields] = ()
     refusal: ServiceError | None = None
 
@@ -130,7 +129,7 @@ class AssetInventory(Inventory):
                 f"{self.where} answered {call.path} with an asset that is not {host_id}; "
                 "check path and id_param of platform.contract.read"
             )
-        host = self.rows["hosts"].record(host_id, self._fields_of([item], [host_id], call.path)[0], item)
+        host = self.rows["hosts"].record(host_id, item)
         if host["problem"]:
             raise ProtocolError(f"Asset {host_id}: {host['problem']}")
         return {**host, "others": self._others(item)}
@@ -237,7 +236,6 @@ class AssetInventory(Inventory):
         last_size = size
         frames: list[pl.DataFrame] = []
         ids: list[str] = []
-        fields: list[Fields] = []
         items: list[Fields] = []
         numbers: list[int] = []
         seen: set[str] = set()
@@ -253,20 +251,19 @@ class AssetInventory(Inventory):
             seen.update(page.ids)
             numbers.append(page.number)
             ids += page.ids
-            fields += page.fields
             items += page.items
             if others is not None:
                 others.update(zip(page.ids, map(self._others, page.items), strict=True))
             if len(ids) >= ASSETS_TOGETHER:
-                frames.append(rows.table(ids, fields, items))
-                ids, fields, items = [], [], []
+                frames.append(rows.table(ids, items))
+                ids, items = [], []
             if len(seen) > MAX_TIMES_ANNOUNCED * max(size, 1):
                 raise ProtocolError(
                     f"{self.where} announces {size} {kind} and lists {len(seen)} and more; check "
                     f"platform.contract.{kind}"
                 )
         if complete and self._has_all(kind, numbers, seen, last_size):
-            frames.append(rows.table(ids, fields, items))
+            frames.append(rows.table(ids, items))
             frame = pl.concat(frames).unique(rows.id_column, keep="last", maintain_order=True)
             self._require_readable(kind, frame)
             return frame.with_columns(listed_at=listed_at)
@@ -355,7 +352,8 @@ class AssetInventory(Inventory):
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
-                return Page(number, size, ids, self._fields_of(items, ids, call.path), items)
+                self._require_fields(kind, items, call.path)
+                return Page(number, size, ids, items)
         text = "without a list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
 
@@ -375,13 +373,10 @@ class AssetInventory(Inventory):
         """Return the values of an item that a write must not change, as in `Inventory.host`."""
         return msgspec.json.encode([leaf for leaf in leaves(item) if not f"{leaf[0]}.".startswith(self._own)])
 
-    def _fields_of(self, items: Sequence[Fields], ids: Sequence[str], path: str) -> Sequence[Fields]:
-        """Return the content of `fields_in` of each item, which single odd items may lack."""
-        fields_in = self._platform.contract.fields_in
-        values: Any = [next(iter(values_at(one, fields_in)), None) for one in items] if fields_in else items
-        if values and not any(isinstance(one, dict) for one in values):
+    def _require_fields(self, kind: Kind, items: Sequence[Fields], path: str) -> None:
+        """Refuse items of which none has fields at `fields_in`, which single odd items may lack."""
+        if items and not any(isinstance(self.rows[kind].fields_of(item), dict) for item in items):
             raise ProtocolError(
-                f"{self.where} answered {path} with an item ({ids[0]}) without fields in "
-                f"{fields_in!r}; check platform.contract.fields_in"
+                f"{self.where} answered {path} with an item ({items[0]['id']}) whose fields are not at one "
+                f"place, {self._platform.contract.fields_in!r}; check platform.contract.fields_in"
             )
-        return values

@@ -36,7 +36,7 @@ def texts(value: object) -> list[str]:
     return [str(one) for one in values if one not in (None, "")]
 
 
-def _with_listed_values(fields: Fields, item: Fields, names: Collection[str]) -> Fields:
+def _with_listed_values(fields: Any, item: Fields, names: Collection[str]) -> Any:
     """Return the fields of an asset, and under _LISTED a `name: value` for each of the named ones."""
     if not names or not isinstance(fields, dict):
         return fields
@@ -51,14 +51,16 @@ def _with_listed_values(fields: Fields, item: Fields, names: Collection[str]) ->
 
 
 class AssetRows:
-    """Turns assets into rows of a table, without listed_at; `fields` has the source of each column.
+    """Turns items, as an inventory lists them, into rows of a table, without listed_at.
 
-    Values of `named` fields may exclude an asset. They are looked for in its whole item first, where the
-    inventory has the fields inside one.
+    The fields of an asset lie at the path `fields_in` of its item; `fields` has the source of each column.
+    Values of `named` fields may exclude an asset; they are looked for in its whole item first.
     """
 
-    def __init__(self, table: type[Table], fields: Mapping[str, Field], named: Iterable[str] = ()) -> None:
-        self._named = tuple(named)
+    def __init__(
+        self, table: type[Table], fields: Mapping[str, Field], named: Iterable[str] = (), fields_in: str = ""
+    ) -> None:
+        self._named, self._fields_in = tuple(named), fields_in
         self._schema = {name: kind for name, kind in polars_schema(table).items() if name != "listed_at"}
         self.id_column = next(iter(self._schema))
         self._fields = [
@@ -67,18 +69,20 @@ class AssetRows:
             if name not in {self.id_column, "problem"}
         ]
 
-    def table(
-        self, ids: Sequence[str], assets: Sequence[Fields], items: Sequence[Fields] | None = None
-    ) -> pl.DataFrame:
-        """Return the rows of some assets, each of the fields of an item if that has more."""
-        fields, within = {column: field.name for column, _, field in self._fields}, items or assets
-        if self._named:
-            assets = [_with_listed_values(*one, self._named) for one in zip(assets, within, strict=True)]
+    def fields_of(self, item: Fields) -> Any:
+        """Return the fields of an item; None if none, or several, of which none may be whole, are there."""
+        found = values_at(item, self._fields_in)
+        return found[0] if len(found) == 1 else None
+
+    def table(self, ids: Sequence[str], items: Sequence[Fields]) -> pl.DataFrame:
+        """Return the rows of some items."""
+        fields = {column: field.name for column, _, field in self._fields}
+        assets = [_with_listed_values(self.fields_of(item), item, self._named) for item in items]
         try:
             found = {column: [asset.get(name) for asset in assets] for column, name in fields.items()}
             values = pl.DataFrame(found, schema=dict.fromkeys(fields, pl.String))
         except (AttributeError, TypeError):  # several values, or an odd asset: one by one
-            records = [self.record(*one) for one in zip(ids, assets, within, strict=True)]
+            records = [self.record(*one) for one in zip(ids, items, strict=True)]
             # Through JSON: Polars takes several times as long for lists of Python's strings.
             return pl.read_json(msgspec.json.encode(records), schema=self._schema)
         filled = pl.element() != ""  # nor null, for which `list.drop_nulls` would take ten times as long
@@ -89,12 +93,12 @@ class AssetRows:
         ids_as_read = pl.Series(self.id_column, ids, pl.String)
         return values.select(ids_as_read, *columns, problem=pl.lit(None, pl.String)).select(*self._schema)
 
-    def record(self, asset_id: str, asset: Fields, item: Fields | None = None) -> dict[str, Any]:
-        """Return the row of one asset as plain values; unreadable ones are null and named in `problem`."""
+    def record(self, asset_id: str, item: Fields) -> dict[str, Any]:
+        """Return the row of one item as plain values; unreadable ones are null and named in `problem`."""
         row: dict[str, Any] = {**dict.fromkeys(self._schema), self.id_column: asset_id}
+        asset, problems = _with_listed_values(self.fields_of(item), item, self._named), {}
         if not isinstance(asset, dict):
-            return row | {"problem": "it has no fields at platform.contract.fields_in"}
-        asset, problems = _with_listed_values(asset, item or asset, self._named), {}
+            return row | {"problem": "its fields are not at one place, platform.contract.fields_in"}
         for column, single, field in self._fields:
             raw = asset.get(field.name) if field.name else None
             try:
@@ -124,24 +128,21 @@ def host_fields(instance: Instance) -> dict[str, Field]:
 
 def host_rows(instance: Instance) -> AssetRows:
     """Return what turns host assets into rows of inventory_hosts."""
-    fields, listed = host_fields(instance), _listed("exclude_assets", instance)
-    fields = {"owner_ids": fields.pop("owner"), "listed_values": listed, **fields}
-    return AssetRows(InventoryHosts, fields, instance.rules.exclude_assets)
+    fields = host_fields(instance)
+    return _rows(InventoryHosts, {"owner_ids": fields.pop("owner"), **fields}, "exclude_assets", instance)
 
 
 def user_rows(instance: Instance) -> AssetRows:
     """Return what turns user assets into rows of inventory_users."""
-    listed = _listed("exclude_user_assets", instance)
-    names = (*FIELDS, "user_department", "criticality")
-    value = Field(instance.platform_user_value_field, "platform_user_value_field")
-    fields = {name: Field(name) for name in names}
-    fields = {"user_value": value, "listed_values": listed, **fields}
-    return AssetRows(InventoryUsers, fields, instance.rules.exclude_user_assets)
+    fields = {name: Field(name) for name in (*FIELDS, "user_department", "criticality")}
+    fields["user_value"] = Field(instance.platform_user_value_field, "platform_user_value_field")
+    return _rows(InventoryUsers, fields, "exclude_user_assets", instance)
 
 
-def _listed(setting: str, instance: Instance) -> Field:
-    named = ", ".join(getattr(instance.rules, setting))
-    return Field(_LISTED, f"rules.{setting} ({named})") if named else Field(None)
+def _rows(table: type[Table], fields: dict[str, Field], setting: str, instance: Instance) -> AssetRows:
+    if named := getattr(instance.rules, setting):
+        fields["listed_values"] = Field(_LISTED, f"rules.{setting} ({', '.join(named)})")
+    return AssetRows(table, fields, named, instance.platform.contract.fields_in)
 
 
 def taken_fields(instance: Instance) -> dict[str, str]:

@@ -29,7 +29,7 @@ from resources.inventory.session import PROFILE
 from resources.search.source import Logs
 from resources.settings import Instance
 
-Assets = Mapping[str, Mapping[str, Any]]  # id to fields
+Assets = Mapping[str, Mapping[str, Any]]  # id to item
 
 READ = "platform.contract.read"
 
@@ -66,14 +66,14 @@ def _check_reads(inventory: AssetInventory) -> Iterator[Finding]:
     if not (yield from check_log_in(inventory)):
         return
     if hosts := (yield from check_first_page("hosts", inventory)):
-        yield _check_values("platform_hostname_field", "hosts", [instance.platform_hostname_field], hosts)
-        yield from _check_written_fields(instance, hosts)
+        fields = [instance.platform_hostname_field]
+        yield _check_values("platform_hostname_field", "hosts", inventory, hosts, fields)
+        yield from _check_written_fields(inventory, hosts)
         yield from _check_single_read(inventory, hosts)
     if users := (yield from check_first_page("users", inventory)):
         fields = [instance.platform_user_value_field, *FIELDS]
-        yield _check_values("platform_user_value_field", "users", fields, users)
-        table = yield from _readable("users", inventory, users)
-        yield from _check_excluding("users", instance.rules.exclude_user_assets, table, users)
+        yield _check_values("platform_user_value_field", "users", inventory, users, fields)
+        yield from _readable("users", inventory, users, instance.rules.exclude_user_assets)
 
 
 def check_first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
@@ -88,13 +88,13 @@ def check_first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding
         yield Finding("ok", what, f"{listed} of tenant {platform.tenant_id}; {held}")
     else:
         yield check_readable(kind, pl.DataFrame({"problem": []}))
-    return dict(zip(page.ids, page.fields, strict=True))
+    return dict(zip(page.ids, page.items, strict=True))
 
 
-def _check_written_fields(instance: Instance, hosts: Assets) -> Iterator[Finding]:
-    first = f"the first {len(hosts):,} hosts"
-    for setting, written in _written_fields(instance).items():
-        if having := sum(isinstance(fields, dict) and written in fields for fields in hosts.values()):
+def _check_written_fields(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
+    first, sound = f"the first {len(hosts):,} hosts", _fields_of("hosts", inventory, hosts)
+    for setting, written in _written_fields(inventory.instance).items():
+        if having := sum(written in fields for fields in sound):
             yield Finding("ok", setting, f"{written} is a field of {having:,} of {first}")
         else:
             text = f"none of {first} has {written}; a service may omit what is empty, but check the name"
@@ -103,8 +103,7 @@ def _check_written_fields(instance: Instance, hosts: Assets) -> Iterator[Finding
 
 def _check_single_read(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Read one host and compare it with the list, because such a read guards every write (rules 7.1)."""
-    table = yield from _readable("hosts", inventory, hosts)
-    yield from _check_excluding("hosts", inventory.instance.rules.exclude_assets, table, hosts)
+    table = yield from _readable("hosts", inventory, hosts, inventory.instance.rules.exclude_assets)
     if table.is_empty():
         return
     if not inventory.reads_single_hosts:
@@ -125,43 +124,46 @@ def _check_single_read(inventory: AssetInventory, hosts: Assets) -> Iterator[Fin
         yield Finding("wrong", READ, text)
 
 
-def _check_excluding(
-    kind: Kind, named: Iterable[str], table: pl.DataFrame, assets: Assets
-) -> Iterator[Finding]:
-    finding = check_excluding_fields(kind, table, named, first="first ")
-    if finding.state != "ok":
-        yield replace(finding, text=f"{finding.text}; they have {_names_of_fields(assets)}")
-
-
-def _check_values(setting: str, kind: str, fields: list[str], assets: Assets) -> Finding:
+def _check_values(
+    setting: str, kind: Kind, inventory: AssetInventory, assets: Assets, fields: list[str]
+) -> Finding:
     """Count the assets with a value in each field; the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
-    sound = [asset for asset in assets.values() if isinstance(asset, dict)]
+    sound = _fields_of(kind, inventory, assets)
     carrying = {field: sum(asset.get(field) not in (None, "", []) for asset in sound) for field in fields}
     if any(carrying.values()):
         counts = ", ".join(f"{field} is on {count:,}" for field, count in carrying.items())
         return Finding("ok" if next(iter(carrying.values())) else "warning", setting, f"of {first}, {counts}")
     text = (
-        f"none of {first} has {' or '.join(carrying)}; they have {_names_of_fields(assets)}. Name the "
+        f"none of {first} has {' or '.join(carrying)}; they have {_names_of(sound)}. Name the "
         "field with the name, and check platform.contract.fields_in"
     )
     return Finding("wrong", setting, text)
 
 
-def _names_of_fields(assets: Assets) -> str:
-    names = {name for asset in assets.values() if isinstance(asset, dict) for name in asset}
-    return some_of(sorted(names), 20)
+def _fields_of(kind: Kind, inventory: AssetInventory, assets: Assets) -> list[Mapping[str, Any]]:
+    found = map(inventory.rows[kind].fields_of, assets.values())
+    return [fields for fields in found if isinstance(fields, dict)]
+
+
+def _names_of(assets: Iterable[Mapping[str, Any]]) -> str:
+    return some_of(sorted({name for asset in assets for name in asset}), 20)
 
 
 def _readable(
-    what: Kind, inventory: AssetInventory, assets: Assets
+    kind: Kind, inventory: AssetInventory, assets: Assets, excluding: Iterable[str]
 ) -> Generator[Finding, None, pl.DataFrame]:
-    """Return the rows of the assets that can be read, and report the others."""
-    table = inventory.rows[what].table(list(assets), list(assets.values()))
-    finding = check_readable(what, table, first="first ")
+    """Return the rows of the assets that can be read; report the others, and fields that exclude none."""
+    table = inventory.rows[kind].table(list(assets), list(assets.values()))
+    finding = check_readable(kind, table, first="first ")
     if finding.state != "ok":
         yield finding
-    return table.filter(pl.col("problem").is_null())
+    table = table.filter(pl.col("problem").is_null())
+    finding = check_excluding_fields(kind, table, excluding, first="first ")
+    if finding.state != "ok":
+        names = _names_of([*assets.values(), *_fields_of(kind, inventory, assets)])
+        yield replace(finding, text=f"{finding.text}; they have {names}")
+    return table
 
 
 def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Finding:
@@ -280,7 +282,7 @@ def _read_first_assets(
     pages = yield from attempt(f"platform.contract.{kind}", lambda: inventory.first_pages(kind))
     if not pages:
         return None
-    frame = pl.concat(inventory.rows[kind].table(page.ids, page.fields, page.items) for page in pages)
+    frame = pl.concat(inventory.rows[kind].table(page.ids, page.items) for page in pages)
     size = pages[0].size
     some = f" (of the first {frame.height:,} of {size:,} {kind} listed)" if size > frame.height else ""
     return frame.with_columns(listed_at=datetime.now(UTC)), some

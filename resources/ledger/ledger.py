@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -37,6 +37,8 @@ BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""
 TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
 """Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
+
+BEGUN = "begun_at"  # the setting that `begin` stores
 
 Change = tuple[str, Iterable[Sequence[object]]]
 """A statement, and the values of each time that it is executed."""
@@ -149,13 +151,27 @@ class Ledger:
         """
         if table in TOGETHER:
             now = _as_text(datetime.now(UTC))
-            # In the place of all that the run stored of the table.
             self._change(
                 ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run_id)]),
                 (_STORE_TOGETHER, [(table, run_id, now, _as_parquet(rows))]),
             )
         else:
             self._change(self._deletion(table, rows), _insertion(BY_ROW[table], rows.columns, _texts(rows)))
+
+    def begin(self, before: Mapping[str, pl.DataFrame]) -> None:
+        """Store the rows of tables from before this ledger, all or none; what it holds itself stays."""
+        now = _as_text(datetime.now(UTC))
+        changes = [(_STORE_SETTING, [(BEGUN, json.dumps(now))])]
+        for table, rows in before.items():
+            if table in TOGETHER:
+                key = TABLES[table].__key__
+                missing = rows.join(self.rows(table), on=key, how="anti", nulls_equal=True)
+                parts = [] if missing.is_empty() else [(table, "", now, _as_parquet(missing))]
+                changes.append((_STORE_TOGETHER, parts))
+            else:
+                changes.append(_insertion(BY_ROW[table], rows.columns, _texts(rows)))
+        # Another process may begin it at the same time.
+        self._change(*((f"{statement} ON CONFLICT DO NOTHING", rows) for statement, rows in changes))
 
     def delete(self, table: str, rows: pl.DataFrame) -> None:
         """Delete the rows with these keys."""
@@ -207,7 +223,7 @@ class Ledger:
         """Store what can be written as JSON, under a name."""
         self._change(
             ("DELETE FROM settings WHERE name = ?", [(name,)]),
-            ("INSERT INTO settings (name, value) VALUES (?, ?)", [(name, json.dumps(value))]),
+            (_STORE_SETTING, [(name, json.dumps(value))]),
         )
 
     def setting(self, name: str) -> Any:
@@ -296,6 +312,7 @@ class Ledger:
         return path.read_text(encoding="ascii").strip() if path.exists() else None
 
 
+_STORE_SETTING = "INSERT INTO settings (name, value) VALUES (?, ?)"
 _STORE_TOGETHER = "INSERT INTO together (name, run_id, stored_at, rows) VALUES (?, ?, ?, ?)"
 
 

@@ -107,7 +107,7 @@ class Document(_Part):
 
 
 class _Hits(_Part):
-    hits: list[Document] = field(default_factory=list)
+    hits: list[Document]
 
 
 class _Documents(_Part):  # some documents of a bucket, or of a whole answer

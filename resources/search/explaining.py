@@ -281,7 +281,6 @@ def top_senders(log: Asker, first: date, last: date) -> tuple[str, pl.DataFrame]
         with suppress(ConfigurationError):  # a text field
             for bucket in log.search([between], {"buckets": has_field}).buckets:
                 hosts, names = (one.value or 0 if one else 0 for one in (bucket.hosts, bucket.others))
-                # With fewer names it names the sender itself, or a group of hosts.
                 if names > max(hosts, most):
                     finest, most = field, names
     if finest is None:

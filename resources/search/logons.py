@@ -77,7 +77,6 @@ class SearchClient(Asker, EvidenceSource):
                 if day.matching:
                     break
             else:
-                # An empty day would hide documents that belong to no day (rules 4.1).
                 if days and (times := explaining.find_times(self)).state == "wrong":
                     raise ConfigurationError(f"{times.what}: {times.text}")
             yield from empty

@@ -63,6 +63,7 @@ class BrokenInstance:
     file: Path
     message: str
     slug: str
+    name: str | None  # where one can be read
 
 
 def part_name(instance: Instance | BrokenInstance, part: str) -> str:
@@ -166,7 +167,9 @@ def load_instances(
             )
     taken = {found.slug for found in loaded.values() if isinstance(found, Instance)}
     return [
-        BrokenInstance(path, found, _free_slug(path, taken)) if isinstance(found, str) else found
+        BrokenInstance(path, found, _free_slug(path, taken), _name_in(path) or None)
+        if isinstance(found, str)
+        else found
         for path, found in loaded.items()
     ]
 
@@ -342,6 +345,8 @@ def instance_path(given: str | None = None) -> Path:
     matching = [
         file for file, found in files.items() if given is None or given.casefold() in _names(file, found)
     ]
+    if given is not None:  # a broken copy may have the name of a file that can be used
+        matching = [file for file in matching if isinstance(files[file], Instance)] or matching
     if len(matching) == 1:
         return matching[0]
     if given and not matching and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
@@ -367,7 +372,8 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
     if instance:
         file = instance.file
         in_folder = file is None or file.resolve().parent == instances_folder().resolve()
-        words += ["--instance", instance.slug if in_folder else str(file)]
+        by_slug = in_folder and isinstance(instance, Instance)
+        words += ["--instance", instance.slug if by_slug else str(file)]
     # As the shell finds it: its name, or the path by which it was called.
     called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     by_name = called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called))

@@ -25,7 +25,6 @@ def replacing(path: Path | UPath, readers: int | None = None) -> Generator[Path]
     Only the owner and the group `readers` can read the file; an object store has rights of its own.
     """
     if not isinstance(path, Path):
-        # An object store has rights of its own.
         with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
             temporary = Path(folder) / path.name
             yield temporary

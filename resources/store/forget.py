@@ -76,17 +76,15 @@ class Forgetting:
         if table == DELETED:
             return rows.filter(~pl.col("user_id").is_in([*self.ids]))
         held = personal_columns(TABLES[table])
-        compared = [name for name, holds in held.items() if holds in _COMPARED]
+        others = PersonalData.SETTINGS, PersonalData.WORDS, PersonalData.NOTHING
+        settings, words, blank = ({name for name in held if held[name] is one} for one in others)
+        compared = held.keys() - settings - words - blank
         changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
-        if not compared:
-            return rows
-        settings = [name for name, holds in held.items() if holds is PersonalData.SETTINGS]
         changed = changed.with_columns(
             pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)
             for name in settings
         )
         about = rows.hash_rows() != changed.hash_rows()
-        words = [name for name, holds in held.items() if holds is PersonalData.WORDS]
         changed = changed.with_columns(pl.when(~about).then(name).alias(name) for name in words)
         if "options" in settings:
             reasons = pl.col("options").map_elements(_without_reason, pl.String)
@@ -152,15 +150,6 @@ def _without_reason(options: str) -> str:
     return json.dumps({name: value for name, value in json.loads(options).items() if name != "reason"})
 
 
-_COMPARED = {
-    PersonalData.USER_ID,
-    PersonalData.JOINED_USER_IDS,
-    PersonalData.ACCOUNT,
-    PersonalData.SPELLING,
-    PersonalData.STARTER,
-}
-
-
 def known_persons(tables: Tables, ledger: Ledger, rules: Rules) -> Persons:
     """Return all persons whom any stored table knows; reads every table, and so fails for a damaged one."""
     stored = ((table, read_files(table, [path]).collect()) for table, path in _files(tables))
@@ -176,7 +165,6 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
     Raises:
         AssetOwnersError: a write for the person is still pending; nothing was changed.
     """
-    # The caller holds `changing`, so what killed writers left is nobody's.
     _require_none_pending(ledger, forgetting)
     found = dict[str, int]()
     for table in of_layout(Layout.LEDGER):
@@ -194,7 +182,6 @@ def forget(tables: Tables, ledger: Ledger, forgetting: Forgetting, *, really: bo
         rows = _changed(before, after).height
         found |= {table: found.get(table, 0) + rows} if rows else {}
         if rows and really:
-            # By its time a file is deleted when it is old.
             changed = path.stat()
             published = path.parent in (tables.folder, tables.folder / table)
             write_file(after, path, tables.analysts if published else None)
@@ -236,7 +223,7 @@ def require_writable(tables: Tables, *beside: Path) -> None:
 
 def _files(tables: Tables) -> Iterator[tuple[str, UPath]]:
     """Yield each table's name and file, those of runs included; not the copies of what the ledger keeps."""
-    copies = [tables.folder / f"{table}.parquet" for table in of_layout(Layout.LEDGER)]
+    copies = [tables.file_of(table) for table in of_layout(Layout.LEDGER)]
     for file in stored_files(tables):
         if file.table and file.path not in copies:
             yield file.table, file.path

@@ -269,7 +269,7 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
     emptied = 0
     with tables.changing():
         for table in set(of_layout(Layout.SNAPSHOT)):
-            path = tables.folder / f"{table}.parquet"
+            path = tables.file_of(table)
             if _is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
                 tables.write(table, empty(TABLES[table]))
                 emptied += 1

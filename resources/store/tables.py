@@ -8,10 +8,10 @@ import json
 import logging
 import os
 import re
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -27,7 +27,7 @@ from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import FILE, Ledger, has_ledger, open_ledger
+from resources.ledger.ledger import BEGUN, FILE, Ledger, has_ledger, open_ledger
 from resources.locks import locked
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
@@ -36,7 +36,6 @@ from resources.store.files import allow, create, files_in, remove_leftovers, rep
 CLAIM = ".instance"  # file beside the tables with the instance whose they are, and their format
 CHANGING = ".changing.lock"
 EMPTY = "empty.parquet"
-_BEGUN = "begun_at"
 RUN_ID = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 INVENTORY = ("inventory_hosts", "inventory_users")
 SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decisions")
@@ -102,9 +101,10 @@ class Tables:
                 "again"
             ) from error
         if self.name not in {None, owner} or (self.name and other and self.target not in {None, other}):
+            into = f", which writes to {self.target}," if self.target else ""
             raise ConfigurationError(
                 f"The tables in {self.folder} belong to the instance {owner!r}, which writes to {other}. "
-                f"{self.name!r}, which writes to {self.target}, would share them: give it another name or a "
+                f"{self.name!r}{into} would share them: give it another name or a "
                 f"home of its own; if it is the same one, renamed or moved, delete {place}: earlier runs can "
                 "then no longer be undone"
             )
@@ -113,35 +113,20 @@ class Tables:
     def prepare(self) -> None:
         """Claim the tables; create their files and the catalogue, and delete what killed writers left."""
         self.claim()
-        with self.changing(), self.ledger() as ledger:
-            if ledger.setting(_BEGUN) is None:
-                self._fill(ledger)
-                ledger.store_setting(_BEGUN, datetime.now(UTC).isoformat())
+        with self.ledger():
+            pass  # so that there is one
         for table, model in TABLES.items():
             by_day = model.__layout__ is Layout.BY_DAY
-            path = self.folder / table / EMPTY if by_day else self._snapshot(table)
+            path = self.folder / table / EMPTY if by_day else self.file_of(table)
             if not path.exists():  # there is no view over no file
-                write_file(empty(model) if by_day else self.read(table).collect(), path, self.analysts)
+                read = self.rows if model.__layout__ is Layout.LEDGER else self.read
+                write_file(read(table).lazy().collect(), path, self.analysts)
         self._refresh_catalogue()
         self._set_access()
         remove_leftovers(self.home, self.home / "reports", below=self.disk)
 
     def _refresh_catalogue(self) -> None:
         refresh_catalogue(self.home, self.folder.parent, self.slug, analysts=self.analysts)
-
-    def _fill(self, ledger: Ledger) -> None:
-        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
-        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
-        file = self.disk / FILE
-        takes_over = file.exists() and ledger.place != str(file)
-        with Ledger(file) if takes_over else nullcontext() as before:
-            for table in of_layout(Layout.LEDGER):
-                copy = read_files(table, _existing(self._snapshot(table)))
-                rows = before.rows(table) if before else copy.collect()
-                if not rows.is_empty():
-                    ledger.store(table, rows)
-        if takes_over:
-            file.unlink()
 
     def _set_access(self) -> None:
         """Let analysts read what is theirs to read, also what was stored before there was such a group."""
@@ -222,11 +207,10 @@ class Tables:
 
         They see a plan, rows of `owner_writes`, once its outcome is stored (`publish_writes`).
         """
-        path = self._snapshot(table, run_id)
+        path = self.file_of(table, run_id)
         write_file(validated(TABLES[table], frame), path, None if run_id else self.analysts)
-        # Analysts see a plan once `publish_writes` has stored its outcome.
         if run_id and publish and TABLES[table].__layout__ is Layout.SNAPSHOT:
-            with replacing(self._snapshot(table), self.analysts) as copied:
+            with replacing(self.file_of(table), self.analysts) as copied:
                 path.fs.get_file(path.path, str(copied))
         if publish and table in NEVER_EMPTY.values():  # the catalogue says when its command filled it
             self._refresh_catalogue()
@@ -234,8 +218,8 @@ class Tables:
     def read(self, table: str, *, run_id: str | None = None) -> pl.LazyFrame:
         """Return a snapshot: the run's own where it has one, otherwise the published one."""
         run_id = self.viewed if run_id is None else run_id
-        own = None if run_id is None else self._snapshot(table, run_id)
-        path = own if own and own.exists() else self._snapshot(table)
+        own = None if run_id is None else self.file_of(table, run_id)
+        path = own if own and own.exists() else self.file_of(table)
         # It is computed at each reading; the stored copy is for analysts.
         if table == "current_owners":
             listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
@@ -257,23 +241,43 @@ class Tables:
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
         """Return a snapshot that the run itself stored; without rows if it stored none."""
-        return read_files(table, _existing(self._snapshot(table, run_id))).collect()
+        return read_files(table, _existing(self.file_of(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str | None = None) -> bool:
         """Return whether the run itself stored the snapshot; without one, whether any ever prepared it."""
-        return self._snapshot(table, run_id).exists()
+        return self.file_of(table, run_id).exists()
 
     def _folder(self, run_id: str | None) -> UPath:
         return self.folder if run_id is None else self.folder / "runs" / checked_run_id(run_id)
 
-    def _snapshot(self, table: str, run_id: str | None = None) -> UPath:
+    def file_of(self, table: str, run_id: str | None = None) -> UPath:
+        """Return the file of a snapshot, of a run's own if it is named, or of a copy of the ledger's rows."""
         return self._folder(run_id) / f"{table}.parquet"
 
     # Rows that runs add
 
-    def ledger(self) -> AbstractContextManager[Ledger]:
-        """Open the ledger."""
-        return open_ledger(self.disk, self.folder)
+    @contextmanager
+    def ledger(self) -> Generator[Ledger]:
+        """Open the ledger; one that has not begun begins with all that was known before."""
+        with open_ledger(self.disk, self.folder) as ledger:
+            self._begin(ledger)
+            yield ledger
+
+    def _begin(self, ledger: Ledger) -> None:
+        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
+        if ledger.setting(BEGUN):
+            return
+        self.require_own()
+        # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
+        file = self.disk / FILE
+        if file.exists() and ledger.place != str(file):
+            with Ledger(file) as before:
+                self._begin(before)
+                ledger.begin({table: before.rows(table) for table in of_layout(Layout.LEDGER)})
+            file.unlink()
+        else:
+            copies = {table: _existing(self.file_of(table)) for table in of_layout(Layout.LEDGER)}
+            ledger.begin({table: read_files(table, copy).collect() for table, copy in copies.items()})
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
         """Store rows in the ledger, of a run beside those of others; call it within `changing`."""
@@ -300,7 +304,7 @@ class Tables:
             self._publish(table, ledger)
 
     def _publish(self, table: str, ledger: Ledger) -> None:
-        write_file(ledger.rows(table), self._snapshot(table), self.analysts)
+        write_file(ledger.rows(table), self.file_of(table), self.analysts)
 
     def all_runs(self, table: str, *, except_run: str | None = None) -> pl.LazyFrame:
         """Return rows that all runs appended to a table, except those of one run."""
@@ -313,7 +317,7 @@ class Tables:
         if self.reads_ledger():
             with self.ledger() as ledger:
                 return ledger.rows(table, run_id, columns=columns)
-        rows = read_files(table, _existing(self._snapshot(table))).select(columns or pl.all())
+        rows = read_files(table, _existing(self.file_of(table))).select(columns or pl.all())
         return (rows if run_id is None else rows.filter(run_id=run_id)).collect()
 
     def reads_ledger(self) -> bool:
@@ -337,7 +341,7 @@ class Tables:
     def writes_to(self, target: str) -> pl.LazyFrame:
         """Return rows of owner_writes of all runs on a target's inventory, also of other instances."""
         inventory = pl.col("target").str.replace(" [^ ]*$", "") == target.rpartition(" ")[0]
-        own = self._snapshot("owner_writes")
+        own = self.file_of("owner_writes")
         files = sorted(set(self.folder.parent.glob(f"*/{own.name}")) - {own})
         others = (_readable_rows("owner_writes", file, inventory) for file in files)
         return pl.concat([self.writes().filter(inventory), *others])
@@ -437,11 +441,11 @@ class Tables:
 
 
 def tables_of(instance: Instance | BrokenInstance) -> Tables:
-    """Return the instance's tables, where the environment says they are; an invalid file's by its slug."""
-    tables = Tables(home(), instance.slug, location=tables_location(), analysts=analysts_group())
-    if isinstance(instance, BrokenInstance):
-        return tables
-    return replace(tables, name=instance.name, target=instance.platform.place)
+    """Return the instance's tables, where the environment says they are; an invalid file's by its name."""
+    tables = Tables(
+        home(), instance.slug, name=instance.name, location=tables_location(), analysts=analysts_group()
+    )
+    return replace(tables, target=instance.platform.place) if isinstance(instance, Instance) else tables
 
 
 def checked_run_id(run_id: str) -> str:

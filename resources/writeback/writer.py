@@ -85,7 +85,6 @@ class Pace:
         with self._lock:
             now = self._clock()
             self._refused_since = now if self._refused_since is None else self._refused_since
-            # A turn from before the last refusal says nothing new.
             if turn >= self._slowed_down_at:
                 self._slowed_down_at = now
                 self._next = max(self._next, now + self._wait)

@@ -1,6 +1,7 @@
 """Which instance a command is about, and which run: as people write them, and as messages show them."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ownership.declaration import empty
 from ownership.tables import LogonCounts
 from pipelines.cli.results import errors
 from pipelines.definitions import define
-from resources.settings import Instance
+from resources.settings import Instance, command_line, instance_path, load_instances
 from resources.store.catalogue import refresh_catalogue
 from resources.store.retention import delete_inputs
 from resources.store.tables import Tables
@@ -90,7 +91,30 @@ def test_what_is_stored_is_shown_of_an_invalid_file_where_no_setting_is_needed(c
         assert "`runs`, `conflicts` and `sql` show what is stored" in err
     else:
         assert out
-        assert shown.startswith(out.rstrip())
+        assert shown.startswith(out.rstrip().replace(str(hq), "head_office"))
+
+
+def test_a_broken_copy_hides_no_file_and_is_named_by_its_own(call, folder):
+    (folder / "before.yaml").write_text((folder / "hq.yaml").read_text(encoding="utf-8") + "urll: x\n")
+    for named in ("head OFFICE", "HEAD_OFFICE", "hq", "hq.yaml"):
+        assert call("explain", "--instance", named, "pc-2")[0] == 0, named
+    assert call("explain", "pc-2")[0] == 2
+    assert "urll: unknown key" in call("explain", "--instance", "before", "pc-2")[2]
+    for found in load_instances(folder):
+        assert instance_path(shlex.split(command_line(found, "runs"))[-1]) == found.file
+
+
+def test_of_an_invalid_file_nothing_is_shown_that_another_name_stored(call, folder):
+    hq = folder / "hq.yaml"
+    broken = hq.read_text(encoding="utf-8").replace("Head office", "Head-Office") + "urll: x\n"
+    assert "Head-Office" in broken
+    hq.write_text(broken, encoding="utf-8")
+    Tables(folder.parent, "head_office", name="Head office", target="x").claim()
+    for command in (["runs"], ["sql", "FROM conflicts"]):
+        status, out, err = call(command[0], "--instance", "hq", *command[1:])
+        assert (status, out) == (2, "")
+        assert "belong to the instance 'Head office'" in err
+        assert "None" not in err
 
 
 def test_without_any_file_it_says_where_it_looked(call, folder):

@@ -192,15 +192,24 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(mon
     assert next(one.text for one in names if one.what == "rules.hostname_match").startswith("2 hosts have")
 
 
-def test_a_field_that_excludes_assets_and_that_none_has(tmp_path):
-    listed = envelope({"size": 1, "data": [HOST | {"group": "x"}]})
+@pytest.mark.parametrize("fields_in", ["", "attributes"])
+def test_a_field_that_excludes_assets_and_that_none_has(tmp_path, fields_in):
+    item = ({"id": HOST["id"], fields_in: HOST} if fields_in else HOST) | {"group": "x"}  # beside the fields
     rules = {
         setting: {"group": ["y"], "grop": ["kiosk*"]} for setting in ("exclude_assets", "exclude_user_assets")
     }
-    with Stub(lambda _: listed) as stub, client(tmp_path, stub.url, rules=rules) as inventory:
-        found = [one for one in check_inventory(inventory) if one.what.startswith("rules.exclude")]
+    contract = {"fields_in": fields_in}
+
+    def answer(request):
+        is_read = request.path.endswith("get")
+        return envelope(item if is_read else {"size": 1, "data": [item]})
+
+    with Stub(answer) as stub, client(tmp_path, stub.url, contract=contract, rules=rules) as inventory:
+        states = {one.what: one for one in check_inventory(inventory)}
+    assert states["platform.contract.read"].state == "ok"
+    found = [one for what, one in states.items() if what.startswith("rules.exclude")]
     assert [(one.state, one.what) for one in found] == [("warning", f"rules.{setting}") for setting in rules]
-    assert all("a value in grop" in one.text for one in found)
+    assert all("a value in grop, " in one.text and ", group, " in one.text for one in found)
 
 
 def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):

@@ -25,6 +25,7 @@ from ownership.tuning.accuracy import (
 from ownership.tuning.backtest import COUNTED, usual_settings
 from reports.tuning import line_of
 from tests import examples
+from tests.ownership import builders
 from tests.ownership.builders import NOW, PEOPLE, WINDOW, counts, decide, host, hosts, plan, user, users
 from tests.ownership.tuning.inputs import inputs
 
@@ -399,3 +400,15 @@ def test_samples_that_differ_are_told_apart_and_one_of_ten_of_those_that_do_not(
     assert least <= np.mean([trait is not None for trait in traits_found]) <= most
     if shift[0] > shift[1]:
         assert max(set(traits_found), key=traits_found.count) == 0
+
+
+def test_an_answer_no_holds_for_each_account_of_the_person():
+    """With more days another account is in front: a run of that window would not write them either."""
+    people = users(user("u1", email="ann@corp.example", sam="ann.adm"))
+    accounts = ("ann", 5, WINDOW.first), ("ann.adm", 50, WINDOW.first - timedelta(days=30))
+    days = (("pc1", who, events, first + timedelta(n)) for who, events, first in accounts for n in range(20))
+    logons, assets, rules = counts(*days), hosts(host("h1", "pc1")), Rules()
+    present = logons.filter(pl.col("day") >= WINDOW.first)
+    decided = builders.resolution(present, people, assets, rules, answered_no=[("h1", "u1")]).decisions
+    tried = inputs(logons, assets, rules, users=people, decisions=decided, stored_days=60)
+    assert tried.backtest([(30, rules), (60, rules)])["to_write"].to_list() == [0, 0]

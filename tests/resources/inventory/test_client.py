@@ -151,15 +151,26 @@ def test_a_list_is_whole_whatever_the_page_base_and_the_cap(served, base, below,
 
 
 def test_fields_lie_where_the_contract_says(served):
-    asset = {"id": 7, "tag": "a", "attributes": {"current": {"search_agent_name": "PC", "group": "b"}}}
+    current = {"search_agent_name": "PC", "group": "b"}
+    # Which of several has the owner nobody knows: the host would seem to have none.
+    several = {"each": [current, {"asset_owner": "u-9"}], "dotted.a": current, "dotted": {"a": {}}}
+    asset = {"id": 7, "tag": "a", "attributes": {"current": current, "one": [current], **several}}
     wrong = pytest.raises(ProtocolError, match=r"platform\.contract\.fields_in")
-    for fields_in, outcome in (("attributes.current", nullcontext()), ("attributes.latest", wrong)):
+    places = dict.fromkeys(("current", "one"), nullcontext()) | dict.fromkeys(
+        ("latest", "each", "dotted.a"), wrong
+    )
+    for place, outcome in places.items():
+        fields_in = f"attributes.{place}"
         answer = listing(lambda *_: (1, [asset]))
         rules = {"exclude_assets": {"tag": ["x"], "group": ["x"]}, "exclude_user_assets": {"group": ["x"]}}
         with served(answer, contract={"fields_in": fields_in}, rules=rules) as (_, inventory), outcome:
             columns = ("host_id", "hostnames", "listed_values")
             assert inventory.hosts().select(columns).rows() == [("7", ["PC"], ["tag: a", "group: b"])]
             assert inventory.users()["listed_values"].to_list() == [["group: b"]]
+    for place, outcome in places.items():
+        answer, contract = lambda _: envelope(asset), {"fields_in": f"attributes.{place}"}
+        with served(answer, contract=contract) as (_, inventory), outcome:
+            assert inventory.host("7")["hostnames"] == ["PC"]
 
 
 MANY, ODD = MAX_LIST_READS * 10, [{"id": None}]

@@ -24,19 +24,19 @@ def enriching(**fields):
     return instance(platform={**platform, "contract": {"enrich_fields": fields}})
 
 
-def row(rows, asset, item=None):
-    """The record of an asset, which is its row in the table as well."""
-    record = rows.record("x-1", asset, item)
-    assert rows.table(["x-1"], [asset], item and [item]).rows(named=True) == [record]
+def row(rows, item):
+    """The record of an item, which is its row in the table as well."""
+    record = rows.record("x-1", item)
+    assert rows.table(["x-1"], [item]).rows(named=True) == [record]
     return record
 
 
-def host(fields, settings=None, item=None):
-    return row(host_rows(settings or instance()), fields, item)
+def host(item, settings=None):
+    return row(host_rows(settings or instance()), item)
 
 
-def user(fields, settings=None, item=None):
-    return row(user_rows(settings or instance()), fields, item)
+def user(item, settings=None):
+    return row(user_rows(settings or instance()), item)
 
 
 def test_a_host_is_its_names_owners_and_what_enrichment_writes():
@@ -159,8 +159,10 @@ LISTED_FIELDS = ("group", "tags.name", "managed", "os.build", "site.name")
 )  # fmt: skip
 def test_values_that_may_exclude_an_asset_are_found_in_the_item_or_its_fields(item, listed):
     for rows, setting in ((host, "rules.exclude_assets"), (user, "rules.exclude_user_assets")):
-        settings = instance(rules={setting.partition(".")[2]: {name: ["x"] for name in LISTED_FIELDS}})
-        record = rows(item.get("fields", {}), settings, item)
+        platform = {**instance_content()["platform"], "contract": {"fields_in": "fields"}}
+        named = {"rules": {setting.partition(".")[2]: {name: ["x"] for name in LISTED_FIELDS}}}
+        settings = instance(**named)
+        record = rows({"fields": {}} | item, instance(**named, platform=platform))
         assert record["listed_values"] == listed
         if "fields" not in item:  # another inventory's assets have no such member
             assert rows(item, settings)["listed_values"] == listed

@@ -7,10 +7,12 @@ import polars as pl
 import pytest
 
 from ownership.declaration import polars_schema, validated
-from ownership.tables import OwnerWrites, Runs
+from ownership.tables import TABLES, Coverage, OwnerWrites, Runs
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import Ledger, Result, ledger_findings
+from resources.ledger.ledger import Ledger, Result, ledger_findings, open_ledger
+from resources.store.forget import Forgetting, forget
 from resources.store.tables import Tables
+from tests.ownership.builders import table
 from tests.pipelines.test_metrics import row
 from tests.resources.writeback.world import NOON, WRITTEN, outcomes, plan, values
 
@@ -133,6 +135,91 @@ def test_a_ledger_that_is_damaged_is_refused_by_its_place(file, path):
     file._execute("UPDATE writes SET old_values = '{'")
     with pytest.raises(AssetOwnersError, match=str(path)):
         file.rows("owner_writes", "run-1")
+
+
+COVERED = [
+    {"run_id": run_id, "department": None, "hosts": 2, "owned": 1, "ended_at": LATER}
+    for run_id in ("run-0", "run-1")
+]
+
+
+def test_what_a_ledger_holds_when_it_begins_stays(ledger):
+    ledger.intend(writes("a"))
+    ledger.store("coverage", table(Coverage, COVERED[1]), run_id="run-1")
+    for _ in ("once", "of another process, at the same time"):
+        ledger.begin(
+            {"owner_writes": writes("a", "b", outcome="failed"), "coverage": table(Coverage, *COVERED)}
+        )
+    assert outcomes(ledger) == {"a": "intended", "b": "failed"}
+    assert ledger.never_sent("run-1") == {"a"}
+    assert ledger.rows("coverage").sort("run_id").to_dicts() == COVERED
+
+
+@pytest.fixture(
+    params=["file", *(pytest.param(name, marks=pytest.mark.slow) for name in ("database", "moved"))]
+)
+def lose(request, monkeypatch):
+    """Loses the ledger of tables; a run that is killed once it has opened the new one leaves it empty."""
+
+    def use_database():
+        new_database = request.getfixturevalue("postgres").new_database
+        monkeypatch.setenv("ASSET_OWNERS_JOURNAL", new_database())
+
+    if request.param == "database":
+        use_database()
+
+    def lose_ledger(tables, *, opened):
+        for file in tables.disk.glob("ledger.sqlite*"):
+            file.unlink()
+        if request.param == "database":
+            use_database()
+        if opened:
+            with open_ledger(tables.disk, tables.folder):
+                pass
+        if request.param == "moved":
+            use_database()
+
+    return lose_ledger
+
+
+def forget_nobody(tables):
+    with tables.changing(), tables.ledger() as ledger:
+        forget(tables, ledger, Forgetting("x", {}, {}, {}, ()), really=True)
+
+
+FIRST = {
+    "a run": lambda tables: tables.append("runs", table(Runs, row(2)), run_id="run-2"),
+    "acknowledging": lambda tables: tables.append(
+        "acknowledged_conflicts", tables.read("acknowledged_conflicts").collect()
+    ),
+    "forgetting": forget_nobody,
+    "reading": lambda tables: tables.rows("owner_writes"),
+}
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_ledger_that_was_lost_begins_with_what_analysts_see_whoever_is_the_first(
+    tmp_path, lose, first, opened
+):
+    tables = Tables(tmp_path, "corp")
+    tables.prepare()
+    known = {"runs": table(Runs, row(1)), "owner_writes": writes("a"), "coverage": table(Coverage, *COVERED)}
+    with tables.ledger() as ledger:
+        for name, rows in known.items():
+            ledger.store(name, rows)
+        tables.publish(ledger)
+    lose(tables, opened=opened)
+    first(tables)
+    for name, rows in known.items():
+        for found in (tables.rows(name), tables.read(name).collect()):
+            assert found.join(rows, on=TABLES[name].__key__, how="semi", nulls_equal=True).equals(rows)
+    with tables.ledger():
+        (tables.folder / "owner_writes.parquet").unlink()
+    tables.prepare()
+    assert tables.read("owner_writes").collect().equals(writes("a")), (
+        "a copy that was lost comes back as well"
+    )
 
 
 def locked(path):
