@@ -312,8 +312,8 @@ def setting_in_words(setting: str, *values: Any) -> str:
     """
     annotation = _annotation_of(setting.split("."))
     words = {word for part in (annotation, *get_args(annotation)) for word in get_args(part)}
-    if any(
-        value not in words if isinstance(value, str) else isinstance(value, list | tuple | dict)
+    if not all(
+        isinstance(value, int | float | None) or (isinstance(value, str) and value in words)
         for value in values
     ):
         return setting
