@@ -232,7 +232,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     ]
     runs = tables.folder / "runs"
     lasting = (path for path in files_in(runs, "*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
-    outdated += [path for path in lasting if _is_older(path, history_before)]
+    outdated += [path for path in lasting if is_older(path, history_before)]
     for path in outdated:
         with suppress(FileNotFoundError):  # another run deletes as well
             delete(path)
@@ -270,7 +270,7 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
     with tables.changing():
         for table in set(of_layout(Layout.SNAPSHOT)):
             path = tables.folder / f"{table}.parquet"
-            if _is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
+            if is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
                 tables.write(table, empty(TABLES[table]))
                 emptied += 1
     return emptied
@@ -298,11 +298,12 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
         run, *below = file.relative_to(runs).parts
         if not below or Path(below[0]).stem not in inputs:
             continue
-        if run == of_run or (before and _is_older(file, before)):
+        if run == of_run or (before and is_older(file, before)):
             delete_file(file)
 
 
-def _is_older(path: UPath, instant: datetime) -> bool:
+def is_older(path: UPath, instant: datetime) -> bool:
+    """Return whether a file, or all that is in a folder, was last changed before an instant."""
     with suppress(FileNotFoundError, ValueError):  # another run deletes as well: no file, or an empty folder
         # What an object store shows as a folder has no time of its own.
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))
