@@ -355,7 +355,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
     recent = recent_answers(tables, instance.keep.history_days)
-    alike = _alike(recent, instance, window)
+    alike = answers_to_learn_from(instance, tables, window)
     model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
@@ -387,13 +387,9 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
 
 
 def answers_to_learn_from(instance: Instance, tables: Tables, window: Window) -> pl.DataFrame:
-    """Return the answers to audits of such a window that are not too old."""
-    return _alike(recent_answers(tables, instance.keep.history_days), instance, window)
-
-
-def _alike(answers: pl.DataFrame, instance: Instance, window: Window) -> pl.DataFrame:
-    """Return the answers that teach something about a plan by the present settings (rules 9.8)."""
-    return drawn_alike(answers, window, instance.rules.as_rules(), counted_as(instance))
+    """Return the recent answers that teach something about a plan by the present settings (rules 9.8)."""
+    recent = recent_answers(tables, instance.keep.history_days)
+    return drawn_alike(recent, window, instance.rules.as_rules(), counted_as(instance))
 
 
 def require_evidence(run: ScanRun) -> None:

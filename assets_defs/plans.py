@@ -21,7 +21,7 @@ from reports.story import told_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, host_arguments, load_instance
-from resources.store.retention import CHANGES, decided_with, publish_plan
+from resources.store.retention import CHANGES, decided_with, publish_plan, row_of_run
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
     decide_apply,
@@ -233,7 +233,7 @@ def apply_plan(
     def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         of_run = _followed_run(run, "apply", plan_id)
         planned = rows_to_apply(run.instance, run.tables, of_run, hosts)
-        made_by = run.tables.rows("runs", run.tables.decided_by(of_run)).row(0, named=True)
+        made_by = row_of_run(run.tables, run.tables.decided_by(of_run))
         options = json.loads(made_by["options"])
         if not options.get("enrich", run.instance.scan.enrich):
             unsent = pl.lit(None, pl.String)

@@ -192,16 +192,25 @@ def _with_known_conflicts(
     return with_conflict_since(with_new_conflicts(decisions, before, acknowledged), before, *seen)
 
 
+def row_of_run(tables: Tables, run_id: str) -> dict[str, Any]:
+    """Return the row of `runs` about a run that decided; AssetOwnersError: it is no longer kept."""
+    for row in tables.rows("runs", run_id).iter_rows(named=True):
+        return row
+    raise AssetOwnersError(
+        f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
+        "(keep.history_days); run it again"
+    )
+
+
 def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
     """Return the look-back window and the rules that a run decided with."""
-    rows = tables.rows("runs", run_id).select("window_from", "window_to", "rules").rows()
-    if not rows:
-        raise AssetOwnersError(
-            f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
-            "(keep.history_days); run it again"
-        )
-    [(first, last, stored)] = rows
-    return Window(first, last), Rules.from_json(stored)
+    row = row_of_run(tables, run_id)
+    return Window(row["window_from"], row["window_to"]), Rules.from_json(row["rules"])
+
+
+def keeps_decisions(tables: Tables, run_id: str) -> bool:
+    """Return whether what a run decided is still kept, and what it decided with: the second may go first."""
+    return tables.holds("owner_decisions", run_id) and not tables.rows("runs", run_id).is_empty()
 
 
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:

@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
+from assets_defs.tuning import judged_decisions
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
+from pipelines.cli.diff import compare
 from pipelines.cli.results import ways_to_look
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
@@ -204,6 +206,25 @@ def test_a_verdict_is_about_the_last_run_that_wrote_whatever_ran_since(
     assert ("Of 50 owners by these rules that somebody checked 46 are right." in page) == (
         since == "over a limit"
     )
+
+
+def test_where_the_run_of_a_plan_is_kept_no_longer_its_decisions_are_not_judged(
+    call, instance_file, home_with
+):
+    """What is stored of runs is deleted by other times: rows by their end, files by their last change."""
+    tables, listed, now = home_with(assets(by_hand=0)), assets(by_hand=1), datetime.now(UTC)
+    fields = {"outcome": "written", "intended_at": now, "completed_at": now}
+    store_writes(tables, plan("s1", new=values("s1"), run_id=RUN, **fields), run_id=RUN)
+    again = resolution(LOGONS.lazy(), PEOPLE, listed, run_id="later", decided_at=now)
+    store_run(tables, again, run_id="later", decided_at=now, hosts=listed, users=PEOPLE)
+    assert judged_decisions(tables)["run_id"].unique().to_list() == [RUN]
+    with tables.changing(), tables.ledger() as ledger:
+        ledger.delete("runs", ledger.rows("runs").filter(run_id=RUN))
+        tables.publish(ledger)
+    assert judged_decisions(tables)["run_id"].unique().to_list() == ["later"]
+    assert call("tune", "--instance", instance_file)[0] == 0
+    with pytest.raises(ConfigurationError, match="its decisions are no longer kept"):
+        compare(tables, RUN, "later")
 
 
 @pytest.mark.parametrize("known", [False, True])
