@@ -6,10 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import requests
 import typer
@@ -21,6 +21,9 @@ from pipelines.dagster_gaps.log_lines import json_line
 from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
+
+if TYPE_CHECKING:
+    import dagster as dg
 
 WATCH_SECONDS = 10
 """How often `serve` asks whether the code server answers, and whether there is space on the disk."""
@@ -71,6 +74,7 @@ def serve(
         suppress(KeyboardInterrupt),
         dagster_instance(home()) as dagster,
         TemporaryDirectory(prefix="asset-owners-") as folder,
+        ExitStack() as stopped,
         _Services() as services,
     ):
         socket, workspace = Path(folder, "code.socket"), Path(folder, "workspace.yaml")
@@ -84,9 +88,13 @@ def serve(
         services.wait_until(socket.exists)
         place = ("--host", host, "--port", port, "--workspace", workspace)
         services.start("asset-owners-webserver", *place, *style)
-        daemon = ("dagster-daemon", "run", "--workspace", workspace, *style)
+
+        def start_daemon() -> None:
+            services.start("dagster-daemon", "run", "--workspace", workspace, *style)
+            stopped.callback(_forget_daemon, dagster)
+
         if not (is_beside := has_daemon(dagster)):
-            services.start(*daemon)
+            start_daemon()
         services.wait_until(lambda: bool(_health(address)))
         _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
         notify("READY=1")
@@ -96,10 +104,23 @@ def serve(
             which = "that of `dg dev`, or of a `serve` that was killed"
             why = "Two would start runs twice: schedules wait until that has been silent for a minute"
             _say(f"{other}: {which}. {why}")
-            services.wait_until(lambda: watch() or not has_daemon(dagster))
+            services.wait_until(lambda: watch() or _is_silent(dagster))
             _say("That daemon is silent now: ours starts")
-            services.start(*daemon)
+            start_daemon()
         services.wait_until(watch)
+
+
+def _is_silent(dagster: "dg.DagsterInstance") -> bool:
+    """Return whether the daemon beside ours is silent; nobody knows while Dagster's database is away."""
+    with suppress(Exception):  # each database has errors of its own
+        return not has_daemon(dagster)
+    return False
+
+
+def _forget_daemon(dagster: "dg.DagsterInstance") -> None:
+    """Forget that our daemon worked, now that it has ended: the next `serve` would wait a minute for it."""
+    with suppress(Exception):  # as above
+        dagster.wipe_daemon_heartbeats()
 
 
 def _say(text: str) -> None:
