@@ -231,7 +231,6 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
         "kind",
         "user_count",
         "acknowledged_by",
-        "note",
         sentence="summary",
         remedy=pl.col("what_would_change").list.first(),
         name=pl.coalesce("hostname", "host_id"),
@@ -247,6 +246,7 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
     )
     return {
         **_columns(rows),
+        "note": [note and printable(note) for note in hosts["note"]],  # whole: the sentence cuts it
         "owners": people.assets(hosts["owner_ids"]),
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),

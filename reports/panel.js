@@ -94,6 +94,7 @@ function hostPanel(host) {
       [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],
+      ["Acknowledged", acknowledged(host)],
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],

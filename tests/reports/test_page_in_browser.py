@@ -247,6 +247,12 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     expect(panel).to_be_hidden()
 
 
+def test_the_note_of_an_acknowledged_conflict_is_shown_whole(opened):
+    note = f"a loan {'until a colleague is back ' * 40}in October"
+    panel = opened(report(note=note), "host=pc-2").get_by_role("complementary")
+    expect(panel.locator("dd", has_text="by kim")).to_contain_text(f"by kim: {note}")
+
+
 def test_the_command_for_a_host_takes_no_id_for_a_file(opened):
     page = opened(report(counts(("pc-1", "ann", 5)), assets=hosts(host("@1", "pc-1"))), "host=@1")
     command = page.get_by_role("complementary").locator("code")
