@@ -317,7 +317,6 @@ def execute_plan(
         writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
-        # Even if no host is left to write.
         if before_writing:
             before_writing(plan)
         return _write(run, ledger, plan, writer)

@@ -24,7 +24,7 @@ from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
 from ownership.windows import Window
 from pipelines.cli.diff import compare
-from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message, print_trace
+from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -116,7 +116,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             _, _, ended = failure.error.message.partition(": ")
             yield ended.strip() or "the run was interrupted"
         elif failure.error:
-            print_trace(failure.error.to_string())
+            print_message(failure.error.to_string(), level="error", lead="")
             message = (failure.error.cause or failure.error).message.strip()
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
