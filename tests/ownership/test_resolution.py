@@ -253,10 +253,10 @@ def expected(logons, people, assets, rules, answered_no):
             else "no_majority" if len(events) > 1
             and 100 * weights[primary] <= rules.share_threshold_percent * weights.total()
             else "idle_user" if rules.max_idle_days and (WINDOW.last - seen[-1]).days >= rules.max_idle_days
+            else "answered_no" if owner and (host_id, owner) in answered_no
             else "not_stable" if rules.min_stable_days and len({
                 named_by(rows, WINDOW.last - timedelta(days=age)) for age in range(rules.min_stable_days)
             }) > 1
-            else "answered_no" if owner and (host_id, owner) in answered_no
             else "single_user" if len(events) == 1
             else "majority"
         )  # fmt: skip
