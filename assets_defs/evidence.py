@@ -17,7 +17,7 @@ from assets_defs.run_request import executed_steps, today_of, window_of
 from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.names import counted, printable
+from ownership.names import counted, host_arguments, printable
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -44,7 +44,7 @@ from resources.search.source import (
     counted_as,
     extraction_fingerprints,
 )
-from resources.settings import Instance, command_line, host_arguments, part_name
+from resources.settings import Instance, command_line, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 
@@ -379,7 +379,7 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
     owners = tables.read("current_owners").collect() if no.height else empty(CurrentOwners)
     rows, commands = owners_answered_no(owners, no), []
     for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
-        undo = ["undo", short_run_id(str(run_id)), *host_arguments(hosts["host_id"]), "--wrong"]
+        undo = ["undo", short_run_id(str(run_id)), *host_arguments("--host", hosts["host_id"]), "--wrong"]
         commands.append(command_line(instance, *undo))
     names = ", ".join(printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True))
     were, them = ("was", "it") if rows.height == 1 else ("were", "them")

@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted, printable
+from ownership.names import counted, host_arguments, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
@@ -21,7 +21,7 @@ from reports.sheets import answered_wrong
 from reports.story import told_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import Instance, command_line, host_arguments, load_instance, present_of
+from resources.settings import Instance, command_line, load_instance, present_of
 from resources.store.retention import CHANGES, decided_with, publish_plan, row_of_run
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
@@ -392,7 +392,8 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *host_arguments(plan.hosts))
+    of_hosts = host_arguments("--host", plan.hosts)
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",

@@ -1,7 +1,6 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -31,7 +30,7 @@ class Remedies:
 
     def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._rules, self._fields, self._undo = present
+        self._rules, self._fields, self._undo_as_wrong = present.rules, present.fields, present.undo_as_wrong
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
@@ -69,8 +68,7 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(re.sub("^@", " @", values["host_id"]))
-        undo = f"{self._undo} {wrote_in} --host {host_id} --wrong"
+        undo = self._undo_as_wrong(host)
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -85,7 +83,7 @@ class Remedies:
             yield EVIDENCE["answered_no"].advice.format_map(values)
         else:
             yield from self._to_be_written(host)
-        if host["owner_ids"] and host["source"] == "asset-owners" and not host["is_to_undo"]:
+        if undo and not host["is_to_undo"]:
             yield f"If the owner is wrong: {undo}"
 
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:

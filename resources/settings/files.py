@@ -377,9 +377,3 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
     return Present(instance.rules.as_rules(), instance.field_names, command_line(instance, "undo"))
-
-
-def host_arguments(hosts: Iterable[str]) -> list[str]:
-    """Return the options that name these hosts."""
-    # Without a blank before it, @ would start the name of a file.
-    return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]

@@ -169,7 +169,7 @@ def test_each_host_has_status_reason_and_users_with_their_days():
         "kind": "personal",
         "seen": "2026-03-30",
         "stage": 4,
-        "wrote_in": "run-1",
+        "undo": "asset-owners undo --instance demo run-1 --host h1 --wrong",
     }
     assert {name: row[name] for name in expected} == expected
     assert row["sentence"].startswith("pc-1 belongs to ann@corp.example (u1): 9 of 9 logons on 2 days")
