@@ -11,6 +11,7 @@ from typing import Annotated
 
 import polars as pl
 
+from ownership.decisions import HAS_OWNER
 from ownership.names import printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, write_file
@@ -34,7 +35,13 @@ from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, s
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
-from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
+from resources.store.retention import (
+    audited_plans,
+    decided_with,
+    keeps_decisions,
+    recent_answers,
+    runs_by_file,
+)
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -134,19 +141,25 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     All were decided by the rules of that run, the last one, and hosts still have them.
     """
     drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
-    written = tables.read("current_owners").filter(source="asset-owners").sort("since").collect()
+    owners = tables.read("current_owners").filter(HAS_OWNER, source="asset-owners")
+    written = owners.sort("since", descending=True).collect()
     since = written.filter(pl.col("since") > drawn_at) if drawn_at else written
     ours, words = (
         (written, "were written") if since.is_empty() else (since, "were written since the last draw")
     )
-    decided: dict[str, pl.DataFrame] = {}
-    for (run_id,), hosts in ours.select("host_id", "run_id").group_by("run_id", maintain_order=True):
-        decided_by = tables.decided_by(str(run_id))
-        plan = tables.read_own("owner_decisions", decided_by).filter(action="write")
-        decided[decided_by] = plan.join(hosts, on="host_id", how="semi")
+    plan_of = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
+    by_plan = ours.group_by(pl.col("run_id").replace(plan_of), maintain_order=True)
+    decided = {
+        str(run_id): tables.read_own("owner_decisions", str(run_id))
+        .filter(action="write")
+        .join(hosts, on="host_id", how="semi")
+        for (run_id,), hosts in by_plan
+        if keeps_decisions(tables, str(run_id))
+    }
     if not decided:
-        raise AssetOwnersError(f"{instance.name}: --written: no host has an owner that a run wrote")
-    last = [*decided][-1]
+        wanted = "an owner that a run wrote, and whose decision is kept"
+        raise AssetOwnersError(f"{instance.name}: --written: no host has {wanted}")
+    last = next(iter(decided))
     rules = decided_with(tables, last)[1].of_evidence
     alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
     return last, pl.concat(alike), words

@@ -231,6 +231,7 @@ def test_where_the_run_of_a_plan_is_kept_no_longer_its_decisions_are_not_judged(
     assert call("tune", "--instance", instance_file)[0] == 0
     with pytest.raises(ConfigurationError, match="its decisions are no longer kept"):
         compare(tables, RUN, "later")
+    assert "no host has an owner" in call("tune", "--instance", instance_file, "--audit", "5", "--written")[2]
 
 
 NOT_KNOWN = "not known, because too few answers to audits are about these settings"
@@ -345,7 +346,15 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     now = datetime.now(UTC)
     fields = {"outcome": "written", "intended_at": now, "completed_at": now}
     written = [f"s{n}" for n in range(12)]
-    store_writes(tables, pl.concat(plan(one, new=values(one), **fields) for one in written), run_id=RUN)
+    for run_id, part in (("part-1", written[:7]), ("part-2", [*written[7:], "s30"])):  # of one plan
+        row = tables.rows("runs", RUN).with_columns(run_id=pl.lit(run_id), of_run=pl.lit(RUN))
+        tables.append("runs", row, run_id=run_id)
+        rows = pl.concat(plan(one, new=values(one), run_id=run_id, **fields) for one in part)
+        store_writes(tables, rows, run_id=run_id)
+    later = dict.fromkeys(("intended_at", "completed_at"), now + timedelta(seconds=1))
+    undone = {**later, "outcome": "undone", "undoes": "part-2"}
+    again = plan("s30", old=values("s30"), new=values(""), **undone)
+    store_writes(tables, again.with_columns(run_id=pl.lit("undo")), run_id="undo")
     tables.store_current_owners(run_id=RUN)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
