@@ -241,7 +241,8 @@ def next_steps(
         names = display_names(tables.view(about).read("inventory_users").collect())
         owners = undone.select(pl.coalesce("hostname", "host_id"), pl.col("new_values").struct.field("owner"))
         them = some_of([printable(f"{host} to {names.get(owner, owner)}") for host, owner in owners.rows()])
-        yield f"For {instance.keep.history_days} days no run gives {them} again"
+        give = "would give" if report["dry_run"] else "gives"
+        yield f"For {instance.keep.history_days} days no run {give} {them} again"
     elif again[0] == "undo" and (undone := outcomes.get("planned" if report["dry_run"] else "undone")):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
