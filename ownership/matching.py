@@ -45,11 +45,12 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: the rules, names of fields and command `undo` of an instance as it is now."""
+    """What advice follows from: an instance's rules, field names, command `undo` and keep.history_days."""
 
     rules: Rules
     fields: FieldNames
     undo: str
+    history_days: int = 36_500
 
     def undo_as_wrong(self, host: Mapping[str, Any]) -> str | None:
         """Return the command that undoes what asset-owners wrote to a host; None: it is not the owner.

@@ -376,4 +376,5 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
-    return Present(instance.rules.as_rules(), instance.field_names, command_line(instance, "undo"))
+    undo, history_days = command_line(instance, "undo"), instance.keep.history_days
+    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days)

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 from upath import UPath
 
+from ownership.data_checks import ANSWERED_AT, still_counts
 from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.matching import unmatched_users
@@ -106,7 +107,6 @@ CHANGES = "set"
 _AT = pl.coalesce("completed_at", "intended_at")
 _HAS_ANSWER = pl.col("right").is_not_null() | pl.col("contradicted").fill_null(value=False)
 _UNMATCHED = ("host_user_shares", "username_matches", "owner_decisions")
-_ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
 class Retention(KeepSettings):
@@ -215,8 +215,7 @@ def keeps_decisions(tables: Tables, run_id: str) -> bool:
 
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
-    oldest = datetime.now(UTC) - timedelta(days=history_days)
-    return tables.read("audit_sample").filter(_HAS_ANSWER, oldest <= _ANSWERED_AT).collect()
+    return tables.read("audit_sample").filter(_HAS_ANSWER, still_counts(history_days)).collect()
 
 
 def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
@@ -267,7 +266,7 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
         if deleted:
             tables.publish(ledger)
         answers = tables.read("audit_sample").collect()
-        kept = answers.filter(~_HAS_ANSWER | (before <= _ANSWERED_AT))
+        kept = answers.filter(~_HAS_ANSWER | (before <= ANSWERED_AT))
         if kept.height < answers.height:
             tables.write("audit_sample", kept)
     return deleted + answers.height - kept.height

@@ -98,7 +98,7 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=planned_first(hosts_by_now(decisions, read_now, writes.lazy())),
+        hosts_now=planned_first(hosts_by_now(decisions, read_now, writes.lazy(), 400)),
         counts=logons,
         days=days,
         writes=writes,
