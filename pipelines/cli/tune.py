@@ -147,22 +147,16 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     ours, words = (
         (written, "were written") if since.is_empty() else (since, "were written since the last draw")
     )
-    plan_of = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
-    by_plan = ours.group_by(pl.col("run_id").replace(plan_of), maintain_order=True)
-    decided = {
-        str(run_id): tables.read_own("owner_decisions", str(run_id))
-        .filter(action="write")
-        .join(hosts, on="host_id", how="semi")
-        for (run_id,), hosts in by_plan
-        if keeps_decisions(tables, str(run_id))
-    }
-    if not decided:
+    decided_by = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
+    ours = ours.with_columns(pl.col("run_id").replace(decided_by))
+    kept = [one for one in ours["run_id"].unique(maintain_order=True) if keeps_decisions(tables, one)]
+    if not kept:
         wanted = "an owner that a run wrote, and whose decision is kept"
         raise AssetOwnersError(f"{instance.name}: --written: no host has {wanted}")
-    last = next(iter(decided))
-    rules = decided_with(tables, last)[1].of_evidence
-    alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
-    return last, pl.concat(alike), words
+    rules = decided_with(tables, kept[0])[1].of_evidence
+    alike = [run_id for run_id in kept if decided_with(tables, run_id)[1].of_evidence == rules]
+    decisions = pl.concat(tables.read_own("owner_decisions", run_id) for run_id in alike)
+    return kept[0], decisions.filter(action="write").join(ours, on=("host_id", "run_id"), how="semi"), words
 
 
 def tune(
