@@ -240,17 +240,10 @@ def note(text: str) -> None:
         print_message(text, level="warning")
 
 
-def print_message(
-    text: str,
-    *,
-    level: str,
-    run_id: str | None = None,
-    instance: str | None = None,
-    lead: str = "asset-owners: ",
-) -> None:
-    """Print on standard error, for a person or, with its run and instance, for the log of a service."""
+def print_message(text: str, *, level: str, lead: str = "asset-owners: ", **about: Any) -> None:
+    """Print on standard error, for a person or, with what it is `about`, for the log of a service."""
     if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
-        print(json_line(text, level=level, run_id=run_id, instance=instance), file=sys.stderr)
+        print(json_line(text, level=level, **about), file=sys.stderr)
     else:
         print_lines(printable_lines(f"{lead}{text}").split("\n"), sys.stderr)
 
