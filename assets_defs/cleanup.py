@@ -28,6 +28,7 @@ from resources.store.retention import (
     delete_inputs,
     delete_outdated,
     empty_outdated_snapshots,
+    is_older,
     stored_files,
 )
 from resources.store.tables import Tables
@@ -115,7 +116,8 @@ def delete_old(run: ScanRun) -> None:
     """Delete stored rows and Dagster's records that are older than the instance keeps them.
 
     Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see.
+    write deletes no table that analysts see. Nor does any look beside the tables, as the daily clean-up does:
+    a link or share that is broken there must not fail a run whose owners are written.
     """
     retention = Retention.of_instance(run.instance)
     if run.may_write:
@@ -197,19 +199,21 @@ def _delete_old_inputs(tables: Tables, retention: Retention) -> None:
 
 
 def _delete_tables(
-    tables: Tables, retention: Retention, log: logging.Logger, *, kept: date = date.max
+    tables: Tables, retention: Retention, log: logging.Logger, *, kept: date | None = None
 ) -> None:
-    """Delete what is old of an instance, but no day since `kept`."""
+    """Delete what is old of an instance; of a run, which keeps days since `kept`, rows and days only."""
     _delete_old_inputs(tables, retention)
     history_before = datetime.now(UTC) - timedelta(days=retention.history_days)
     oldest = datetime.now(ZoneInfo(retention.timezone)).date() - timedelta(days=retention.evidence_days)
-    deleted = delete_outdated(tables, evidence_before=min(oldest, kept), history_before=history_before)
-    deleted += empty_outdated_snapshots(tables, before=history_before)
-    for file in stored_files(tables):
-        if file.what is What.REPORT and file.path.stat().st_mtime < history_before.timestamp():
-            delete_file(file.path)
-            deleted += 1
-    remove_leftovers(tables.home, tables.home / "reports", below=tables.disk)
+    evidence_before = min(oldest, kept or oldest)
+    deleted = delete_outdated(tables, evidence_before=evidence_before, history_before=history_before)
+    if kept is None:
+        deleted += empty_outdated_snapshots(tables, before=history_before)
+        for file in stored_files(tables):
+            if file.what is What.REPORT and is_older(file.path, history_before):
+                delete_file(file.path)
+                deleted += 1
+        remove_leftovers(tables.home, tables.home / "reports", below=tables.disk)
     if deleted:
         log.info(f"{tables.slug}: deleted {deleted} files and rows that are older than keep allows")
 

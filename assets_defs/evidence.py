@@ -17,7 +17,7 @@ from assets_defs.run_request import executed_steps, today_of, window_of
 from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.names import counted, printable
+from ownership.names import counted, host_arguments, printable
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -44,7 +44,7 @@ from resources.search.source import (
     counted_as,
     extraction_fingerprints,
 )
-from resources.settings import Instance, command_line, host_arguments, part_name
+from resources.settings import Instance, command_line, part_name
 from resources.store.retention import audited_plans, recent_answers
 from resources.store.tables import BEING_REPLACED, Tables, short_run_id
 
@@ -355,7 +355,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
     recent = recent_answers(tables, instance.keep.history_days)
-    alike = _alike(recent, instance, window)
+    alike = answers_to_learn_from(instance, tables, window)
     model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
         audit = command_line(instance, *audit_to_draw())
@@ -378,7 +378,7 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
     owners = tables.read("current_owners").collect() if no.height else empty(CurrentOwners)
     rows, commands = owners_answered_no(owners, no), []
     for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
-        undo = ["undo", short_run_id(str(run_id)), *host_arguments(hosts["host_id"]), "--wrong"]
+        undo = ["undo", short_run_id(str(run_id)), *host_arguments("--host", hosts["host_id"]), "--wrong"]
         commands.append(command_line(instance, *undo))
     names = ", ".join(printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True))
     were, them = ("was", "it") if rows.height == 1 else ("were", "them")
@@ -387,13 +387,9 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
 
 
 def answers_to_learn_from(instance: Instance, tables: Tables, window: Window) -> pl.DataFrame:
-    """Return the answers to audits of such a window that are not too old."""
-    return _alike(recent_answers(tables, instance.keep.history_days), instance, window)
-
-
-def _alike(answers: pl.DataFrame, instance: Instance, window: Window) -> pl.DataFrame:
-    """Return the answers that teach something about a plan by the present settings (rules 9.8)."""
-    return drawn_alike(answers, window, instance.rules.as_rules(), counted_as(instance))
+    """Return the recent answers that teach something about a plan by the present settings (rules 9.8)."""
+    recent = recent_answers(tables, instance.keep.history_days)
+    return drawn_alike(recent, window, instance.rules.as_rules(), counted_as(instance))
 
 
 def require_evidence(run: ScanRun) -> None:

@@ -1,6 +1,6 @@
 """The owners: which user asset each user name stands for, and what follows for each host."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any, Literal
 
@@ -61,7 +61,12 @@ def freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
     if schedule is None:
         return None
     windows, at, pauses = time_between_runs(schedule, timezone), datetime.now(UTC), []
-    while len(pauses) < 1_000 and (window := windows.get_next_partition_window(at, respect_bounds=False)):
+    until = at + timedelta(days=3_653)  # a schedule of leap days would soon be in years that no date has
+    while (
+        at < until
+        and len(pauses) < 1_000
+        and (window := windows.get_next_partition_window(at, respect_bounds=False))
+    ):
         at = window.end.astimezone(UTC)
         pauses.append(at - window.start.astimezone(UTC))
     return dg.FreshnessPolicy.time_window(max(pauses) + OVERDUE_AFTER)

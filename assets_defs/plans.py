@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted, printable
+from ownership.names import counted, host_arguments, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
@@ -21,8 +21,8 @@ from reports.sheets import answered_wrong
 from reports.story import told_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import Instance, command_line, host_arguments, load_instance, present_of
-from resources.store.retention import CHANGES, decided_with, publish_plan
+from resources.settings import Instance, command_line, load_instance, present_of
+from resources.store.retention import CHANGES, decided_with, publish_plan, row_of_run
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
     decide_apply,
@@ -237,7 +237,7 @@ def apply_plan(
     def make_plan(_: Ledger) -> tuple[Plan, pl.DataFrame]:
         of_run = _followed_run(run, "apply", plan_id)
         planned = rows_to_apply(run.instance, run.tables, of_run, hosts)
-        made_by = run.tables.rows("runs", run.tables.decided_by(of_run)).row(0, named=True)
+        made_by = row_of_run(run.tables, run.tables.decided_by(of_run))
         options = json.loads(made_by["options"])
         if not options.get("enrich", run.instance.scan.enrich):
             unsent = pl.lit(None, pl.String)
@@ -321,7 +321,6 @@ def execute_plan(
         writer = run.writer(run.inventory(), ledger, run.instance.writes.read_back_seconds)
         hidden_owners = _hidden_owners(run, writer, hosts) if plan.to_write else ()
         _require_safe(run, plan, hosts=hosts.height, hidden_owners=hidden_owners)
-        # Even if no host is left to write.
         if before_writing:
             before_writing(plan)
         return _write(run, ledger, plan, writer)
@@ -393,7 +392,8 @@ def _require_safe(
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
     look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
-    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *host_arguments(plan.hosts))
+    of_hosts = host_arguments("--host", plan.hosts)
+    allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
     remedies = {
         "point the instance back": "Point the instance there again",
         "plan again": f"Make a new plan: {command_line(instance, 'run', '--dry-run')}",

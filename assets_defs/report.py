@@ -126,7 +126,8 @@ class Report:
     def hosts_now(self) -> pl.DataFrame:
         """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
-        return planned_first(hosts_by_now(self._decisions, self._tables.read, writes))
+        days = self._instance.keep.history_days
+        return planned_first(hosts_by_now(self._decisions, self._tables.read, writes, days))
 
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -178,7 +179,7 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     tables, instance = run.tables.view(run.run_id), run.instance
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
-    hosts = hosts_by_now(decisions, tables.read, tables.writes())
+    hosts = hosts_by_now(decisions, tables.read, tables.writes(), instance.keep.history_days)
     return hosts_sheet(hosts, users, present_of(instance))
 
 

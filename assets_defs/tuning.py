@@ -25,7 +25,7 @@ from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, part_name
-from resources.store.retention import audited_plans, decided_with
+from resources.store.retention import audited_plans, decided_with, keeps_decisions
 from resources.store.tables import Tables
 
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
@@ -84,11 +84,10 @@ def judged_decisions(tables: Tables) -> pl.DataFrame:
     written = written.agg(enough=pl.len() >= MIN_ANSWERED, at=pl.max("completed_at"))
     for run_id in written.sort("enough", "at").tail(1).collect()["run_id"] if tables.viewed is None else ():
         decided_by = tables.decided_by(run_id)
-        decisions = tables.read_own("owner_decisions", decided_by)
-        if decided_by == tables.published_run() or decisions.is_empty():
+        if decided_by == tables.published_run() or not keeps_decisions(tables, decided_by):
             break
         if tables.logon_days([decided_with(tables, decided_by)[0].first]).height:
-            return decisions
+            return tables.read_own("owner_decisions", decided_by)
     return tables.read("owner_decisions").collect()
 
 

@@ -1,12 +1,14 @@
 """Which user assets a user name could stand for."""
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from ownership.declaration import polars_schema
-from ownership.names import is_stand_in, normalise_username
+from ownership.names import host_arguments, is_stand_in, normalise_username, printable
 from ownership.rules import Rules, excluding_field
 from ownership.tables import UnmatchedUsers, UsernameMatches
 
@@ -43,11 +45,22 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: the rules, names of fields and command `undo` of an instance as it is now."""
+    """What advice follows from: an instance's rules, field names, command `undo` and keep.history_days."""
 
     rules: Rules
     fields: FieldNames
     undo: str
+    history_days: int = 36_500
+
+    def undo_as_wrong(self, host: Mapping[str, Any]) -> str | None:
+        """Return the command that undoes what asset-owners wrote to a host; None: it is not the owner.
+
+        `host` has the columns `host_id, owner_ids, source, wrote_in` of `reports.story.hosts_by_now`.
+        """
+        if not host["owner_ids"] or host["source"] != "asset-owners":
+            return None
+        of_host = host_arguments("--host", [printable(host["host_id"])])
+        return f"{self.undo} {shlex.join([host['wrote_in'][:8], *of_host, '--wrong'])}"
 
 
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:

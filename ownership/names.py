@@ -149,6 +149,11 @@ def _any_of(patterns: Sequence[str]) -> str:
     return f"(?s)^(?:{'|'.join(literal)})$"
 
 
+def host_arguments(option: str, hosts: Iterable[str]) -> list[str]:
+    """Return an option once for each of these names or ids; after a blank, @ does not begin a file's name."""
+    return [part for host in hosts for part in (option, f" {host}" if host[:1] in ("@", "-") else host)]
+
+
 _LOOKS_ESCAPED = "%(2C|25)"
 
 

@@ -4,7 +4,7 @@ import logging
 import math
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,19 @@ def silent_seconds(dagster: "dg.DagsterInstance") -> dict[str, float]:
 
 
 def has_daemon(dagster: "dg.DagsterInstance") -> bool:
-    """Return whether a daemon said lately that it works for this home, such as that of `dg dev`."""
-    return min(silent_seconds(dagster).values(), default=math.inf) < DAEMON_SILENCE_SECONDS
+    """Return whether a daemon, such as that of `dg dev`, may work for this home: it said so lately.
+
+    Nobody knows while Dagster's database is away, and two daemons would start runs twice.
+    """
+    with suppress(Exception):  # each database has errors of its own
+        return min(silent_seconds(dagster).values(), default=math.inf) < DAEMON_SILENCE_SECONDS
+    return True
+
+
+def forget_daemon(dagster: "dg.DagsterInstance") -> None:
+    """Forget that our daemon worked, now that it has ended: the next `serve` would wait a minute for it."""
+    with suppress(Exception):  # as above
+        dagster.wipe_daemon_heartbeats()
 
 
 @contextmanager

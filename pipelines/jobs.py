@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from assets_defs.asset_specs import asset_key, asset_place, service_specs
-from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
+from assets_defs.cleanup import ALL_INSTANCES, delete_old_of_all, require_plausible_clock, runs_of
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
 from assets_defs.run import default_options, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
@@ -287,7 +287,8 @@ def sensors(instance: Instance) -> list[dg.SensorDefinition]:
         context.update_cursor(tick.isoformat())
         if max(state["succeeded"].get(kind, 0) for kind in ("run", "dry_run")) >= tick.timestamp():
             return dg.SkipReason(f"A run has succeeded since the tick at {tick}.")
-        if _failure_was_told(instance, state["last_run"], tick) and not _has_run_to_come(context, instance):
+        to_come = runs_of(context.instance, instance.name, finished=False, limit=1)  # such as the next try
+        if _failure_was_told(instance, state["last_run"], tick) and not to_come:
             return dg.SkipReason(f"A run has failed since the tick at {tick}: `notify` was told then.")
         tell(instance, overdue_notice(instance, tick), context.log, kind="failure")
         return dg.SkipReason(f"No run has succeeded since {tick}: the addresses of `notify` were told.")
@@ -299,13 +300,6 @@ def _failure_was_told(instance: Instance, last_run: Mapping[str, Any] | None, ti
     """Return whether the last run began after the tick and failed, unless somebody only tried something."""
     is_scheduled = last_run and (last_run["kind"] == "run" or instance.writes.dry_run)
     return bool(is_scheduled and last_run["started_at"] >= tick.timestamp())
-
-
-def _has_run_to_come(context: dg.SensorEvaluationContext, instance: Instance) -> bool:
-    """Return whether a run of the instance waits or is at work, such as the next try after a failure."""
-    to_come = [status for status in dg.DagsterRunStatus if status not in FINISHED]
-    filters = dg.RunsFilter(tags={INSTANCE_TAG: instance.name}, statuses=to_come)
-    return context.instance.get_runs_count(filters) > 0
 
 
 def last_tick(dagster: dg.DagsterInstance, schedule: str) -> datetime | None:

@@ -283,7 +283,7 @@ def each_person(found: Sequence[Person], usernames: Iterable[str]) -> list[list[
 def people_called(asked: str, users: pl.DataFrame) -> dict[str, str]:
     """Return the user assets whose first and last names have all these words, as `person` shows them."""
     words, shown = {*asked.casefold().replace(",", " ").split()}, display_names(users)
-    rows = users.sort("user_id").to_dicts()
+    rows = users.sort("user_id").to_dicts() if words else []
     names, surnames = names_of(rows), names_of(rows, ["directory_user_surname"])
     each = ((user_id, f"{shown.get(user_id, '')} {surnames.get(user_id, '')}") for user_id in names)
     return {user_id: person(user_id, names) for user_id, name in each if words <= {*name.casefold().split()}}

@@ -9,6 +9,7 @@ import base64
 import gzip
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
@@ -22,9 +23,9 @@ from markupsafe import Markup
 from upath import UPath
 
 from ownership.codes import OUTCOME, short_words
-from ownership.decisions import HAS_OWNER, STAGES, funnel, owned_percent
+from ownership.decisions import STAGES, funnel, owned_percent
 from ownership.matching import Present, candidates
-from ownership.names import printable, split_ids
+from ownership.names import host_arguments, printable, split_ids
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports.exports import FORMULA
@@ -93,7 +94,6 @@ def report_page(
     measured = "confidence" if assets["confidence"].count() else "share"
     content = {
         "formula": FORMULA,
-        "commands": {**commands, "undo": present.undo},
         "plan": is_plan,
         "measured": measured,
         "windowDays": window.days if window else 0,
@@ -101,7 +101,7 @@ def report_page(
         "statuses": STATUS,
         "stages": FUNNEL,
         "hostnameField": present.fields.hostname,
-        "hosts": hosts_columns(told, kinds, people),
+        "hosts": hosts_columns(told, kinds, people, present, commands["conflicts"]),
         "users": users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": unmatched_columns(unmatched, closest, people),
         "writes": writes_columns(writes, earlier_writes, people),
@@ -218,8 +218,17 @@ class People:
         return {name: shown_texts(column) for name, column in columns.items()}
 
 
-def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> dict[str, Any]:
-    """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`."""
+def hosts_columns(
+    hosts: pl.DataFrame, kinds: pl.DataFrame, people: People, present: Present, conflicts: str
+) -> dict[str, Any]:
+    """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`.
+
+    `conflicts` is the command that acknowledges some.
+    """
+    written = hosts.select("host_id", "owner_ids", "source", "wrote_in").iter_rows(named=True)
+    # By name, of which the command refuses one that several hosts have.
+    named = hosts.select(pl.when(status="conflict").then(pl.coalesce("hostname", "host_id"))).to_series()
+    to_acknowledge = (name and shlex.join(host_arguments("--acknowledge", [name])) for name in named)
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
     rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
         "host_id",
@@ -230,7 +239,6 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
         "kind",
         "user_count",
         "acknowledged_by",
-        "note",
         sentence="summary",
         remedy=pl.col("what_would_change").list.first(),
         name=pl.coalesce("hostname", "host_id"),
@@ -241,11 +249,13 @@ def hosts_columns(hosts: pl.DataFrame, kinds: pl.DataFrame, people: People) -> d
         seen=pl.col("last_seen").cast(pl.String),
         conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
         acknowledged_at=pl.col("acknowledged_at").dt.date().cast(pl.String),
-        wrote_in=pl.when(HAS_OWNER, source="asset-owners").then(pl.col("wrote_in").str.head(8)),
         stage=pl.sum_horizontal(STAGES[name].fill_null(value=False) for name in FUNNEL),
     )
     return {
         **_columns(rows),
+        "note": [note and printable(note) for note in hosts["note"]],  # whole: the sentence cuts it
+        "undo": [*map(present.undo_as_wrong, written)],
+        "acknowledge": [options and f"{conflicts} {options} --note 'why'" for options in to_acknowledge],
         "owners": people.assets(hosts["owner_ids"]),
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),

@@ -65,8 +65,6 @@ function facts(pairs) {
   return [element("dl", {}, ...parts)];
 }
 
-const quoted = (name) => (/^[\w.:,@%+=/-]+$/.test(name) ? name : `'${name.replaceAll("'", `'"'"'`)}'`);
-
 function writeItem(row) {
   const before = writes.before[row] ? [...personLinks(writes.before[row]), " → "] : [];
   const after = writes.after[row] ? personLinks(writes.after[row]) : ["no owner"];
@@ -76,12 +74,7 @@ function writeItem(row) {
 
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  // The command undoes all hosts of a name. After a blank, @ does not begin the name of a file.
-  const id = quoted((hosts.host_id[host] ?? "").replace(/^@/, " @"));
-  const undo = `${content.commands.undo} ${hosts.wrote_in[host]} --host ${id} --wrong`;
   const effect = "It undoes the write, and no run gives the host to this owner again; without --wrong the next run does.";
-  const name = quoted(hosts.name[host]); // of which the command refuses one that several hosts have
-  const acknowledge = `${content.commands.conflicts} --acknowledge ${name} --note 'why'`;
   const accountOf = (user) => [accounts.name[account[user]]].filter((name) => name !== people.name[personOf(user)]);
   const userNames = (user) => [...personLinks([personOf(user)]), " ", ...accountOf(user).map(quiet)];
   return [
@@ -94,6 +87,7 @@ function hostPanel(host) {
       [primary.head, ownersOf(host).includes(hosts.primary[host]) ? [] : primary.cell(host)],
       [sure.head, howSure(host)],
       ["Conflict since", date(hosts.conflict_since[host])],
+      ["Acknowledged", acknowledged(host)],
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],
@@ -103,8 +97,8 @@ function hostPanel(host) {
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
     copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
-    ...(hosts.wrote_in[host] === null ? [] : command("If the owner is wrong, for operators", undo, effect)),
-    ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", acknowledge) : []),
+    ...one(hosts.undo[host]).flatMap((undo) => command("If the owner is wrong, for operators", undo, effect)),
+    ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", hosts.acknowledge[host]) : []),
   ];
 }
 

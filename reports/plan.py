@@ -175,8 +175,10 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
     names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
     evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
-    if row["change"] not in KEPT and action in (None, "conflict", "agree"):
-        return short_words(ACTION)[action] if action else "not known"
+    if not evidence:
+        return "not known"
+    if row["change"] not in KEPT and action in ("conflict", "agree"):
+        return short_words(ACTION)[action]
     of_all = percent(share) if share else ""
     if match == "matched":
         return of_all

@@ -1,7 +1,6 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
-from ownership.data_checks import owners_answered_no
+from ownership.data_checks import owners_answered_no, still_counts
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import Present, people_by_account
@@ -31,7 +30,7 @@ class Remedies:
 
     def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._rules, self._fields, self._undo = present
+        self._rules, self._fields, self._undo_as_wrong = present.rules, present.fields, present.undo_as_wrong
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
@@ -69,8 +68,7 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(re.sub("^@", " @", values["host_id"]))
-        undo = f"{self._undo} {wrote_in} --host {host_id} --wrong"
+        undo = self._undo_as_wrong(host)
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -85,7 +83,7 @@ class Remedies:
             yield EVIDENCE["answered_no"].advice.format_map(values)
         else:
             yield from self._to_be_written(host)
-        if host["owner_ids"] and host["source"] == "asset-owners" and not host["is_to_undo"]:
+        if undo and not host["is_to_undo"]:
             yield f"If the owner is wrong: {undo}"
 
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
@@ -154,7 +152,7 @@ _STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
 
 
 def hosts_by_now(
-    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame
+    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, history_days: int
 ) -> pl.DataFrame:
     """Return the decisions with each host's owners now and how it stands.
 
@@ -162,7 +160,8 @@ def hosts_by_now(
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
     no), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
-    `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
+    `read` gives stored tables, `writes` are rows of `owner_writes`, answers count for `history_days`. The
+    order is that of the decisions.
     """
     owners, acknowledged, answers = (
         read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
@@ -184,6 +183,7 @@ def hosts_by_now(
         *("host_id", "owner_ids", "source", "since", "department", "criticality"), wrote_in="run_id"
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
+    answers = answers.filter(still_counts(history_days))
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
@@ -253,7 +253,7 @@ def told_hosts(
     """Return decisions as `hosts_by_now` with their words, from stored tables."""
     users = read("inventory_users").collect()
     names = names_of(users.iter_rows(named=True))
-    return with_words(hosts_by_now(decisions, read, writes), users, names, present)
+    return with_words(hosts_by_now(decisions, read, writes, present.history_days), users, names, present)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:

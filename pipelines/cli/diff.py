@@ -13,7 +13,7 @@ from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
 from resources.settings import load_instance, setting_in_words
-from resources.store.retention import CHANGES
+from resources.store.retention import CHANGES, keeps_decisions, row_of_run
 from resources.store.tables import Tables, short_run_id
 
 
@@ -46,7 +46,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     many not_chosen are).
     """
     for run_id in (first, second):
-        if not tables.holds("owner_decisions", run_id):
+        if not keeps_decisions(tables, run_id):
             raise ConfigurationError(
                 f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
                 "longer kept. `runs` lists the runs"
@@ -59,9 +59,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
         users = tables.read("inventory_users", run_id=run_id).filter(pl.col("user_id").is_in(named)).collect()
         name_of |= names_of(users.iter_rows(named=True))
     rows = compared_owners(differences, name_of)
-    before, after = (
-        _settings_of(tables.rows("runs", run_id).row(0, named=True)) for run_id in (first, second)
-    )
+    before, after = (_settings_of(row_of_run(tables, run_id)) for run_id in (first, second))
     kept, confirmed = ([row for row in rows if row["change"] == change] for change in KEPT)
     return {
         "settings": [

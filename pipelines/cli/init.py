@@ -127,9 +127,8 @@ def _ask_until_good(
 
     What a finding names is asked for at once, and tried with the same answers.
     """
-    typed, asked = list[str](), questions
+    typed, asked, valid = list[str](), questions, section.copy()
     while True:
-        before = section.copy()
         for key, question in asked.items():
             if key in SECRETS:
                 typed += _ask_for_variable(section, key)
@@ -143,8 +142,11 @@ def _ask_until_good(
             instance = read()
         except ConfigurationError as error:  # such as an address with a password
             print_finding(Finding("wrong", "answer", str(error).partition(": ")[2]))
-            section |= before
+            section.clear()
+            section.update(valid)
+            asked = questions
             continue
+        valid = section.copy()
         secrets = [section.get(key, {}).get("env") for key in SECRETS if key in questions]
         if lacking := [variable for variable in filter(None, secrets) if not os.environ.get(variable)]:
             print_finding(Finding("not tried", "log-in", f"{' and '.join(lacking)} is not set"))
@@ -188,12 +190,13 @@ def _place(answer: str) -> dict[str, str]:
     """Return where a secret lies; an answer that may be the secret itself is asked for again."""
     if not answer:
         return {}
-    file = Path(answer).expanduser().absolute()
-    named = {"file": str(file)} if "/" in answer and file.is_file() else {"env": answer}
+    is_variable = answer.isidentifier() and answer.isupper()
     try:
+        file = Path(answer).expanduser().absolute()
+        named = {"file": str(file)} if file.is_file() and not is_variable else {"env": answer}
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         raise typer.BadParameter("Do not type the password here; it is asked for next, hidden") from error
 
 
@@ -323,7 +326,7 @@ def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> 
     found, before, stopped = list[Proposal](), str(content), False
     try:
         ask(content, path, found, logs=logs)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         stopped = bool(found) or str(content) != before
         if not stopped:
             print("\nNothing was written. To begin again, use the same command.")

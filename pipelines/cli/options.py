@@ -240,12 +240,12 @@ def note(text: str) -> None:
         print_message(text, level="warning")
 
 
-def print_message(text: str, *, level: str, run_id: str | None = None, instance: str | None = None) -> None:
-    """Print on standard error, for a person or, with its run and instance, for the log of a service."""
+def print_message(text: str, *, level: str, lead: str = "asset-owners: ", **about: Any) -> None:
+    """Print on standard error, for a person or, with what it is `about`, for the log of a service."""
     if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
-        print(json_line(text, level=level, run_id=run_id, instance=instance), file=sys.stderr)
+        print(json_line(text, level=level, **about), file=sys.stderr)
     else:
-        print_lines(printable_lines(f"asset-owners: {text}").split("\n"), sys.stderr)
+        print_lines(printable_lines(f"{lead}{text}").split("\n"), sys.stderr)
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -255,7 +255,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
         return f"{error}. It comes with {named}: pip install '{named}'", 2
     message = operator_message(error)
     if message is None:
-        print_trace("".join(traceback.format_exception(error)))
+        print_message("".join(traceback.format_exception(error)), level="error", lead="")
         message = f"an error in the program: {type(error).__name__}: {error}"
     return message, 2 if isinstance(error, ConfigurationError) else 1
 
@@ -267,12 +267,6 @@ def _extra_of(module: str) -> str | None:
         rf"(?m)^{package}(?![\w-]).*extra == '(\w+)'", "\n".join(requires("asset-owners") or ())
     )
     return found[1] if found else None
-
-
-def print_trace(trace: str) -> None:
-    """Print the stack trace of an error in the program."""
-    as_json = os.environ.get("ASSET_OWNERS_LOG") == "json"
-    print(json_line(trace, level="error") if as_json else printable_lines(trace), file=sys.stderr)
 
 
 _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners (?:\w+ -|sandbox )")

@@ -26,7 +26,7 @@ from ownership.plan import exceeded_limit
 from ownership.tuning.confidence import MIN_ANSWERED
 from ownership.windows import Window
 from pipelines.cli.diff import compare
-from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message, print_trace
+from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
 from pipelines.dagster_gaps.launcher import locked_run
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -118,7 +118,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             _, _, ended = failure.error.message.partition(": ")
             yield ended.strip() or "the run was interrupted"
         elif failure.error:
-            print_trace(failure.error.to_string())
+            print_message(failure.error.to_string(), level="error", lead="")
             message = (failure.error.cause or failure.error).message.strip()
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
@@ -241,7 +241,8 @@ def next_steps(
         names = display_names(tables.view(about).read("inventory_users").collect())
         owners = undone.select(pl.coalesce("hostname", "host_id"), pl.col("new_values").struct.field("owner"))
         them = some_of([printable(f"{host} to {names.get(owner, owner)}") for host, owner in owners.rows()])
-        yield f"For {instance.keep.history_days} days no run gives {them} again"
+        give = "would give" if report["dry_run"] else "gives"
+        yield f"For {instance.keep.history_days} days no run {give} {them} again"
     elif again[0] == "undo" and (undone := outcomes.get("planned" if report["dry_run"] else "undone")):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)

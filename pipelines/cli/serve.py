@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Annotated, Any, Self
@@ -18,7 +18,7 @@ import yaml
 from pipelines.cli.metrics import listen_at, notify
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
-from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
+from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, forget_daemon, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import home, instances_folder, logs_as_json
 
@@ -71,6 +71,7 @@ def serve(
         suppress(KeyboardInterrupt),
         dagster_instance(home()) as dagster,
         TemporaryDirectory(prefix="asset-owners-") as folder,
+        ExitStack() as stopped,
         _Services() as services,
     ):
         socket, workspace = Path(folder, "code.socket"), Path(folder, "workspace.yaml")
@@ -84,9 +85,13 @@ def serve(
         services.wait_until(socket.exists)
         place = ("--host", host, "--port", port, "--workspace", workspace)
         services.start("asset-owners-webserver", *place, *style)
-        daemon = ("dagster-daemon", "run", "--workspace", workspace, *style)
+
+        def start_daemon() -> None:
+            services.start("dagster-daemon", "run", "--workspace", workspace, *style)
+            stopped.callback(forget_daemon, dagster)
+
         if not (is_beside := has_daemon(dagster)):
-            services.start(*daemon)
+            start_daemon()
         services.wait_until(lambda: bool(_health(address)))
         _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
         notify("READY=1")
@@ -98,7 +103,7 @@ def serve(
             _say(f"{other}: {which}. {why}")
             services.wait_until(lambda: watch() or not has_daemon(dagster))
             _say("That daemon is silent now: ours starts")
-            services.start(*daemon)
+            start_daemon()
         services.wait_until(watch)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import polars as pl
 
+from ownership.decisions import HAS_OWNER
 from ownership.names import printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, write_file
@@ -34,7 +35,13 @@ from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, s
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
-from resources.store.retention import audited_plans, decided_with, recent_answers, runs_by_file
+from resources.store.retention import (
+    audited_plans,
+    decided_with,
+    keeps_decisions,
+    recent_answers,
+    runs_by_file,
+)
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
@@ -134,22 +141,22 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     All were decided by the rules of that run, the last one, and hosts still have them.
     """
     drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
-    written = tables.read("current_owners").filter(source="asset-owners").sort("since").collect()
+    owners = tables.read("current_owners").filter(HAS_OWNER, source="asset-owners")
+    written = owners.sort("since", descending=True).collect()
     since = written.filter(pl.col("since") > drawn_at) if drawn_at else written
     ours, words = (
         (written, "were written") if since.is_empty() else (since, "were written since the last draw")
     )
-    decided: dict[str, pl.DataFrame] = {}
-    for (run_id,), hosts in ours.select("host_id", "run_id").group_by("run_id", maintain_order=True):
-        decided_by = tables.decided_by(str(run_id))
-        plan = tables.read_own("owner_decisions", decided_by).filter(action="write")
-        decided[decided_by] = plan.join(hosts, on="host_id", how="semi")
-    if not decided:
-        raise AssetOwnersError(f"{instance.name}: --written: no host has an owner that a run wrote")
-    last = [*decided][-1]
-    rules = decided_with(tables, last)[1].of_evidence
-    alike = [plan for run_id, plan in decided.items() if decided_with(tables, run_id)[1].of_evidence == rules]
-    return last, pl.concat(alike), words
+    decided_by = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
+    ours = ours.with_columns(pl.col("run_id").replace(decided_by))
+    kept = [one for one in ours["run_id"].unique(maintain_order=True) if keeps_decisions(tables, one)]
+    if not kept:
+        wanted = "an owner that a run wrote, and whose decision is kept"
+        raise AssetOwnersError(f"{instance.name}: --written: no host has {wanted}")
+    rules = decided_with(tables, kept[0])[1].of_evidence
+    alike = [run_id for run_id in kept if decided_with(tables, run_id)[1].of_evidence == rules]
+    decisions = pl.concat(tables.read_own("owner_decisions", run_id) for run_id in alike)
+    return kept[0], decisions.filter(action="write").join(ours, on=("host_id", "run_id"), how="semi"), words
 
 
 def tune(

@@ -19,7 +19,6 @@ from resources.settings.files import (
     BrokenInstance,
     changes_in_words,
     command_line,
-    host_arguments,
     instance_path,
     load_instance,
     load_instances,

@@ -316,8 +316,8 @@ def setting_in_words(setting: str, *values: Any) -> str:
     """
     annotation = _annotation_of(setting.split("."))
     words = {word for part in (annotation, *get_args(annotation)) for word in get_args(part)}
-    if any(
-        value not in words if isinstance(value, str) else isinstance(value, list | tuple | dict)
+    if not all(
+        isinstance(value, int | float | None) or (isinstance(value, str) and value in words)
         for value in values
     ):
         return setting
@@ -382,10 +382,5 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
-    return Present(instance.rules.as_rules(), instance.field_names, command_line(instance, "undo"))
-
-
-def host_arguments(hosts: Iterable[str]) -> list[str]:
-    """Return the options that name these hosts."""
-    # Without a blank before it, @ would start the name of a file.
-    return [part for host in hosts for part in ("--host", f" {host}" if host[0] == "@" else host)]
+    undo, history_days = command_line(instance, "undo"), instance.keep.history_days
+    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days)

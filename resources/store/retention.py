@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 from upath import UPath
 
+from ownership.data_checks import ANSWERED_AT, still_counts
 from ownership.declaration import Layout, empty
 from ownership.history import changed_decisions, last_writes, latest, with_conflict_since, with_new_conflicts
 from ownership.matching import unmatched_users
@@ -106,7 +107,6 @@ CHANGES = "set"
 _AT = pl.coalesce("completed_at", "intended_at")
 _HAS_ANSWER = pl.col("right").is_not_null() | pl.col("contradicted").fill_null(value=False)
 _UNMATCHED = ("host_user_shares", "username_matches", "owner_decisions")
-_ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
 class Retention(KeepSettings):
@@ -192,22 +192,30 @@ def _with_known_conflicts(
     return with_conflict_since(with_new_conflicts(decisions, before, acknowledged), before, *seen)
 
 
+def row_of_run(tables: Tables, run_id: str) -> dict[str, Any]:
+    """Return the row of `runs` about a run that decided; AssetOwnersError: it is no longer kept."""
+    for row in tables.rows("runs", run_id).iter_rows(named=True):
+        return row
+    raise AssetOwnersError(
+        f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
+        "(keep.history_days); run it again"
+    )
+
+
 def decided_with(tables: Tables, run_id: str) -> tuple[Window, Rules]:
     """Return the look-back window and the rules that a run decided with."""
-    rows = tables.rows("runs", run_id).select("window_from", "window_to", "rules").rows()
-    if not rows:
-        raise AssetOwnersError(
-            f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
-            "(keep.history_days); run it again"
-        )
-    [(first, last, stored)] = rows
-    return Window(first, last), Rules.from_json(stored)
+    row = row_of_run(tables, run_id)
+    return Window(row["window_from"], row["window_to"]), Rules.from_json(row["rules"])
+
+
+def keeps_decisions(tables: Tables, run_id: str) -> bool:
+    """Return whether what a run decided is still kept, and what it decided with: the second may go first."""
+    return tables.holds("owner_decisions", run_id) and not tables.rows("runs", run_id).is_empty()
 
 
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
-    oldest = datetime.now(UTC) - timedelta(days=history_days)
-    return tables.read("audit_sample").filter(_HAS_ANSWER, oldest <= _ANSWERED_AT).collect()
+    return tables.read("audit_sample").filter(_HAS_ANSWER, still_counts(history_days)).collect()
 
 
 def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:
@@ -232,7 +240,7 @@ def delete_outdated(tables: Tables, *, evidence_before: date, history_before: da
     ]
     runs = tables.folder / "runs"
     lasting = (path for path in files_in(runs, "*") if not path.name.startswith((EMPTY, TEMPORARY, NOT_OURS)))
-    outdated += [path for path in lasting if _is_older(path, history_before)]
+    outdated += [path for path in lasting if is_older(path, history_before)]
     for path in outdated:
         with suppress(FileNotFoundError):  # another run deletes as well
             delete(path)
@@ -258,7 +266,7 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
         if deleted:
             tables.publish(ledger)
         answers = tables.read("audit_sample").collect()
-        kept = answers.filter(~_HAS_ANSWER | (before <= _ANSWERED_AT))
+        kept = answers.filter(~_HAS_ANSWER | (before <= ANSWERED_AT))
         if kept.height < answers.height:
             tables.write("audit_sample", kept)
     return deleted + answers.height - kept.height
@@ -270,7 +278,7 @@ def empty_outdated_snapshots(tables: Tables, *, before: datetime) -> int:
     with tables.changing():
         for table in set(of_layout(Layout.SNAPSHOT)):
             path = tables.file_of(table)
-            if _is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
+            if is_older(path, before) and not read_files(table, [path]).head(1).collect().is_empty():
                 tables.write(table, empty(TABLES[table]))
                 emptied += 1
     return emptied
@@ -298,11 +306,12 @@ def delete_inputs(tables: Tables, *, of_run: str | None = None, before: datetime
         run, *below = file.relative_to(runs).parts
         if not below or Path(below[0]).stem not in inputs:
             continue
-        if run == of_run or (before and _is_older(file, before)):
+        if run == of_run or (before and is_older(file, before)):
             delete_file(file)
 
 
-def _is_older(path: UPath, instant: datetime) -> bool:
+def is_older(path: UPath, instant: datetime) -> bool:
+    """Return whether a file, or all that is in a folder, was last changed before an instant."""
     with suppress(FileNotFoundError, ValueError):  # another run deletes as well: no file, or an empty folder
         # What an object store shows as a folder has no time of its own.
         changed = path.stat().st_mtime or max(part.stat().st_mtime for part in parquet_files(path))

@@ -55,7 +55,7 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
     owners = current_owners(assets, people, rows)
 
     def sheet_of(some):
-        now = hosts_by_now(some, reading(current_owners=owners), rows)
+        now = hosts_by_now(some, reading(current_owners=owners), rows, 400)
         return hosts_sheet(now, people, Present(Rules(), FieldNames(), "asset-owners undo"))
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")

@@ -48,6 +48,7 @@ def test_a_run_deletes_what_is_older_than_the_instance_keeps_it_and_a_dry_run_no
     run.tables.write_days([logons(long_ago)])
     for run_id in ("old", "other"):
         run.tables.write("owner_writes", plan("h-9"), run_id=run_id, publish=False)
+    (tmp_path / "reports").symlink_to(tmp_path / "a share that is not mounted")
     folder = tmp_path / "tables" / job.instance.slug / "runs" / "old"
     for path in (folder, *folder.iterdir()):
         os.utime(path, (0, 0))

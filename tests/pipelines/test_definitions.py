@@ -360,7 +360,12 @@ def test_the_graph_is_the_one_that_was_reviewed(instances, snapshot):
 
 @pytest.mark.parametrize(
     ("schedule", "hours"),
-    [("0 5 * * *", 24 + 1 + 2), ("30 5 * * 1-5", 72 + 1 + 2), (None, None)],
+    [
+        ("0 5 * * *", 24 + 1 + 2),
+        ("30 5 * * 1-5", 72 + 1 + 2),
+        ("0 2 29 2 *", (4 * 365 + 1) * 24 + 2),
+        (None, None),
+    ],
 )
 def test_results_are_stale_two_hours_after_the_schedule_has_paused_longest(instances, schedule, hours):
     """Over a weekend, and the night that has an hour more. Writes are where the schedule's runs may write."""

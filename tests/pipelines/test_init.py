@@ -9,7 +9,9 @@ import sys
 import time
 from base64 import b64decode
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
@@ -17,11 +19,14 @@ import trustme
 import typer
 
 from ownership.names import fits_any, normalise_username
-from pipelines.cli.init import _place
+from pipelines.cli.init import _ask_until_good, _place
+from resources.findings import Finding
 from resources.settings import instance_path, load_instance
+from resources.settings.files import validate_instance
 from resources.settings.models import presets
 from sandbox.inventory import Account, serving
 from tests.resources.http_stub import Reply, Stub
+from tests.resources.samples import instance_content
 
 
 @pytest.fixture
@@ -261,6 +266,29 @@ def test_who_stops_in_between_finds_the_answers_in_the_file(answer, tmp_path, mo
     assert (instance.ca_file, "anyway" in out) == (tmp_path / "ca.pem" if tls else None, False)
 
 
+def test_an_interrupted_trial_loses_no_answer(answer, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEARCH_PASSWORD", "s3cret")
+    monkeypatch.setattr("pipelines.cli.init.check_connection", Mock(side_effect=KeyboardInterrupt))
+    status, out, _ = answer("y", "Head office", "https://s.example", arguments=[tmp_path / "mine.yaml"])
+    assert (status, "has the answers so far" in out) == (1, True)
+    assert load_instance(tmp_path / "mine.yaml").url == "https://s.example"
+
+
+def test_an_answer_that_cannot_be_valid_is_asked_for_again(tmp_path, monkeypatch):
+    """Also one to a further question, which is tried with the answers of before."""
+    content = instance_content() | {"index": "logs-*"}
+    tried = iter(["name the indexes that it may read with --index"] * 2)
+
+    def trial(_):
+        yield Finding("wrong" if (text := next(tried, "")) else "ok", "newest logon", text)
+
+    lines = (content["url"], "x" * 3000, content["url"], "mine-*")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    read = partial(validate_instance, content, tmp_path / "mine.yaml")
+    _ask_until_good(content, {"url": "Address"}, read, trial)
+    assert content["index"] == "mine-*"
+
+
 @pytest.mark.skipif(not Path("/dev/ptmx").exists(), reason="there are no pseudo-terminals")
 def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
     """Polars is loaded by then, whose handler of SIGINT lets a read go on."""
@@ -287,12 +315,15 @@ def test_who_wants_no_questions_gets_the_file_to_fill_in(answer, file, tmp_path)
     assert (tmp_path / "mine.yaml").read_text().count("\n") == file.read_text().count("\n")
 
 
-def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_typed(tmp_path):
+def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_typed(tmp_path, monkeypatch):
     (tmp_path / "secret").write_text("hunter2")
     file = str(tmp_path / "secret")
-    assert [_place(answer) for answer in ("", "OTHER", file, f"{{file: {file}}}")] == [
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "OTHER").touch()
+    assert [_place(answer) for answer in ("", "OTHER", file, f"{{file: {file}}}", "secret")] == [
         *({}, {"env": "OTHER"}),
-        *({"file": file}, {"file": file}),
+        *({"file": file}, {"file": file}, {"file": file}),
     ]
-    with pytest.raises(typer.BadParameter, match="Do not type the password here"):
-        _place(str(tmp_path / "hunter2"))
+    for password in (str(tmp_path / "hunter2"), "~hunter2", "hunter2" * 999):
+        with pytest.raises(typer.BadParameter, match="Do not type the password here"):
+            _place(password)

@@ -218,6 +218,8 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
         re.findall('^{.*"logger": "([^"]*)"', (home / "log").read_text(), re.MULTILINE)
     )
     assert not [pid for pid in services if Path(f"/proc/{pid}").exists()], "no process is left behind"
+    with dagster_instance(home) as recorded:
+        assert not has_daemon(recorded), "nobody waits for a daemon that was stopped"
 
 
 @pytest.fixture
@@ -299,6 +301,7 @@ def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
         503,
         {"code_locations": {}, "storage": "does not answer: (builtins.ConnectionError) refused"},
     )
+    assert has_daemon(context.instance), "`serve` starts none, and asks again"
 
 
 @pytest.mark.parametrize(("slug", "answer"), [("beta", (200, b"<p>")), ("alpha", (404,)), ("..", (404,))])

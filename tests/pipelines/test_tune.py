@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
+from assets_defs.tuning import judged_decisions
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
+from pipelines.cli.diff import compare
 from pipelines.cli.results import ways_to_look
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
@@ -212,6 +214,26 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     )
 
 
+def test_where_the_run_of_a_plan_is_kept_no_longer_its_decisions_are_not_judged(
+    call, instance_file, home_with
+):
+    """What is stored of runs is deleted by other times: rows by their end, files by their last change."""
+    tables, listed, now = home_with(assets(by_hand=0)), assets(by_hand=1), datetime.now(UTC)
+    fields = {"outcome": "written", "intended_at": now, "completed_at": now}
+    store_writes(tables, plan("s1", new=values("s1"), run_id=RUN, **fields), run_id=RUN)
+    again = resolution(LOGONS.lazy(), PEOPLE, listed, run_id="later", decided_at=now)
+    store_run(tables, again, run_id="later", decided_at=now, hosts=listed, users=PEOPLE)
+    assert judged_decisions(tables)["run_id"].unique().to_list() == [RUN]
+    with tables.changing(), tables.ledger() as ledger:
+        ledger.delete("runs", ledger.rows("runs").filter(run_id=RUN))
+        tables.publish(ledger)
+    assert judged_decisions(tables)["run_id"].unique().to_list() == ["later"]
+    assert call("tune", "--instance", instance_file)[0] == 0
+    with pytest.raises(ConfigurationError, match="its decisions are no longer kept"):
+        compare(tables, RUN, "later")
+    assert "no host has an owner" in call("tune", "--instance", instance_file, "--audit", "5", "--written")[2]
+
+
 NOT_KNOWN = "not known, because too few answers to audits are about these settings"
 
 
@@ -324,7 +346,15 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     now = datetime.now(UTC)
     fields = {"outcome": "written", "intended_at": now, "completed_at": now}
     written = [f"s{n}" for n in range(12)]
-    store_writes(tables, pl.concat(plan(one, new=values(one), **fields) for one in written), run_id=RUN)
+    for run_id, part in (("part-1", written[:7]), ("part-2", [*written[7:], "s30"])):  # of one plan
+        row = tables.rows("runs", RUN).with_columns(run_id=pl.lit(run_id), of_run=pl.lit(RUN))
+        tables.append("runs", row, run_id=run_id)
+        rows = pl.concat(plan(one, new=values(one), run_id=run_id, **fields) for one in part)
+        store_writes(tables, rows, run_id=run_id)
+    later = dict.fromkeys(("intended_at", "completed_at"), now + timedelta(seconds=1))
+    undone = {**later, "outcome": "undone", "undoes": "part-2"}
+    again = plan("s30", old=values("s30"), new=values(""), **undone)
+    store_writes(tables, again.with_columns(run_id=pl.lit("undo")), run_id="undo")
     tables.store_current_owners(run_id=RUN)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)

@@ -480,6 +480,8 @@ def test_who_is_not_known_is_asked_about_those_with_names_like_it():
         ("odd", ["u5"]),
         ("dee kim", []),
         ("ol", []),
+        (",", []),
+        (" ", []),
     ],
 )
 def test_people_are_found_by_any_of_their_names(asked, found):

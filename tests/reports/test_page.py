@@ -7,10 +7,10 @@ from datetime import timedelta
 import polars as pl
 
 from ownership.declaration import empty
-from ownership.history import current_owners, with_conflict_since
+from ownership.history import ACKNOWLEDGED, current_owners, with_conflict_since
 from ownership.matching import FieldNames, Present, unmatched_users
 from ownership.rules import Rules
-from ownership.tables import ClosestUsers, HostProfiles, Runs
+from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
 from reports import page
 from reports.page import coverage_by_day, report_page
 from reports.story import hosts_by_now, planned_first
@@ -69,9 +69,10 @@ def report(
     closest=None,
     coverage=((), None),
     planned_hosts=None,
+    note=None,
     **changed,
 ):
-    """The page after a run, whose writes had this outcome."""
+    """The page after a run, whose writes had this outcome; all conflicts are acknowledged with the note."""
     made = resolution(logons, people, assets)
     decisions = with_conflict_since(made.decisions, made.decisions.clear()).with_columns(**changed)
     writes = plan(decisions, people, assets).with_columns(
@@ -82,6 +83,10 @@ def report(
     if outcome != "planned":
         writes = writes.with_columns(completed_at=pl.lit(NOW))
     owners = current_owners(assets, people, writes.lazy())
+    conflicts = decisions.filter(action="conflict").select(*ACKNOWLEDGED, "hostname", by=pl.lit("kim"))
+    said = {"note": pl.lit(note, pl.String), "acknowledged_at": pl.lit(NOW)}
+    known = table(AcknowledgedConflicts, *(conflicts.with_columns(**said).to_dicts() if note else ()))
+    read_now = reading(current_owners=owners, acknowledged_conflicts=known)
     tables = {
         "host_user_shares": made.shares,
         "username_matches": made.matches,
@@ -93,7 +98,7 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=planned_first(hosts_by_now(decisions, reading(current_owners=owners), writes.lazy())),
+        hosts_now=planned_first(hosts_by_now(decisions, read_now, writes.lazy(), 400)),
         counts=logons,
         days=days,
         writes=writes,
@@ -164,7 +169,7 @@ def test_each_host_has_status_reason_and_users_with_their_days():
         "kind": "personal",
         "seen": "2026-03-30",
         "stage": 4,
-        "wrote_in": "run-1",
+        "undo": "asset-owners undo --instance demo run-1 --host h1 --wrong",
     }
     assert {name: row[name] for name in expected} == expected
     assert row["sentence"].startswith("pc-1 belongs to ann@corp.example (u1): 9 of 9 logons on 2 days")

@@ -247,11 +247,25 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     expect(panel).to_be_hidden()
 
 
-def test_the_command_for_a_host_takes_no_id_for_a_file(opened):
-    page = opened(report(counts(("pc-1", "ann", 5)), assets=hosts(host("@1", "pc-1"))), "host=@1")
-    command = page.get_by_role("complementary").locator("code")
-    expect(command).to_have_text("asset-owners undo --instance demo run-1 --host ' @1' --wrong")
-    assert read_host_names([shlex.split(command.inner_text())[-2]]) == ["@1"]
+def test_the_note_of_an_acknowledged_conflict_is_shown_whole(opened):
+    note = f"a loan {'until a colleague is back ' * 40}in October"
+    panel = opened(report(note=note), "host=pc-2").get_by_role("complementary")
+    expect(panel.locator("dd", has_text="by kim")).to_contain_text(f"by kim: {note}")
+
+
+@pytest.mark.parametrize(
+    ("host_id", "name", "owners", "says"),
+    [
+        ("@1", "pc-1", (), "undo --instance demo run-1 --host ' @1' --wrong"),
+        ("-1", "pc-1", (), "undo --instance demo run-1 --host ' -1' --wrong"),
+        ("h1", "@pc", ("u2",), "conflicts --instance demo --acknowledge ' @pc' --note 'why'"),
+    ],
+)
+def test_the_command_for_a_host_takes_no_name_for_a_file_or_an_option(opened, host_id, name, owners, says):
+    html = report(counts((name, "ann", 5)), assets=hosts(host(host_id, name, owners=owners)))
+    command = opened(html, f"host={host_id}").get_by_role("complementary").locator("code")
+    expect(command).to_have_text(f"asset-owners {says}")
+    assert read_host_names([shlex.split(says)[-3 if owners else -2]]) == [name if owners else host_id]
 
 
 @pytest.mark.parametrize(

@@ -150,3 +150,9 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
     ]
     [line] = [*told([], [], [back[0] | {"owner_before": "u2"}])][1:-1]
     assert line.startswith("= written  ann@corp.example, not u2  was: ")
+
+
+def test_of_a_host_that_the_earlier_run_did_not_list_the_reason_is_not_known():
+    listed = decide(counts(("a", "ann", 3)), PEOPLE, hosts(host("a", "a", owners=("u1",))))
+    [row] = compared_owners(compare_plans(listed.head(0), listed), {})
+    assert (row["change"], row["reason"]) == ("confirm", "was: not known")

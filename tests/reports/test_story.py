@@ -1,6 +1,6 @@
 """The hosts of a run as people look for them, on the page and in a spreadsheet."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -34,7 +34,7 @@ def by_now(assets, *outcomes, acknowledged=NOBODY, answers=NO_ANSWERS):
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
     read = reading(current_owners=owners, acknowledged_conflicts=acknowledged, audit_sample=answers)
-    return planned_first(hosts_by_now(decisions, read, writes))
+    return planned_first(hosts_by_now(decisions, read, writes, 400))
 
 
 ANN = "ann@corp.example (u1)"
@@ -100,6 +100,7 @@ def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes,
             f"Undo it as wrong, so that no run writes it here again: {UNDO}",
         ),
         ("h2", "u9", "written", "only one user", "To change the owner, set it"),
+        ("h2", "u1", "written long ago", "only one user", "To change the owner, set it"),
         ("h2", "u1", "failed", "write failed", "Somebody said that this is not ann's. Set the right owner"),
         ("h3", "u2", "written", "clear majority", "Clear asset_owner of pc-2"),  # whom a person has set
     ],
@@ -107,7 +108,9 @@ def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes,
 def test_an_owner_who_was_written_and_answered_no_is_to_be_undone_as_wrong(
     host_id, user_id, outcome, reason, said
 ):
-    answers = table(AuditSample, {"host_id": host_id, "user_id": user_id, "right": False})
+    at = datetime.now(UTC) - timedelta(days=401 if outcome == "written long ago" else 399)
+    answer = {"host_id": host_id, "user_id": user_id, "right": False, "answered_at": at}
+    answers, outcome = table(AuditSample, answer), outcome.partition(" ")[0]
     found = hosts_sheet(by_now(ASSETS, outcome, answers=answers), *OF_NOW)
     row = found.row(by_predicate=pl.col("Host id") == host_id, named=True)
     assert (row["Reason"], row["What would change it"][: len(said)]) == (reason, said)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from docs.make.settings_page import refreshed
-from resources.settings import Instance, load_instance
+from resources.settings import Instance, changes_in_words, load_instance
 from resources.settings.models import instance_schema_text
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +45,35 @@ def test_editors_accept_what_the_program_accepts(text, accepted):
     content = json.loads(json.dumps(yaml.safe_load(text), default=str))  # dates are text to an editor
     assert jsonschema.Draft7Validator(json.loads(instance_schema_text())).is_valid(content) == accepted
 
+
+def settings_below(content, above=""):
+    """Each dotted setting with its value, sections and single keys alike."""
+    for key, value in content.items():
+        yield f"{above}{key}", value
+        if isinstance(value, dict):
+            yield from settings_below(value, f"{above}{key}.")
+
+
+EACH_SETTING = {
+    name: value
+    for name, value in settings_below(yaml.safe_load(EVERY_KEY))
+    if name.partition(".")[0] not in {"name", "platform"}
+}
+
+
+def test_each_setting_that_can_be_tried_is_told_by_its_name_and_values_that_cannot_name_people(tmp_path):
+    path = tmp_path / "instance.yaml"
+    path.write_text(EVERY_KEY, encoding="utf-8")
+    for setting, value in EACH_SETTING.items():
+        [told] = changes_in_words(load_instance(path, [f"{setting}={json.dumps(value, default=str)}"]))
+        is_shown = value is None or isinstance(value, bool | int | float) or setting in OF_A_LIST
+        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+        assert told == (f"{setting} {shown}" if is_shown else setting)
+    assert {"scan.first_day", "ca_file", "notify", "keep", "logs"} <= EACH_SETTING.keys()
+
+
+OF_A_LIST = {"rules.hostname_match", "rules.evidence_metric"}
+"""Settings whose value is a word from a fixed list."""
 
 RECOMMENDED = {
     *("exclude_users", "min_active_days", "evidence_metric", "primary_devices", "unite_accounts"),
