@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from pydantic import create_model
 
+from resources.errors import ConfigurationError
 from resources.search.logons import SearchClient
 from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
@@ -69,6 +70,13 @@ def test_events_without_a_name_are_counted_and_give_no_pair(holding):
     with holding([(DAY, *pair) for pair in names]) as source:
         (day,) = source.logons([DAY])
     assert found(day) == (6, 3, 3, [("PC", "ann", 1)])
+
+
+def test_a_folder_of_exports_that_is_missing_is_refused_and_has_no_days_without_logons(tmp_path):
+    with recipe("Exports")(tmp_path / "unmounted") as source:
+        for ask in (source.probe, lambda: list(source.logons([DAY]))):
+            with pytest.raises(ConfigurationError, match="is not a folder"):
+                ask()
 
 
 def test_messages_can_name_what_says_where_names_are(holding):
