@@ -104,7 +104,7 @@ bench: setup ## measure, into bench/results.md
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
 
 demo: setup ## see it: a made-up company, a plan and its writing
-	@echo 'A search engine (500 MB, fetched once), an inventory, a made-up company, a plan and its writing'
+	@echo 'A search engine (100 MB, fetched once), an inventory, a made-up company, a plan and its writing'
 	@$(BIN)/asset-owners sandbox demo
 
 ui: setup ## the Dagster UI on that company

@@ -32,6 +32,7 @@ from ownership.windows import (
     torn_days,
     whole_days,
 )
+from reports.tuning import audit_to_draw
 from resources.errors import AssetOwnersError, ConfigurationError, call_each
 from resources.findings import Finding
 from resources.locks import made_progress
@@ -358,7 +359,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
     alike = _alike(recent, instance, window)
     model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
-        audit = command_line(instance, "tune", "--audit", str(MIN_ANSWERED))
+        audit = command_line(instance, *audit_to_draw())
         raise ConfigurationError(
             f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, of logons "
             f"counted as now and of at most {window.days} days. Take the setting out, plan (run --dry-run), "

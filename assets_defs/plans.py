@@ -15,12 +15,13 @@ from ownership.names import counted, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
+from reports.plan import SHOWN_HOSTS
 from reports.run_results import writes_in_words
 from reports.sheets import answered_wrong
 from reports.story import told_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
-from resources.settings import Instance, command_line, host_arguments, load_instance
+from resources.settings import Instance, command_line, host_arguments, load_instance, present_of
 from resources.store.retention import CHANGES, decided_with, publish_plan
 from resources.store.tables import SNAPSHOTS, Tables, short_run_id
 from resources.writeback.decide import (
@@ -35,7 +36,8 @@ from resources.writeback.target_lock import locked_ledger
 from resources.writeback.workers import write_all
 from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
-TOLD_HOSTS = 20  # that a run was asked for, and has nothing to write for
+NOT_PLANNED = "Nothing to write for "
+"""How a warning begins that says why a host that a run was asked for is not planned."""
 
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
@@ -60,7 +62,7 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
     )
     rows = every
     if names := run.options.hosts:
-        asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), names, decisions, kind="host")
+        asked = _select_hosts(run.instance, decisions.drop_nulls("host_id"), names, decisions)
         rows = every.join(asked, on="host_id", how="semi", maintain_order="left")
         _tell_not_planned(run, asked.join(every, on="host_id", how="anti", maintain_order="left"))
     rows = rows[: run.options.limit]
@@ -82,25 +84,27 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 
 def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
     """Say of hosts that a run was asked for why there is nothing to write for them."""
-    rules, fields = run.instance.rules.as_rules(), run.instance.field_names
-    some = decisions.head(TOLD_HOSTS)
-    told = told_hosts(some, run.read, run.tables.all_runs("owner_writes"), rules, fields)
+    some, writes = decisions.head(SHOWN_HOSTS), run.tables.all_runs("owner_writes")
+    told = told_hosts(some, run.read, writes, present_of(run.instance))
     for host in told.iter_rows(named=True):
         name = printable(host["hostname"] or host["host_id"])
-        run.log.warning(f"Nothing to write for {name}, which {host['summary'].removeprefix(f'{name} ')}")
+        why, advice = host["summary"].removeprefix(f"{name} "), host["what_would_change"][:1]
+        run.log.warning(" ".join([f"{NOT_PLANNED}{name}, which {why}", *advice]))
     if more := decisions.height - some.height:
         why = command_line(run.instance, "explain", "HOST", "--run", short_run_id(run.run_id))
-        run.log.warning(f"Nothing to write for {counted(more, 'further host')} either; why: {why}")
+        run.log.warning(f"{NOT_PLANNED}{counted(more, 'further host')} either; why: {why}")
 
 
 def _select_hosts(
-    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame, **called: str
+    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
 ) -> pl.DataFrame:
     try:
-        return select_hosts(rows, hosts, decisions, **called) if hosts else rows
+        return select_hosts(rows, hosts, decisions) if hosts else rows
+    except KeyError as error:
+        why = command_line(instance, "explain", error.args[0])
+        raise ConfigurationError(f"hosts: nothing is planned for {error}. Why: {why}") from error
     except LookupError as error:
-        why = command_line(instance, "explain", "HOST")
-        raise ConfigurationError(f"hosts: {error.args[0]}. Why a host is not planned: {why}") from error
+        raise ConfigurationError(f"hosts: {error}") from error
 
 
 def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Sequence[str]) -> pl.DataFrame:

@@ -20,9 +20,9 @@ from ownership.names import printable
 from ownership.windows import days_of
 from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
-from reports.tuning import AUDIT, claim_in_words, drift_in_words
+from reports.tuning import audit_to_draw, claim_in_words, drift_in_words
 from resources.format_version import program_version
-from resources.settings import Instance, command_line, report_url
+from resources.settings import Instance, command_line, present_of, report_url
 from resources.store.files import replacing
 from resources.store.retention import REPORT, decided_with
 from resources.store.tables import Tables, short_run_id
@@ -145,11 +145,10 @@ class Report:
             self._read,
             **self._shown,
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
-            rules=self._instance.rules.as_rules(),
-            fields=self._instance.field_names,
+            present=present_of(self._instance),
             commands={
                 "apply": command_line(self._instance, "apply", short_run_id(self._run_id)),
-                **{name: command_line(self._instance, name) for name in ("undo", "conflicts")},
+                "conflicts": command_line(self._instance, "conflicts"),
             },
             how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
@@ -158,8 +157,8 @@ class Report:
 
     def sheet(self) -> pl.DataFrame:
         """Return the hosts as a table for a spreadsheet; what would change each, by the rules of now."""
-        rules, fields = self._instance.rules.as_rules(), self._instance.field_names
-        return hosts_sheet(self.hosts_now, self._read("inventory_users").collect(), rules, fields)
+        users = self._read("inventory_users").collect()
+        return hosts_sheet(self.hosts_now, users, present_of(self._instance))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -180,7 +179,7 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
     hosts = hosts_by_now(decisions, tables.read, tables.writes())
-    return hosts_sheet(hosts, users, instance.rules.as_rules(), instance.field_names)
+    return hosts_sheet(hosts, users, present_of(instance))
 
 
 def _content(rows: Any) -> bytes:
@@ -208,7 +207,9 @@ def how_sure(
     run_id = decisions["run_id"].item(0)
     answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
     written, undone = tables.written_and_undone(run_id)
-    draw = command_line(instance, "tune", *AUDIT, *(["--written"] if 0 < written == to_write else []))
+    draw = command_line(instance, *audit_to_draw(to_write, written if undone.height < written else 0))
+    if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
+        ask = brief = False
     why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
     said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
     if 0 < tables.run_writes(run_id).height < to_write:

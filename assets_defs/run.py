@@ -140,7 +140,7 @@ def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
     # Runs have others: with these, each launchpad would offer another address.
     keys, platform = resource_keys(instance), instance.platform
     index = ", ".join(one.index for one in instance.sources.values())
-    inventory = InventoryService(url=platform.url, tenant=platform.tenant_id)
+    inventory = InventoryService(url=platform.address, tenant=platform.tenant_id)
     return {
         keys.scan: _options_resource(instance),
         keys.search: SearchService(url=instance.url, index=index).get_resource_definition(),

@@ -20,7 +20,7 @@ from ownership.resolution import UNKNOWN
 from ownership.tables import TABLES, ConfidenceBands
 from ownership.tuning.accuracy import HOLDOUT_DAYS
 from ownership.tuning.backtest import WINDOWS
-from ownership.tuning.confidence import confidence_bands, fit, last_drawn, with_answers
+from ownership.tuning.confidence import MIN_ANSWERED, confidence_bands, fit, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
@@ -85,12 +85,14 @@ def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]
 
 
 def judged_decisions(tables: Tables) -> pl.DataFrame:
-    """Return the decisions of which it is said how many owners are wrong: of the last run that wrote.
+    """Return the decisions of which it is said how many owners are wrong: of the last run that wrote enough.
 
-    As the tables show them where these are of one run, none wrote, or what it decided by is no longer kept.
+    Enough for an audit, else the most. As the tables show them where these are of one run, none wrote, or
+    what it decided by is no longer kept.
     """
-    written = tables.all_runs("owner_writes").filter(outcome="written").sort("completed_at").tail(1).collect()
-    for run_id in written["run_id"] if tables.viewed is None else ():
+    written = tables.all_runs("owner_writes").filter(outcome="written").group_by("run_id")
+    written = written.agg(pl.len().clip(upper_bound=MIN_ANSWERED), at=pl.max("completed_at"))
+    for run_id in written.sort("len", "at").tail(1).collect()["run_id"] if tables.viewed is None else ():
         decided_by = tables.decided_by(run_id)
         decisions = tables.read_own("owner_decisions", decided_by)
         if decided_by == tables.published_run() or decisions.is_empty():

@@ -119,7 +119,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
         if decision["host_id"] is None:
             why = "the host is not in the inventory"
         elif decision["existing_owner"] is None:
-            why = "somebody answered no, or the account is not one person's in the inventory"
+            why = "the account is not one person's in the inventory"
         besides = (
             f"{{username}} has been named on each day since {{named_since}}, but no run writes it: {why}."
         )

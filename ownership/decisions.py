@@ -157,10 +157,9 @@ def owner_decisions(
             named_since=pl.when(pl.col("stable_days") > 0).then(
                 evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
             ),
-            # Where a run would write that owner: not one who was answered no, is nobody, or is there already.
+            # Where a run would write that owner: not one who is nobody, or is there already.
             stable_on=pl.when(
                 pl.col("stable_days") > 0,
-                pl.col("answered_no").is_null(),
                 ~HAS_OWNER,  # null for a name without an asset
                 "is_one_person",
                 evidence="not_stable",

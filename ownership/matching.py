@@ -1,6 +1,7 @@
 """Which user assets a user name could stand for."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import polars as pl
 
@@ -39,6 +40,14 @@ class FieldNames:
         """The same in turns: what is asked together, once no earlier turn knows the name (rules 2.1)."""
         further = [[name for name in turn if name != self.decisive] for turn in (ACCOUNT_FIELDS, (SURNAME,))]
         return tuple(map(tuple, filter(None, [[self.decisive] if self.decisive else [], *further])))
+
+
+class Present(NamedTuple):
+    """What advice follows from: the rules, names of fields and command `undo` of an instance as it is now."""
+
+    rules: Rules
+    fields: FieldNames
+    undo: str
 
 
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:

@@ -5,7 +5,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 import polars as pl
+from rapidfuzz import process, utils
 
+MAX_SUGGESTED = 5
 _ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
 _ENTERPRISE = r"(?s)^(?:.*\\)?([^\\@]+)\\@([^@]*)@.*$"
 r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part of the name."""
@@ -105,6 +107,23 @@ def some_of(texts: Sequence[str], most: int = 5, *, joint: str = ", ") -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with what it counts: 1 host, 2 hosts."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def either(names: Iterable[str]) -> str:
+    """Several names, one of which applies."""
+    return " or ".join(map(printable, names))
+
+
+def near_names(asked: str, known: Iterable[str]) -> list[str]:
+    """The names of hosts and people that look most like one that is not known, the nearest first."""
+    choices, folded = [*dict.fromkeys(known)], utils.default_process
+    near = process.extract(asked, choices, processor=folded, limit=MAX_SUGGESTED, score_cutoff=85)
+    return [name for name, *_ in near]
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """Ask whether one of these names was meant, as the next sentence; empty if there are none."""
+    return f" Did you mean {either(near)}?" if near else ""
 
 
 def fits_any(name: pl.Expr, patterns: Sequence[str]) -> pl.Expr:

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from difflib import get_close_matches
 from typing import Literal, Protocol
 
 import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
-from ownership.names import escape_id, normalise_hostname
+from ownership.names import did_you_mean, escape_id, near_names, normalise_hostname
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -168,17 +167,16 @@ def exceeded_limit(
     return None
 
 
-def select_hosts(
-    rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame, *, kind: str = "planned host"
-) -> pl.DataFrame:
+def select_hosts(rows: pl.DataFrame, asked: Sequence[str], decisions: pl.DataFrame) -> pl.DataFrame:
     """Return rows of a plan, or decisions, of some hosts, each asked for by id or by a name in any spelling.
 
     `decisions` know further names of the hosts, and further hosts. A name without its domain will do where it
-    is one host's. `kind` is what a row is, in the error.
+    is one host's.
 
     Raises:
-        LookupError: a host that is asked for is not among the rows, or is one by its id and another one by
-            its name; those that may be meant are given.
+        KeyError: a host that is asked for is not among the rows.
+        LookupError: it is not known, or is one by its id and another one by its name; those that may be
+            meant are given.
     """
     name, planned, chosen = pl.col("name"), {*rows["host_id"]}, set[str]()
     with_forms = {"full": normalise_hostname(name), "short": normalise_hostname(name, short=True)}
@@ -200,11 +198,11 @@ def select_hosts(
             each = names.filter(pl.col("host_id").is_in(found)).unique("host_id", keep="first")
             called = ", ".join(sorted(f"{row['host_id']} ({row['name']})" for row in each.to_dicts()))
             raise LookupError(f"{asked_name!r} may be each of the hosts {called}; name it in another way")
+        if not found:
+            meant = did_you_mean(near_names(text, [*full, *ids]))
+            raise LookupError(f"no host {asked_name!r} is known; name it as the inventory does.{meant}")
         if not found & planned:
-            known = names.join(rows, on="host_id", how="semi").select("name", "host_id").iter_columns()
-            closest = get_close_matches(text.lower(), pl.concat(known).drop_nulls().unique(), n=3, cutoff=0)
-            near = f"; the closest: {', '.join(closest)}" if closest else ""
-            raise LookupError(f"no {kind} is called {asked_name!r}{near}")
+            raise KeyError(text)
         chosen |= found
     return rows.filter(pl.col("host_id").is_in(chosen))
 

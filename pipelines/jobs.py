@@ -166,7 +166,7 @@ def literal(name: str) -> str:
 
 def _inventory(instance: Instance) -> dict[str, str]:
     """Return where the owners are; no secret."""
-    return {"inventory service": instance.platform.url, "tenant": instance.platform.tenant_id}
+    return {"inventory service": instance.platform.address, "tenant": instance.platform.tenant_id}
 
 
 def _facts(instance: Instance) -> dict[str, str]:

@@ -10,8 +10,8 @@ import polars as pl
 
 from ownership.codes import ACTION, OUTCOME, reason_of, short_words
 from ownership.data_checks import hosts_named_alike
-from ownership.matching import FIELDS, FieldNames
-from ownership.names import normalise_hostname, printable
+from ownership.matching import FIELDS, FieldNames, Present
+from ownership.names import did_you_mean, either, normalise_hostname, printable
 from ownership.persons import Person
 from ownership.rules import Rules
 from ownership.shares import rank_users
@@ -21,7 +21,6 @@ from reports.sentences import (
     COUNTS,
     confidence_words,
     display_names,
-    either,
     host_name,
     in_columns,
     instant,
@@ -45,13 +44,12 @@ def host_explanation(
     writes: pl.LazyFrame,
     window: Window,
     decided_by: Rules,
-    rules: Rules,
-    fields: FieldNames,
+    present: Present,
 ) -> dict[str, Any]:
     """Gather how the owner of one host was decided, what was written, and what would change the outcome.
 
     `asked` is a name of the host or the id of its asset, `read` gives stored tables, `writes` are rows of
-    `owner_writes`. `window` and `decided_by` are the run's, `rules` those of now.
+    `owner_writes`. `window` and `decided_by` are the run's.
 
     The values are hostname, similar (names that differ in the domain part only) and decisions: with the
     columns of `owner_decisions`, the run's window_from, window_to and rules, users (most events first, with
@@ -96,21 +94,21 @@ def host_explanation(
             **decision,
             "users": _users(shares.filter(pl.col("hostname").is_in(_names(decision))), matches),
             "host_asset": next(hosts.filter(is_asset).iter_rows(named=True), None),
-            "user_assets": _user_assets(shown, users, fields),
+            "user_assets": _user_assets(shown, users, present.fields),
             "answers": answers.to_dicts(),
             "answer": next(decisive.iter_rows(named=True), None),
             "writes": sent.filter(is_asset).to_dicts(),
             "now": now,
         }
 
-    told = told_hosts(decisions, read, writes, rules, fields)
+    told = told_hosts(decisions, read, writes, present)
     alike = hosts_named_alike(
         pl.Series([*names]), pl.concat([hosts["hostnames"].explode(), shares["hostname"]])
     )
     similar = {*alike["asset_name"]} - names
     return {
         "hostname": name or asked,
-        "similar": [] if rules.short_hostnames else sorted(similar),
+        "similar": [] if present.rules.short_hostnames else sorted(similar),
         "decisions": [*map(explained, told.iter_rows(named=True))],
     }
 
@@ -162,10 +160,10 @@ def in_words(story: Mapping[str, Any]) -> str:
     decisions = story["decisions"]
     lines = [decision["summary"] for decision in decisions]
     if not decisions:
-        near = f" Did you mean {either(story['near'])}?" if story.get("near") else ""
         lines.append(
             f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person.{near} Users may be excluded (rules.exclude_users, rules.skip_account_kinds)."
+            f"or person.{did_you_mean(story.get('near', ()))} Users may be excluded (rules.exclude_users, "
+            "rules.skip_account_kinds)."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
@@ -296,8 +294,7 @@ def person_explanation(
     found: Sequence[Person],
     read: Callable[[str], pl.LazyFrame],
     writes: pl.LazyFrame,
-    rules: Rules,
-    fields: FieldNames,
+    present: Present,
 ) -> dict[str, Any]:
     """Gather the hosts of a person, or of persons who are told of as one, as `host_explanation` those of one.
 
@@ -327,7 +324,7 @@ def person_explanation(
     )
     theirs_now = pl.col("host_id").is_in(owned["host_id"].implode())
     of_person = decisions.filter((theirs & pl.col("match").is_not_null()) | theirs_now)
-    told = told_hosts(of_person, read, writes, rules, fields)
+    told = told_hosts(of_person, read, writes, present)
     words = ("hostname", "host_id", "status", "why", "summary", "what_would_change")
     return {
         "asked": asked,

@@ -23,7 +23,7 @@ from upath import UPath
 
 from ownership.codes import OUTCOME, short_words
 from ownership.decisions import HAS_OWNER, STAGES, funnel, owned_percent
-from ownership.matching import FieldNames, candidates
+from ownership.matching import Present, candidates
 from ownership.names import printable, split_ids
 from ownership.rules import Rules
 from ownership.windows import Window
@@ -66,8 +66,7 @@ def report_page(
     is_plan: bool,
     answered_no: Sequence[str],
     decided_by: Rules,
-    rules: Rules,
-    fields: FieldNames,
+    present: Present,
     commands: Mapping[str, str],
     how_sure: Sequence[str],
     made_at: datetime,
@@ -77,8 +76,8 @@ def report_page(
 
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `coverage_by_day`; `writes` are the run's and `earlier_writes` those of
-    others. `decided_by` are the run's rules, `rules` those of now; `commands` are `apply`, `undo` and
-    `conflicts` of this instance, `how_sure` sentences, `answered_no` a sentence and commands.
+    others. `decided_by` are the run's rules; `commands` are `apply` and `conflicts` of this instance,
+    `how_sure` sentences, `answered_no` a sentence and commands.
     `page_fingerprint` reads the `fingerprint` from the page, which is to be stored as it is: its policy names
     its script by a hash.
     """
@@ -88,20 +87,20 @@ def report_page(
     rows = hosts_now
     if rows.height > MAX_ROWS:
         rows = rows.filter(pl.col("status").is_in(NEED_A_PERSON)).head(MAX_ROWS)
-    told = with_words(rows, users, names, rules, fields)
+    told = with_words(rows, users, names, present)
     assets = hosts_now.drop_nulls("host_id")
     last_day = window.last if window else None
     measured = "confidence" if assets["confidence"].count() else "share"
     content = {
         "formula": FORMULA,
-        "commands": commands,
+        "commands": {**commands, "undo": present.undo},
         "plan": is_plan,
         "measured": measured,
         "windowDays": window.days if window else 0,
         "lastDay": last_day and last_day.isoformat(),
         "statuses": STATUS,
         "stages": FUNNEL,
-        "hostnameField": fields.hostname,
+        "hostnameField": present.fields.hostname,
         "hosts": hosts_columns(told, kinds, people),
         "users": users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": unmatched_columns(unmatched, closest, people),

@@ -105,7 +105,7 @@ def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> I
     if ready.len():
         yield f"{hosts}. If nothing changes, owners are written by {ready.max()} on {ready.len():,}; each:"
     else:
-        yield f"{hosts}. None gets an owner: there is one, somebody answered no, or the account is nobody's:"
+        yield f"{hosts}. None gets an owner: there is one, or the account is nobody's:"
     yield f"    {see(NOT_STABLE)}"
 
 

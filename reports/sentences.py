@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any
 
 import polars as pl
-from rapidfuzz import process, utils
 
 from ownership.names import counted, printable
 
@@ -52,11 +51,6 @@ def host_name(row: Mapping[str, Any]) -> str:
     return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
-def either(names: Iterable[str]) -> str:
-    """Several names, one of which applies."""
-    return " or ".join(map(printable, names))
-
-
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Rows of texts as indented lines, each column as wide as its widest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -88,13 +82,3 @@ def logons(row: Mapping[str, Any]) -> str:
         return said
     percent = 100 * weight // row["total_weight"] if row["total_weight"] else 0
     return f"{said}, a share of {percent}% as the rules count ({weight:,} of {row['total_weight']:,})"
-
-
-MAX_SUGGESTED = 5
-
-
-def near_names(asked: str, known: Iterable[str]) -> list[str]:
-    """The names of hosts and people that look most like one that is not known, the nearest first."""
-    choices, folded = [*dict.fromkeys(known)], utils.default_process
-    near = process.extract(asked, choices, processor=folded, limit=MAX_SUGGESTED, score_cutoff=85)
-    return [name for name, *_ in near]

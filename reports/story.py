@@ -12,11 +12,11 @@ from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUC
 from ownership.data_checks import owners_answered_no
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
-from ownership.matching import FieldNames, people_by_account
-from ownership.names import counted, printable
-from ownership.rules import NAMING, Rules, events_needed, first_that_holds, further_days_needed
+from ownership.matching import Present, people_by_account
+from ownership.names import counted, either, printable
+from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import display_names, either, logons, names_of, person
+from reports.sentences import display_names, logons, names_of, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -24,19 +24,16 @@ _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
 class Remedies:
-    """Says what would lead to another outcome for a host, by the rules as they are now.
+    """Says what would lead to another outcome for a host.
 
     `users` are rows of `inventory_users`, `name_of` has names of them.
     """
 
-    def __init__(
-        self, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
-    ) -> None:
+    def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._rules = rules
-        self._fields = fields
+        self._rules, self._fields, self._undo = present
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
-        known = people_by_account(users, user_value_field=fields.decisive, rules=rules)
+        known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
 
     def with_needs(self, decisions: pl.DataFrame) -> pl.DataFrame:
@@ -72,8 +69,8 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(values["host_id"])
-        undo = f"asset-owners undo {wrote_in} --host {host_id} --wrong"
+        wrote_in, host_id = (host["wrote_in"] or "")[:8], shlex.quote(re.sub("^@", " @", values["host_id"]))
+        undo = f"{self._undo} {wrote_in} --host {host_id} --wrong"
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -234,14 +231,14 @@ def _why(*, has_plan: bool) -> pl.Expr:
 
 
 def with_words(
-    hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], rules: Rules, fields: FieldNames
+    hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], present: Present
 ) -> pl.DataFrame:
     """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
 
     The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
     `Remedies.with_needs`.
     """
-    remedies = Remedies(users, name_of, rules, fields)
+    remedies = Remedies(users, name_of, present)
     asked = remedies.with_needs(hosts)
     rows = [
         (ownership_sentence(host, name_of), [*remedies.of_host(host)]) for host in asked.iter_rows(named=True)
@@ -251,16 +248,12 @@ def with_words(
 
 
 def told_hosts(
-    decisions: pl.DataFrame,
-    read: Callable[[str], pl.LazyFrame],
-    writes: pl.LazyFrame,
-    rules: Rules,
-    fields: FieldNames,
+    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, present: Present
 ) -> pl.DataFrame:
-    """Return decisions as `hosts_by_now` with their words, from stored tables, by the rules of now."""
+    """Return decisions as `hosts_by_now` with their words, from stored tables."""
     users = read("inventory_users").collect()
     names = names_of(users.iter_rows(named=True))
-    return with_words(hosts_by_now(decisions, read, writes), users, names, rules, fields)
+    return with_words(hosts_by_now(decisions, read, writes), users, names, present)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
@@ -324,7 +317,7 @@ def details_of(host: Mapping[str, Any]) -> str:
     return f" ({'; '.join(found)})" if found else ""
 
 
-def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: FieldNames) -> pl.DataFrame:
+def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, present: Present) -> pl.DataFrame:
     """Return the rows of `hosts_by_now` as a table for a spreadsheet, in the words of the page."""
     names, owners, planned = display_names(users), pl.col("owner_ids"), pl.concat_list("planned_owner")
     addresses = names_of(users.iter_rows(named=True), ["user_email"])
@@ -359,7 +352,7 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, rules: Rules, fields: 
         "Owner's id": texts(owners, {}, pl.element()),
         "Planned owner's id": pl.col("planned_owner"),
     }
-    told = with_words(hosts, users, names, rules, fields)
+    told = with_words(hosts, users, names, present)
     return printable_texts(told.select(**columns))
 
 

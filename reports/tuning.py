@@ -14,8 +14,6 @@ from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
 
-AUDIT = ("--audit", "50", "--audit-file", "audit.xlsx")
-"""Arguments of `tune` that draw an audit."""
 MAX_SUGGESTIONS = 10
 LEAST_CERTAIN = 5
 """How many of the least certain owners are named."""
@@ -40,6 +38,12 @@ class Aim:
 
     precision: float = 0.90
     keep_percent: float = 90
+
+
+def audit_to_draw(to_write: int = 0, written: int = 0, number: int = MIN_ANSWERED) -> list[str]:
+    """Return the command that draws an audit of a plan: of what is written, where all of it was."""
+    file = f"audit{'' if number == MIN_ANSWERED else f'-{number}'}.xlsx"
+    return ["tune", "--audit", str(number), "--audit-file", file, *["--written"][: 0 < written == to_write]]
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
@@ -192,43 +196,39 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
+    title = f"Best of {tried:,} tried, right for at least {aim.precision:.0%}"
     if best is None:
-        none = (
-            f"No other setting is known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}%"
-        )
-        words.append(f"{none} of these owners; the table threshold_backtest has what was tried.")
-    if best is None and nearest is None:
-        known = "None of them is expected to be better than the present ones."
-        return words if now["wrong"] is None else [*words, known]
-    title = (
-        "Nearest of {:,} tried: better than now, and not as right as asked"
-        if best is None
-        else f"Best of {{:,}} tried, right for at least {aim.precision:.0%}"
-    )
+        known = f"known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}% of these owners"
+        title = f"None of {tried:,} settings tried (table threshold_backtest) is {known}"
+        if nearest is None:
+            better = ", or expected to be better than the present ones" * (now["wrong"] is not None)
+            return [*words, f"{title}{better}."]
+        title += ". The nearest is better than now:"
     shown = best or nearest or now
-    words += [title.format(tried), f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
+    words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
         return [*words[:-3], *words[-2:], "", "These are the present settings."]
     return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
 
 
 def confidence_in_words(
-    model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame
+    model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str
 ) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
 
     `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
-    `undone` of hosts that were undone since. Without a model: what is needed for one.
+    `undone` of hosts that were undone since. Without a model: what is needed for one, and the command that
+    draws as many more.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED:
-            return [f"{unknown} (tune --audit {MIN_ANSWERED})."]
+            return [f"{unknown}."]
         how = (
             "Answer rows that are empty, and give the sheet back again; where nobody knows, draw more owners"
         )
-        return [f"{unknown}, {missing:,} more than there are. {how} (tune --audit {missing})."]
+        return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []
     owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")

@@ -19,7 +19,7 @@ import typer
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
-from reports.tuning import AUDIT
+from reports.tuning import audit_to_draw
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id
 from sandbox.stand import NAME, TENANT, running_sandbox
@@ -72,22 +72,21 @@ def demo() -> None:
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
         _progress("a dry run: fetch, decide, plan")
         planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
-        print_lines(planned.partition("To apply it:")[0].splitlines())  # that follows
+        print_lines(planned.partition("Let a colleague check")[0].splitlines())  # what is written
         tables = Tables(home(), slug_of(NAME))
         plan = tables.last_run_that_decided() or ""
         _progress("write this plan")
         _run(log, "apply", plan, file=sandbox.instance_file)
         written = tables.writes().filter(outcome="written").collect()
         decisions = tables.read_own("owner_decisions", plan)
+        audit = audit_to_draw(decisions.filter(action="write").height, written.height)
         print_lines(["", *_happened(decisions, written, sandbox.truth), "", "To look further:"])
         # As the program was called, whose path the other commands have.
         shown = str(log) if Path(sys.argv[0]).is_absolute() else os.path.relpath(log)
         commands = {
             "why a host has its owner": _to_paste(sandbox.instance_file, "explain", "lt-1001"),
             "all hosts as a page": _to_paste(sandbox.instance_file, "report"),
-            "a sample for a colleague to check": _to_paste(
-                sandbox.instance_file, "tune", *AUDIT, "--written"
-            ),
+            "a sample for a colleague to check": _to_paste(sandbox.instance_file, *audit),
             "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
             "each reason and its number of hosts": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(shown)}",

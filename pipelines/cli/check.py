@@ -62,7 +62,7 @@ def check(
             f"Search service {instance.url}": check_logs(
                 logs, window, exclude_hosts=instance.rules.exclude_hosts
             ),
-            f"Inventory service {instance.platform.url}": (
+            f"Inventory service {instance.platform.address}": (
                 check_inventory(inventory)
                 if isinstance(inventory, AssetInventory)
                 else check_call("connection", inventory.probe, "answers")

@@ -9,7 +9,8 @@ import typer
 
 from ownership.declaration import polars_schema
 from ownership.history import ACKNOWLEDGED
-from ownership.names import counted, normalise_hostname, printable
+from ownership.names import counted
+from ownership.plan import select_hosts
 from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
 from pipelines.cli.sql import sql
@@ -30,7 +31,7 @@ SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PAR
        concat_ws(': ', acknowledged_by, note) AS "acknowledged by"
 ORDER BY acknowledged_at NULLS FIRST, listed.share DESC, hostname, host_id;
 SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
-         count_if(is_new AND acknowledged_at IS NULL) AS new
+       count_if(is_new AND acknowledged_at IS NULL) AS "new (dry runs do not count)"
 FROM conflicts
 """
 
@@ -75,8 +76,7 @@ def conflicts(
         )
     option, given = ("--acknowledge", acknowledge) if acknowledge else ("--undo", undo)
     with held_tables(path) as (instance, tables):
-        short = instance.rules.as_rules().short_hostnames
-        chosen = _choose(tables, option, read_host_names(given, option), short=short)
+        chosen = _choose(tables, option, read_host_names(given, option))
         earlier = tables.read("acknowledged_conflicts").collect()
         stored = [earlier.join(chosen, on="host_id", how="anti")]
         if acknowledge:
@@ -93,21 +93,15 @@ def conflicts(
     return None
 
 
-def _choose(tables: Tables, option: str, hosts: Sequence[str], *, short: bool) -> pl.DataFrame:
+def _choose(tables: Tables, option: str, hosts: Sequence[str]) -> pl.DataFrame:
     """Return the decisions that are conflicts of these hosts, each given by its id or a name."""
-    listed = tables.read("owner_decisions").filter(action="conflict").collect()
-    found, unknown = list[str](), list[str]()
-    for host in hosts:
-        name = normalise_hostname(pl.lit(host), short=short)
-        by_name = pl.col("hostnames").list.contains(name).fill_null(value=False)
-        host_ids = listed.filter((pl.col("host_id") == host) | by_name)["host_id"]
-        if len(host_ids) == 1:
-            found.append(host_ids.item())
-        else:
-            unknown.append(printable(host))
-    if unknown:
-        raise ConfigurationError(
-            f"{option}: {', '.join(unknown)}: no conflict, or those of several hosts; name such a host by "
-            "its id. `conflicts` lists them"
-        )
-    return listed.filter(pl.col("host_id").is_in(found))
+    decisions = tables.read("owner_decisions").collect()
+    try:
+        chosen = select_hosts(decisions.filter(action="conflict"), hosts, decisions)
+    except KeyError as error:
+        raise ConfigurationError(f"{option}: {error} has no conflict; `conflicts` lists them") from error
+    except LookupError as error:
+        raise ConfigurationError(f"{option}: {error}") from error
+    if chosen.height > len(hosts):
+        raise ConfigurationError(f"{option}: several conflicts have one of these names; name hosts by id")
+    return chosen

@@ -49,7 +49,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
         if not tables.holds("owner_decisions", run_id):
             raise ConfigurationError(
                 f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
-                "longer kept. asset-owners runs lists the runs"
+                "longer kept. `runs` lists the runs"
             )
     decisions = [tables.read_own("owner_decisions", run_id) for run_id in (first, second)]
     differences = compare_plans(*decisions)

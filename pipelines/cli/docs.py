@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from resources.errors import ConfigurationError
+from resources.settings import command_line
 
 CHECKOUT = Path(__file__).parents[2] / "docs"
 _WIDTH = 80
@@ -34,7 +35,8 @@ def docs(
     elif topic is None:
         titles = {name: text.splitlines()[0].lstrip("# ") for name, text in guides.items()}
         print(*_listed(titles | {"tables": "Tables and their columns"}), sep="\n")
-        print(f"\nOne of them: asset-owners docs {next(iter(guides), 'tables')}. They lie in {folder}")
+        one = command_line(None, "docs", next(iter(guides), "tables"))
+        print(f"\nThey lie in {folder}. One of them: {one}")
     elif topic not in guides:
         raise ConfigurationError(f"There is no guide {topic!r}; there are {', '.join(guides)} and tables")
     else:
@@ -49,7 +51,7 @@ def _tables(wanted: str | None) -> Iterator[str]:
     tables = described_tables()
     if wanted is None:
         yield from _listed({name: comment.partition(". ")[0] for name, (comment, _) in tables.items()})
-        yield "\nOne of them: asset-owners docs tables owner_decisions"
+        yield f"\nOne of them: {command_line(None, 'docs', 'tables', 'owner_decisions')}"
         return
     if wanted not in tables:
         raise ConfigurationError(f"There is no table {wanted!r}; there are {', '.join(tables)}")

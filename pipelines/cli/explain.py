@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from ownership.names import printable
+from ownership.names import near_names, printable
 from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
 from reports.explain import (
     each_person,
@@ -17,9 +17,8 @@ from reports.explain import (
     person_explanation,
     person_in_words,
 )
-from reports.sentences import near_names
 from resources.errors import ConfigurationError
-from resources.settings import Instance
+from resources.settings import Instance, present_of
 from resources.store.retention import decided_with
 from resources.store.tables import Tables
 
@@ -80,8 +79,8 @@ def _explain(
         return story, in_words(story)
     usernames = tables.read("username_matches").collect()["username"]
     each = [found] if as_one or len(found) == 1 else each_person(found, usernames)
-    rules, fields, writes = instance.rules.as_rules(), instance.field_names, tables.writes()
-    stories = [person_explanation(asked, one, tables.read, writes, rules, fields) for one in each]
+    writes, present = tables.writes(), present_of(instance)
+    stories = [person_explanation(asked, one, tables.read, writes, present) for one in each]
     heads = [f"{len(found)} people fit '{printable(asked)}':"] if len(each) > 1 else []
     return {"person": stories[0]}, "\n\n".join([*heads, *map(person_in_words, stories)])
 
@@ -91,14 +90,8 @@ def _host(instance: Instance, tables: Tables, host: str) -> dict[str, Any]:
     decided = tables.read("owner_decisions").select("run_id").head(1).collect()
     if decided.is_empty():
         return {"hostname": host, "similar": [], "decisions": []}
-    rules = instance.rules.as_rules()
     window, decided_by = decided_with(tables, decided.item())
+    writes, present = tables.writes(), present_of(instance)
     return host_explanation(
-        host,
-        tables.read,
-        writes=tables.writes(),
-        window=window,
-        decided_by=decided_by,
-        rules=rules,
-        fields=instance.field_names,
+        host, tables.read, writes=writes, window=window, decided_by=decided_by, present=present
     )

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ownership.names import counted, printable
+from ownership.names import counted, did_you_mean, near_names, printable
 from ownership.persons import Person
 from ownership.tables import TABLES
 from pipelines.cli.options import INSTANCE_HELP, InstanceFile, Yes, instance_file, own_tables, print_lines
 from pipelines.dagster_home import dagster_instance
-from reports.sentences import either, near_names
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, home, load_instance
@@ -109,14 +108,13 @@ def _forgetting(
         fit = f"{len(found)} people fit '{printable(asked)}'. Name one by id or whole e-mail address:"
         raise AssetOwnersError(fit + "".join(lines))
     elif not found:
-        near = near_names(asked, persons.accounts())
-        meant = f". Did you mean {either(near)}?" if near else ""
-        raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'{meant}")
+        meant = did_you_mean(near_names(asked, persons.accounts()))
+        raise AssetOwnersError(f"{instance.name} knows no person '{printable(asked)}'.{meant}")
     person = Forgetting.of_person(asked.strip(), *found, rules=rules, before=before)
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
-    print(f"{printable(instance.name)}: {printable(asked)} is {names}")
+    print_lines([f"{printable(instance.name)}: {printable(asked)} is {names}"])
     if shared := [printable(name) for one in found for name in one.shared]:
-        print(f"  Left, for other people have these names, too: {', '.join(shared)}")
+        print_lines([f"  Left, for other people have these names, too: {', '.join(shared)}"])
     return person
 
 
@@ -149,7 +147,7 @@ def delete_beside_tables(
     runs = runs_of(dagster, instance.name)
     whose = f"all that {printable(instance.name)} has there{', also about others' * (What.EXPORT in kinds)}"
     with_them = "with logs, plots and checks; its assets begin anew there"
-    print(f"  {len(runs):>9,} run{'s' * (len(runs) != 1)} in Dagster: {whose}, {with_them}")
+    print_lines([f"  {len(runs):>9,} run{'s' * (len(runs) != 1)} in Dagster: {whose}, {with_them}"])
     if really:
         delete_runs(dagster, runs)
         delete_unlisted(dagster)

@@ -275,11 +275,12 @@ def print_trace(trace: str) -> None:
     print(json_line(trace, level="error") if as_json else printable_lines(trace), file=sys.stderr)
 
 
-_COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners \w+ -")
+_COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners (?:\w+ -|sandbox )")
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What lies between two columns."""
-_START = re.compile(r"(?P<sign>[+~-]) .{4}|\s*(?:(?P<state>ok|warning|wrong|not tried) +|[\d,]+  |- )?")
-"""What a line begins with, before its text: a sign, how well something is, or a number of hosts."""
+_STATE = "(?P<state>ok|warning|wrong|not tried) +"
+_START = re.compile(rf"(?P<sign>[+~-]) .{{4}}|\s*(?:{_STATE}|[\d,]+  |[\d:]{{8}} |- )?")
+"""What a line begins with, before its text: a sign, how well something is, a number of hosts, or a time."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
 
 
@@ -307,9 +308,10 @@ def _let_ctrl_c_through() -> None:
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
     """Print lines, which on a terminal break between words, coloured by their sign or state."""
-    is_coloured = (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    width = columns_of(stream)
+    is_coloured = width and not os.environ.get("NO_COLOR")
     for line in lines:
-        text, start = folded(line, stream), _START.match(line) if is_coloured else None
+        text, start = folded(line, width), _START.match(line) if is_coloured else None
         if start and (sign := start["sign"]):
             text = click.style(text, fg=_COLOURS[sign])
         elif start and (state := start["state"]) in _COLOURS:
@@ -317,18 +319,23 @@ def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
         print(text, file=stream)
 
 
-def folded(line: str, stream: TextIO | None = None) -> str:
-    """Return a line that on a terminal breaks where it is too long, the rest below its text.
+def columns_of(stream: TextIO | None = None) -> int:
+    """Return how wide the terminal is that a stream leads to; 0: it leads to none."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else 0
+
+
+def folded(line: str, width: int | None = None) -> str:
+    """Return a line that breaks where it is too long, the rest below its text; `width` as of `columns_of`.
 
     It breaks between columns if it has several, otherwise between words. A command in it stays whole, to be
     copied, and has a line of its own.
     """
-    width = shutil.get_terminal_size().columns
-    if not (stream or sys.stdout).isatty() or len(line) <= width:
+    width = columns_of() if width is None else width
+    if not 0 < width < len(line):
         return line
     if command := _COMMAND.search(line):
         before = line[: command.start()].rstrip()
-        return f"{folded(before, stream)}\n    {line[command.start() :]}" if before else line
+        return f"{folded(before, width)}\n    {line[command.start() :]}" if before else line
     start = len(found[0] if (found := _START.match(line)) else "")
     fill = partial(textwrap.fill, width=width, break_on_hyphens=False, break_long_words=False)
     ends = [gap.start() for gap in _GAP.finditer(line, start) if gap.start() <= width]

@@ -16,12 +16,14 @@ import polars as pl
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from assets_defs.asset_specs import LOCATION
+from assets_defs.plans import NOT_PLANNED
 from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
+from ownership.tuning.confidence import MIN_ANSWERED
 from ownership.windows import Window
 from pipelines.cli.diff import compare
 from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message, print_trace
@@ -31,13 +33,13 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_gaps.repository import REPOSITORY
 from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
-from reports.plan import changes, differences_in_words, plan_in_words, planned_hosts
+from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.locks import watched
 from resources.settings import Instance, command_line, home, journal_url
-from resources.store.retention import runs_by_file
+from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 
@@ -138,8 +140,6 @@ def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | No
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
-SHOWN = 20
-"""How many of these hosts are printed."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
 PLANNED = 3
 """The exit status that tells of a plan with something to write, where that is asked for."""
@@ -198,22 +198,23 @@ def print_result(
     if as_json:
         print(json.dumps(report))
     elif result.success or "plan" in report or (about and outcomes):
+        print_lines(map(printable_lines, take_warnings(NOT_PLANNED)))  # of hosts that were asked for
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
         print_lines(lines)
         if "plan" in report:
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
-            if report["plan"] and not about:
-                print_lines(ways_to_look(instance, run_id, decisions))
+            if not about:
+                print_lines(ways_to_look(instance, tables, report, decisions))
         if "diff" in report:
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
         print_lines(next_steps(instance, tables, report, again))
-    print_warnings(report.get("error", ""))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
+    print_warnings(report.get("error", ""))
     return report
 
 
@@ -255,12 +256,12 @@ def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -
     yield f"{printable(instance.name)}: {days}, run {run_id}"
     in_run = sum(report["writes"].values()) if "in_all" in report else None
     yield from decisions_in_words(report["decisions"], in_run=in_run)
+    decisions = tables.read_own("owner_decisions", run_id)
     if report["conflicts"]:
-        acknowledged = tables.read("acknowledged_conflicts").collect()
-        yield count_conflicts(tables.read_own("owner_decisions", run_id), acknowledged)
+        yield count_conflicts(decisions, tables.read("acknowledged_conflicts").collect())
         yield f"    {command_line(instance, 'conflicts', '--run', short_run_id(run_id))}"
     see = partial(command_line, instance, "sql", "--run", short_run_id(run_id))
-    yield from not_stable_in_words(tables.read_own("owner_decisions", run_id), see)
+    yield from not_stable_in_words(decisions, see)
     if "plan" not in report:
         yield f"Writes: {writes_in_words(tables.run_writes(run_id))}"
 
@@ -272,12 +273,12 @@ def _follow_up_lines(instance: Instance, writes: pl.DataFrame, report: Mapping[s
     yield f"{printable(instance.name)}: run {run_id}{some}"
     if "plan" not in report or not skipped.is_empty():
         yield f"{writes_in_words(writes)}."
-    shown = skipped.head(SHOWN).group_by("message", "outcome", maintain_order=True)
+    shown = skipped.head(SHOWN_HOSTS).group_by("message", "outcome", maintain_order=True)
     for (message, outcome), rows in shown:
         reason = str(message or OUTCOME[str(outcome)]).removesuffix(".")
         yield printable(f"  - {reason}: {', '.join(map(host_name, rows.iter_rows(named=True)))}")
-    if skipped.height > SHOWN:
-        yield f"  and {skipped.height - SHOWN:,} more: {_see_all(instance, run_id)}"
+    if skipped.height > SHOWN_HOSTS:
+        yield f"  and {skipped.height - SHOWN_HOSTS:,} more: {_see_all(instance, run_id)}"
 
 
 def _describe_plan(
@@ -300,12 +301,17 @@ def _describe_plan(
     )
 
 
-def ways_to_look(instance: Instance, run_id: str, decisions: pl.DataFrame) -> Iterator[str]:
-    """Yield the commands that show a plan as a sheet, and how sure each owner is."""
-    run = ("--run", short_run_id(run_id))
-    yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
-    if decisions["confidence"].count():
+def ways_to_look(
+    instance: Instance, tables: Tables, report: Mapping[str, Any], decisions: pl.DataFrame
+) -> Iterator[str]:
+    """Yield the commands that show a plan as a sheet, and how sure each owner is, or why it is not known."""
+    run, is_known = ("--run", short_run_id(report["run_id"])), decisions["confidence"].count() > 0
+    if report["plan"]:
+        yield f"As a sheet for a colleague:\n    {command_line(instance, 'report', *run, '--format', 'xlsx')}"
+    if report["plan"] and is_known:
         yield f"How sure each owner is:\n    {command_line(instance, 'sql', *run, HOW_SURE)}"
+    elif not is_known and recent_answers(tables, instance.keep.history_days)["seed"].count() >= MIN_ANSWERED:
+        yield "How sure each owner is: not known, because too few answers to audits are about these settings"
 
 
 def _too_large(instance: Instance, tables: Tables, run_id: str, hosts: Sequence[Any]) -> bool:
@@ -333,7 +339,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         if "//127.0.0.1:" in message and "connection refused" in message and (home() / "sandbox").is_dir():
             up = command_line(None, "sandbox", "up")
             return f"{failed} Nothing was written. The demo's services, in another terminal: {up}"
-        known = "--instance" in message or again[0] != "run"
+        known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"
     return (

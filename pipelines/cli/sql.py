@@ -5,7 +5,6 @@ The catalogue is opened to read only; new tables go into a scratch database besi
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from pipelines.cli.options import (
     RowsAs,
     RunId,
     as_of_run,
+    columns_of,
     folded,
     note,
     own_tables,
@@ -240,9 +240,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     if relation.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
         return "".join(f"{printable_lines(value)}\n" for _, value in relation.fetchall())
     cells = shown_cells(relation)
-    if not sys.stdout.isatty():
+    if not (width := columns_of()):
         return "".join(f"{line}\n" for line in in_columns(cells))
-    width = shutil.get_terminal_size().columns
     shown = cells[: ROWS_ON_SCREEN + 1]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]

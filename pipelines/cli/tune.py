@@ -95,7 +95,7 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
         # Of a host that was drawn again with another owner, the last draw is on the sheet.
         before = sample = stored.drop_nulls("seed").unique("host_id", keep="last", maintain_order=True)
         if sample.is_empty():
-            first = command_line(instance, "tune", "--audit", "50")
+            first = command_line(instance, *tuning.audit_to_draw())
             raise ConfigurationError(f"--audit-answers: {instance.name} has no audit yet; draw one: {first}")
         run_id, lines = sample["run_id"].item(-1), []
         users = tables.read("inventory_users", run_id=run_id).collect()
@@ -236,7 +236,9 @@ def tune(
         window = decided_with(tables, audited)[0] if planned.height else window
         settings, found = [], [[f"What other settings lead to now: {command_line(instance, 'tune')}"]]
     answers, see = answers_to_learn_from(instance, tables, window), command_line(instance, "sql", HOW_SURE)
-    model, (_, undone) = fit(answers), tables.written_and_undone(audited or decided_by)
+    planned, model = planned.filter(action="write"), fit(answers)
+    written_since, undone = tables.written_and_undone(audited or decided_by)
+    more = tuning.audit_to_draw(planned.height, written_since, tuning.answers_missing(answers))
     where = [
         f"From the next run on this has it for each owner; of a dry run with --run and its id:\n    {see}"
     ]
@@ -246,7 +248,7 @@ def tune(
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         [
-            *tuning.confidence_in_words(model, planned.filter(action="write"), answers, undone),
+            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more)),
             *(where if model else ()),
         ],
         *found,

@@ -15,12 +15,14 @@ from dagster._core.execution import context_creation_job
 from assets_defs.record import failure_message
 from assets_defs.run_request import INSTANCE_TAG
 from ownership.names import printable_lines
+from pipelines.cli.options import columns_of, folded
 from pipelines.dagster_gaps.launcher import is_by_command
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
 from resources.settings import logs_as_json
 
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """Dagster's message, without an event, for each step after a failed one."""
+_WIDTH = columns_of(sys.stderr)  # now: during a step Dagster has a file in its place
 _kept: list[str] = []
 """Warnings of a command's run, which the command prints below its result."""
 
@@ -45,10 +47,10 @@ def log_to_console_by_default() -> None:
     module.default_system_loggers = lambda _: [(console, {})]
 
 
-def take_warnings() -> list[str]:
-    """Return the distinct warnings of this command's runs since the last call."""
-    taken = [*dict.fromkeys(_kept)]
-    _kept.clear()
+def take_warnings(start: str = "") -> list[str]:
+    """Return the distinct warnings of this command's runs that begin so, and were not taken yet."""
+    taken = [text for text in dict.fromkeys(_kept) if text.startswith(start)]
+    _kept[:] = [text for text in _kept if text not in taken]
     return taken
 
 
@@ -87,4 +89,4 @@ class _Line(logging.Formatter):
             return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "
         start += "" if record.levelno == logging.INFO else f"{level}: "
-        return "\n".join(f"{start}{line}" for line in printable_lines(text).split("\n"))
+        return "\n".join(folded(f"{start}{line}", _WIDTH) for line in printable_lines(text).split("\n"))

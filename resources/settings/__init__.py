@@ -24,6 +24,7 @@ from resources.settings.files import (
     load_instance,
     load_instances,
     part_name,
+    present_of,
     setting_in_words,
     slug_of_part,
 )

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from ownership.matching import Present
 from ownership.names import some_of
 from resources.errors import ConfigurationError, why_unreadable
 from resources.settings.environment import instances_folder
@@ -371,6 +372,11 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
     called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
     by_name = called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called))
     return shlex.join([PROGRAM if by_name else str(called), *words, *arguments])
+
+
+def present_of(instance: Instance) -> Present:
+    """Return what advice on the hosts of an instance follows from."""
+    return Present(instance.rules.as_rules(), instance.field_names, command_line(instance, "undo"))
 
 
 def host_arguments(hosts: Iterable[str]) -> list[str]:

@@ -355,7 +355,7 @@ class Tables:
         if len(found) != 1:
             raise ConfigurationError(
                 f"RUN_ID: {self.name or self.slug} has {'several runs' if found else 'no run'} {given}; name "
-                f"it by its id or at least its first {SHORT_RUN_ID} characters. asset-owners runs lists them"
+                f"it by its id or at least its first {SHORT_RUN_ID} characters. `runs` lists them"
             )
         return found[0]
 
@@ -448,7 +448,7 @@ def checked_run_id(run_id: str) -> str:
     """Return the run id, which names files and folders; fails for one that could lead elsewhere."""
     if not RUN_ID.fullmatch(run_id):
         raise ConfigurationError(
-            f"RUN_ID: {run_id!r} is not a run id (letters, digits, - and _); asset-owners runs lists them"
+            f"RUN_ID: {run_id!r} is not a run id (letters, digits, - and _); `runs` lists them"
         )
     return run_id
 

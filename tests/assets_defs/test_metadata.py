@@ -13,7 +13,7 @@ from assets_defs.asset_specs import (
 )
 from ownership.declaration import empty
 from ownership.history import current_owners, with_new_conflicts
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, Present
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet
@@ -56,7 +56,7 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
 
     def sheet_of(some):
         now = hosts_by_now(some, reading(current_owners=owners), rows)
-        return hosts_sheet(now, people, Rules(), FieldNames())
+        return hosts_sheet(now, people, Present(Rules(), FieldNames(), "asset-owners undo"))
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")
 

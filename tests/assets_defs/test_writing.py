@@ -116,7 +116,7 @@ def test_of_a_host_with_nothing_to_write_a_run_says_why_and_of_one_that_is_not_k
 
     assert asked("H1").is_empty()
     assert f"Nothing to write for {asset['hostnames'][0]}, which {why}" in caplog.text
-    with pytest.raises(ConfigurationError, match=r"no host is called 'pc-8'; the closest: pc-9"):
+    with pytest.raises(ConfigurationError, match=r"hosts: no host 'pc-8' is known; name it"):
         asked("h1", "pc-8")
 
 

@@ -109,6 +109,7 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     assert [line for line in said.splitlines() if len(line) > 80 and not to_copy.match(line)] == []
     assert "Plan: 168 owners to write" in said
     assert "To apply it" not in said, "it does that itself"
+    assert re.findall("--audit 50.*", said) == ["--audit 50 --audit-file audit.xlsx --written"]
     assert "Owners written: 168, of which 156 are right" in said
     proposed = re.findall(r"(?m)^    (ASSET_OWNERS_HOME=.*)$", said.partition("To look further:")[2])
     shown = {

@@ -257,10 +257,10 @@ def expected(logons, people, assets, rules, answered_no):
             else "excluded_host" if fits(every, rules.exclude_hosts)
             else "hostname_collision" if any(number > 1 for crowd in crowds for number in crowd.values())
             else nobody if (nobody := why_nobody(added, WINDOW.last, rules))
+            else "answered_no" if owner and (host_id, owner) in answered_no
             else "not_stable" if rules.min_stable_days and len({
                 named_by(rows, WINDOW.last - timedelta(days=age)) for age in range(rules.min_stable_days)
             }) > 1
-            else "answered_no" if owner and (host_id, owner) in answered_no
             else "single_user" if len(events) == 1
             else "majority"
         )  # fmt: skip

@@ -112,7 +112,7 @@ def test_names_that_the_output_cannot_hold_are_printed_with_escapes(catalogued, 
     )
     assert done.stderr.splitlines()[-1] == "[0, 1, 2] []"
     assert done.stdout.count(r"\u0141odz") == 2
-    assert r"--acknowledge: \u0141odz: no conflict" in done.stderr
+    assert r"--acknowledge: no host '\u0141odz' is known" in done.stderr
 
 
 @OWN_PROCESS

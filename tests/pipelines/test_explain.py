@@ -20,6 +20,7 @@ def test_a_host_is_found_by_any_name_or_id_and_a_conflict_told_with_its_first_da
         "Logon events on pc-1.corp.example, pc-one, 6 in all",
         "run run-1, by user somebody: ",
         "no owner → u1",
+        f"  - If the owner is wrong: asset-owners undo --instance {stored} {RUN} --host h1 --wrong\n",
     ):
         assert said in printed
     printed = call("explain", "--instance", stored, "pc-2")[1]

@@ -50,8 +50,26 @@ def test_a_command_keeps_warnings_for_below_its_result_except_why_it_waits(capfd
     tags = {LOCK_TAG: json.dumps(["here", f"{RUN_ID}.lock"])} if by_command else {}
     small.execute_in_process(run_id=RUN_ID, tags=tags)
     is_kept = by_command and not waits
-    assert take_warnings() == (["4 names are doubtful"] if is_kept else [])
+    assert take_warnings("Nothing") == []
+    assert take_warnings("4 names") == (["4 names are doubtful"] if is_kept else [])
+    assert take_warnings() == []
     assert (capfd.readouterr().err == "") == is_kept
+
+
+def test_a_line_of_a_run_folds_on_a_terminal_also_where_a_step_has_a_file_in_its_place(capfd, monkeypatch):
+    monkeypatch.setattr("pipelines.dagster_gaps.console._WIDTH", 40)
+
+    @dg.op
+    def shares(context):
+        context.log.info("Shares: 204 users on 314 hosts, 14,715 events")
+
+    @dg.job(logger_defs={"console": console}, config={"loggers": {"console": {}}})
+    def small():
+        shares()
+
+    small.execute_in_process()
+    first, rest = capfd.readouterr().err.splitlines()
+    assert (first[9:], rest) == ("Shares: 204 users on 314 hosts,", "         14,715 events")
 
 
 @pytest.mark.parametrize("by_command", [True, False])

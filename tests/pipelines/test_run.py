@@ -150,7 +150,11 @@ def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (("undo", "--host", "pc-11"), "no planned host is called 'pc-11'; the closest: "),
+        (
+            ("undo", "--host", "pc-11"),
+            "hosts: no host 'pc-11' is known; name it as the inventory does. Did you",
+        ),
+        (("undo", "--host", "pc-2"), "hosts: nothing is planned for 'pc-2'. Why: asset-owners explain --"),
         (("apply",), "stored no plan with anything to write"),
     ],
 )
@@ -186,6 +190,7 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
         "       9  The account belongs to no person": "       9  The account belongs to no\n          person",
         f"    {command}": f"    {command}",
         f"and 148 more; all: {command}": f"and 148 more; all:\n    {command}",
+        "The demo's services: asset-owners sandbox up": "The demo's services:\n    asset-owners sandbox up",
     }
     print_lines(lines)
     printed = lines.values() if is_terminal else lines

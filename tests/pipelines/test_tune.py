@@ -150,8 +150,10 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
 
 
-@pytest.mark.parametrize("since", ["nothing", "a run that failed", "nothing to write", "over a limit"])
-def test_a_verdict_is_about_the_last_run_that_wrote_whatever_ran_since(
+@pytest.mark.parametrize(
+    "since", ["nothing", "a run that failed", "nothing to write", "one owner", "over a limit"]
+)
+def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     call, instance_file, home_with, tmp_path, since
 ):
     """Of fifty that were checked four are wrong; five were undone."""
@@ -190,6 +192,10 @@ def test_a_verdict_is_about_the_last_run_that_wrote_whatever_ran_since(
             owned = owned.with_columns(owner_ids=pl.concat_list("host_id"))
         again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=now)
         store_run(tables, again, run_id="later", decided_at=now, hosts=owned, users=PEOPLE)
+    if since == "one owner":
+        after = fields | {"completed_at": now + timedelta(seconds=1)}
+        one = plan(undone[4], new=values(undone[4]), run_id="later", **after)
+        store_writes(tables, one, run_id="later")
     if since == "over a limit":
         left = pl.concat(plan(one, new=values(one), run_id="later") for one in undone)
         tables.write("owner_writes", left, run_id="later", publish=False)
@@ -206,12 +212,31 @@ def test_a_verdict_is_about_the_last_run_that_wrote_whatever_ran_since(
     )
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(instance_file, known):
+NOT_KNOWN = "not known, because too few answers to audits are about these settings"
+
+
+@pytest.mark.parametrize(
+    ("known", "answers", "owners", "said"),
+    [
+        (True, 50, 1, "How sure each owner is:\n    asset-owners sql "),
+        (False, 50, 1, NOT_KNOWN),
+        (False, 50, 0, NOT_KNOWN),
+        (False, 0, 1, ""),
+    ],
+)
+def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(
+    instance_file, home_with, known, answers, owners, said
+):
+    tables, instance = home_with(assets(by_hand=0)), load_instance(instance_file)
+    ids, now = {"host_id": "h", "user_id": "u", "run_id": RUN}, datetime.now(UTC)
+    answer = {**ids, "right": True, "seed": 1, "drawn_at": now, "answered_at": now}
+    tables.write("audit_sample", table(AuditSample, *[answer] * answers))
     decisions = pl.DataFrame({"confidence": [0.9 if known else None]}, schema={"confidence": pl.Float64})
-    text = "\n".join(ways_to_look(load_instance(instance_file), "1234567890", decisions))
-    assert "--run 12345678 --format xlsx" in text
-    assert ("--run 12345678 'SELECT hostname, confidence FROM" in text) == known
+    report = {"run_id": "1234567890", "plan": [{}] * owners}
+    text = "\n".join(ways_to_look(instance, tables, report, decisions))
+    assert ("--run 12345678 --format xlsx" in text) == bool(owners)
+    assert said in text
+    assert ("How sure" in text) == bool(said)
 
 
 def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):

@@ -7,7 +7,8 @@ import pytest
 from ownership.codes import ACTION, EVIDENCE, OUTCOME, reason_of
 from ownership.declaration import empty
 from ownership.history import current_owners
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, Present
+from ownership.names import near_names
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES, AcknowledgedConflicts, AuditSample, OwnerWrites, Runs
@@ -21,7 +22,6 @@ from reports.explain import (
     person_in_words,
 )
 from reports.page import MAX_TEXT
-from reports.sentences import near_names
 from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import row, values
 
@@ -83,8 +83,7 @@ def story(
         writes=written,
         window=WINDOW,
         decided_by=rules,
-        rules=now or rules,
-        fields=fields or FieldNames(),
+        present=Present(now or rules, fields or FieldNames(), "asset-owners undo"),
     )
 
 
@@ -160,14 +159,14 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days and answered no": case(
-        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
-        "since 2026-03-02, but no run writes it: somebody answered no, or the account is not one person's",
+        "has no owner: somebody answered no, to an audit or with an undo: the host is not the primary user's",
+        "Somebody said that this is not alice's.",
         rules=Rules(min_stable_days=40),
         answers=ANSWERED_NO,
     ),
     "named for too few days and nobody's account": case(
         "has no owner: the primary user has been named for fewer than min_stable_days days in a row (zoe",
-        "zoe has been named on each day since 2026-03-02, but no run writes it: somebody answered no, or",
+        "zoe has been named on each day since 2026-03-02, but no run writes it: the account is not one",
         logons=[("ws1", "zoe", 3)],
         rules=Rules(min_stable_days=40),
     ),
@@ -446,7 +445,9 @@ def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
         return tables.get(name, empty(TABLES[name])).lazy()
 
     found = found or Persons(rules, tables.items()).find(asked)
-    explained = person_explanation(asked, found, read, writes=writes, rules=rules, fields=FieldNames())
+    explained = person_explanation(
+        asked, found, read, writes, Present(rules, FieldNames(), "asset-owners undo")
+    )
     return person_in_words(explained)
 
 

@@ -92,7 +92,7 @@ def test_conflicts_are_counted_alike_everywhere():
             [date(2026, 3, 9), None],
             ["2 hosts not stable yet. If nothing changes, owners are written by 2026-03-09 on 1;"],
         ),
-        ([None], ["1 host not stable yet. None gets an owner: there is one, somebody answered no, or the"]),
+        ([None], ["1 host not stable yet. None gets an owner: there is one, or the account is nobody's"]),
     ],
 )
 def test_a_run_says_of_hosts_that_are_not_stable_when_they_get_an_owner_or_that_none_does(ready, said):

@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
-from ownership.matching import FieldNames, unmatched_users
+from ownership.matching import FieldNames, Present, unmatched_users
 from ownership.rules import Rules
 from ownership.tables import ClosestUsers, HostProfiles, Runs
 from reports import page
@@ -103,8 +103,7 @@ def report(
         is_plan=outcome == "planned",
         answered_no=["1 is <wrong>:", "asset-owners undo run-1 --wrong"] if outcome == "written" else [],
         decided_by=Rules(),
-        rules=Rules(),
-        fields=FieldNames(),
+        present=Present(Rules(), FieldNames(), COMMANDS["undo"]),
         commands=COMMANDS | {"apply": "asset-owners apply --instance demo run-1"},
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,

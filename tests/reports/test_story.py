@@ -7,7 +7,7 @@ import pytest
 
 from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
-from ownership.matching import FieldNames
+from ownership.matching import FieldNames, Present
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
@@ -18,6 +18,7 @@ LOGONS = counts(
 )
 ASSETS = hosts(host("h1", "kiosk"), host("h2", "pc-1"), host("h3", "pc-2", owners=("u2", "u9")))
 UNDO = "asset-owners undo run-1 --host h2 --wrong"
+OF_NOW = (PEOPLE, Present(Rules(), FieldNames(), "asset-owners undo"))
 NOBODY = empty(AcknowledgedConflicts)
 NO_ANSWERS = empty(AuditSample)
 
@@ -43,7 +44,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     conflict = {"host_id": "h3", "existing_owner": "u2,u9", "resolved_owner": "u1", "evidence": "majority"}
     said = {"by": "kim", "acknowledged_at": NOW, "note": "a loan"}
     acknowledged = table(AcknowledgedConflicts, conflict | said)
-    sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), PEOPLE, Rules(), FieldNames())
+    sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), *OF_NOW)
     day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
     majority = "ann@corp.example (u1): 7 of 10 logons on 1 day"
     assert sheet.drop("In words").rows() == [
@@ -68,7 +69,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         f"pc-2 belongs to bob@corp.example (u2), u9 in the inventory, but the logons name {majority}. "
         f"kim acknowledged this conflict on {NOW:%Y-%m-%d}: a loan."
     )
-    (planned,) = hosts_sheet(by_now(ASSETS, "planned"), PEOPLE, Rules(), FieldNames())[:1].to_dicts()
+    (planned,) = hosts_sheet(by_now(ASSETS, "planned"), *OF_NOW)[:1].to_dicts()
     expected = {"Status": "planned", "Owner": None, "Planned owner": ann, "Planned owner's id": "u1"}
     assert planned.items() >= expected.items()
     assert planned["What would change it"] == "The next run that may write sets ann@corp.example (u1)."
@@ -107,7 +108,7 @@ def test_an_owner_who_was_written_and_answered_no_is_to_be_undone_as_wrong(
     host_id, user_id, outcome, reason, said
 ):
     answers = table(AuditSample, {"host_id": host_id, "user_id": user_id, "right": False})
-    found = hosts_sheet(by_now(ASSETS, outcome, answers=answers), PEOPLE, Rules(), FieldNames())
+    found = hosts_sheet(by_now(ASSETS, outcome, answers=answers), *OF_NOW)
     row = found.row(by_predicate=pl.col("Host id") == host_id, named=True)
     assert (row["Reason"], row["What would change it"][: len(said)]) == (reason, said)
     assert row["In words"].endswith("Somebody answered no: this owner is wrong.") == (reason == "answered no")

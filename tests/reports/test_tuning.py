@@ -142,7 +142,7 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
 @pytest.mark.parametrize(
     ("answers", "says"),
     [
-        (0, "it takes 50 answers to an audit of these rules (tune --audit 50)."),
+        (0, "it takes 50 answers to an audit of these rules."),
         (
             49,
             "it takes 50 answers to an audit of these rules, 1 more than there are. Answer ",
@@ -150,7 +150,9 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
-    [said] = confidence_in_words(None, empty(OwnerDecisions), answered(answers), NO_ANSWERS)
+    [said] = confidence_in_words(
+        None, empty(OwnerDecisions), answered(answers), NO_ANSWERS, "tune --audit 12"
+    )
     assert says in said
 
 
