@@ -16,7 +16,7 @@ from ownership.names import counted, printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
 from reports.run_results import writes_in_words
-from resources.settings import BrokenInstance, Instance, command_line
+from resources.settings import BrokenInstance, Instance, command_line, part_name
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
 
@@ -28,6 +28,10 @@ RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
 SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
+_READ_FROM = {
+    **dict.fromkeys(("logon_counts", "logon_days"), (SEARCH_SERVICE,)),
+    **dict.fromkeys(("inventory_hosts", "inventory_users"), (INVENTORY_SERVICE,)),
+}
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -35,12 +39,11 @@ def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
     return dg.AssetKey([instance.slug, table])
 
 
-def service_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Return both services, which no run makes: Dagster's external assets."""
-    addresses = {SEARCH_SERVICE: instance.url, INVENTORY_SERVICE: instance.platform.address}
+def service_specs(instance: Instance | BrokenInstance, search: str, inventory: str) -> list[dg.AssetSpec]:
+    """Return both services with their descriptions; no run makes them: Dagster's external assets."""
     return [
-        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=address)
-        for name, address in addresses.items()
+        dg.AssetSpec(asset_key(instance, name), group_name=instance.slug, description=text)
+        for name, text in {SEARCH_SERVICE: search, INVENTORY_SERVICE: inventory}.items()
     ]
 
 
@@ -56,8 +59,7 @@ def table_asset(
     """Define the asset of a table: `make` stores it and returns what Dagster shows; `further` are read."""
 
     @dg.asset(
-        **asset_arguments(instance, table, kind=kind),
-        deps=[asset_key(instance, source) for source in (*TABLES[table].__reads__, *further)],
+        **asset_arguments(instance, table, *further, kind=kind),
         required_resource_keys={*resource_keys(instance)},
         freshness_policy=freshness,
     )
@@ -69,15 +71,26 @@ def table_asset(
     return step
 
 
-def asset_arguments(instance: Instance, table: str, *, kind: str, group: str | None = None) -> dict[str, Any]:
-    """Return the arguments of Dagster's decorators that describe a table's asset."""
-    model = TABLES[table]
-    by_job = f" In this UI, the job `{group}` fills it (tab *Launchpad*)." * (model.__filled_by__ == "tune")
+def asset_place(instance: Instance | BrokenInstance, table: str, *further: str) -> dict[str, Any]:
+    """Return where a table's asset stands: tuning has a group of its own, beside the daily run's."""
+    reads = TABLES[table].__reads__
+    # Of what is made from results, only these: the lineage is readable without forty more lines.
+    drawn = [read for read in reads if read in (*RESULTS, "audit_sample")] or _READ_FROM.get(table, reads)
     return {
         "key": asset_key(instance, table),
-        "group_name": group or instance.slug,
+        "deps": [asset_key(instance, read) for read in (*drawn, *further)],
+        "group_name": part_name(instance, "tuning") if TABLES[table].__filled_by__ else instance.slug,
+    }
+
+
+def asset_arguments(instance: Instance, table: str, *further: str, kind: str) -> dict[str, Any]:
+    """Return the arguments of Dagster's decorators that describe a table's asset."""
+    model, place = TABLES[table], asset_place(instance, table, *further)
+    filled = f" In this UI, the job `{place['group_name']}` fills it (tab *Launchpad*)."
+    return {
+        **place,
         "owners": OWNERS,
-        "description": description(model) + by_job,
+        "description": description(model) + filled * (model.__filled_by__ == "tune"),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
             "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),

@@ -10,7 +10,7 @@ from typing import Any, Self
 import dagster as dg
 import polars as pl
 
-from assets_defs.asset_specs import SEARCH_SERVICE, asset_arguments, asset_key, days_metadata, table_asset
+from assets_defs.asset_specs import asset_arguments, asset_key, days_metadata, table_asset
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import Progress, ScanRun, resource_keys, scan_run
 from assets_defs.run_request import executed_steps, today_of, window_of
@@ -71,7 +71,6 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
         specs=[
             dg.AssetSpec(
                 **asset_arguments(instance, table, kind="opensearch"),
-                deps=[asset_key(instance, SEARCH_SERVICE)],
                 partitions_def=partitions,
             )
             for table in ("logon_counts", "logon_days")

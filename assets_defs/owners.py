@@ -8,7 +8,6 @@ import dagster as dg
 import polars as pl
 
 from assets_defs.asset_specs import (
-    INVENTORY_SERVICE,
     decisions_metadata,
     hosts_metadata,
     list_command,
@@ -40,7 +39,7 @@ def inventory_asset(instance: Instance, kind: Literal["hosts", "users"]) -> dg.A
         run.log.info(f"Inventory: {frame.height:,} {kind} read")
         return {"dagster/row_count": frame.height}
 
-    return table_asset(instance, table, list_assets, kind="rest", further=(INVENTORY_SERVICE,))
+    return table_asset(instance, table, list_assets, kind="rest")
 
 
 MAX_CONFLICTS = 1_000

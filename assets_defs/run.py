@@ -41,6 +41,7 @@ from resources.search import open_source
 from resources.search.source import Logs, OpenSource, extraction_fingerprints
 from resources.settings import (
     MAX_LOOKBACK_DAYS,
+    BrokenInstance,
     Instance,
     changes_in_words,
     command_line,
@@ -106,7 +107,7 @@ class ResourceKeys(NamedTuple):
     inventory: str
 
 
-def resource_keys(instance: Instance) -> ResourceKeys:
+def resource_keys(instance: Instance | BrokenInstance) -> ResourceKeys:
     """Name the resources. Dagster takes identifiers only; a slug may begin with a digit, never with `_`."""
     keys = (part_name(instance, part) for part in ResourceKeys._fields)
     return ResourceKeys(*(key if key.isidentifier() else f"_{key}" for key in keys))
@@ -135,10 +136,14 @@ def default_options(instance: Instance) -> ScanOptions:
     return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=dry_run)
 
 
-def shown_resources(instance: Instance) -> dict[str, dg.ResourceDefinition]:
+def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.ResourceDefinition]:
     """Return what Dagster's page of resources shows of an instance, by key."""
     # Runs have others: with these, each launchpad would offer another address.
-    keys, platform = resource_keys(instance), instance.platform
+    keys = resource_keys(instance)
+    if isinstance(instance, BrokenInstance):
+        invalid = dg.ResourceDefinition.none_resource(description=instance.message)
+        return dict.fromkeys((keys.scan, keys.search, keys.inventory), invalid)
+    platform = instance.platform
     index = ", ".join(one.index for one in instance.sources.values())
     inventory = InventoryService(url=platform.address, tenant=platform.tenant_id)
     return {

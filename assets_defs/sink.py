@@ -46,7 +46,6 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 
     @dg.asset(
         **asset_arguments(instance, "owner_writes", kind="rest"),
-        deps=[asset_key(instance, "owner_decisions")],
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
         output_required=False,  # a plan is observed: the page goes on opening with what was written last

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
-from assets_defs.asset_specs import RESULTS, asset_arguments, asset_key, examples
+from assets_defs.asset_specs import asset_arguments, asset_key, examples
 from assets_defs.evidence import answers_of_audits, answers_to_learn_from
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import resource_keys
@@ -30,20 +30,10 @@ from resources.store.tables import Tables
 
 TUNING_TABLES = [table for table, model in TABLES.items() if model.__filled_by__]
 
-READ_LAST = (*RESULTS, "audit_sample")
-
 
 def tuning_specs(instance: Instance) -> list[dg.AssetSpec]:
-    """Declare the tables of tuning, which `tuning_op` stores, in a group beside the daily run's."""
-    group = part_name(instance, "tuning")
-    return [
-        dg.AssetSpec(
-            **asset_arguments(instance, table, kind="polars", group=group),
-            deps=[asset_key(instance, read) for read in TABLES[table].__reads__ if read in READ_LAST],
-        )
-        # Of what they read the lineage has the results: it is readable without forty more lines.
-        for table in TUNING_TABLES
-    ]
+    """Declare the tables of tuning, which `tuning_op` stores."""
+    return [dg.AssetSpec(**asset_arguments(instance, table, kind="polars")) for table in TUNING_TABLES]
 
 
 def tuning_op(instance: Instance) -> dg.OpDefinition:

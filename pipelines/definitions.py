@@ -76,8 +76,9 @@ def build_definitions(
         sink_asset(instance),
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
+    services = service_specs(instance, instance.url, instance.platform.address)
     return dg.Definitions(
-        assets=[*equipped[len(checks) :], *service_specs(instance), *tuning_specs(instance)],
+        assets=[*equipped[len(checks) :], *services, *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
         jobs=[scan_job(instance), *other_jobs(instance, resources)],
         schedules=schedules(instance),

@@ -12,15 +12,14 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from assets_defs.asset_specs import asset_key
+from assets_defs.asset_specs import asset_key, asset_place, service_specs
 from assets_defs.cleanup import ALL_INSTANCES, FINISHED, delete_old_of_all, require_plausible_clock
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
 from assets_defs.run import default_options, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
-from assets_defs.tuning import tuning_op
+from assets_defs.tuning import TUNING_TABLES, tuning_op
 from ownership.names import printable
-from ownership.tables import TABLES
 from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
@@ -194,15 +193,7 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
         lambda _: {}, dg.Permissive()
     )  # also that of a run before the file was changed
     name, last = "instance_file_is_valid", asset_key(broken, SINK)
-    specs = [
-        dg.AssetSpec(
-            asset_key(broken, table),
-            deps=[asset_key(broken, read) for read in TABLES[table].__reads__],
-            group_name=broken.slug,
-            description=said,
-        )
-        for table in SCANNED
-    ]
+    specs = [dg.AssetSpec(**asset_place(broken, one), description=said) for one in (*SCANNED, *TUNING_TABLES)]
 
     @dg.asset_check(asset=last, name=name, description=said)
     def is_valid() -> dg.AssetCheckResult:
@@ -219,7 +210,7 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
 
     jobs = [broken.slug, *(part_name(broken, job) for job in _DOES)]
     return dg.Definitions(
-        assets=specs,
+        assets=[*specs, *service_specs(broken, said, said)],
         asset_checks=[is_valid],
         jobs=[
             dg.GraphDefinition(job, node_defs=[refuse]).to_job(config=any_config, description=said)

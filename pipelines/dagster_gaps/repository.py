@@ -97,8 +97,7 @@ class InstanceRepository(dg.RepositoryData):
         return {key: check for one in repositories for key, check in one.asset_checks_defs_by_key.items()}
 
     def get_top_level_resources(self) -> Mapping[str, dg.ResourceDefinition]:  # noqa: D102
-        usable = [instance for instance in self.instances.values() if isinstance(instance, Instance)]
-        return {key: shown for one in usable for key, shown in shown_resources(one).items()}
+        return {key: shown for one in self.instances.values() for key, shown in shown_resources(one).items()}
 
     def get_env_vars_by_top_level_resource(self) -> Mapping[str, Any]:  # noqa: D102
         return {}

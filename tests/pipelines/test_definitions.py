@@ -14,7 +14,9 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._core.secrets.env_file import get_env_var_dict
 
+from assets_defs.asset_specs import INVENTORY_SERVICE, SEARCH_SERVICE
 from assets_defs.run_request import INSTANCE_TAG, SCANNED, SINK
+from assets_defs.tuning import TUNING_TABLES
 from pipelines.cli.results import errors
 from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
@@ -22,6 +24,7 @@ from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances
 from tests.resources.samples import instance_content
 
+SERVICES = (SEARCH_SERVICE, INVENTORY_SERVICE)
 PROJECT = Path(__file__).parents[2]
 LOAD = """
 import sys
@@ -176,7 +179,10 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
             assert (words in message, words in str(job.description)) == (True, True)
         specs = [spec for one in {*repository.assets_defs_by_key.values()} for spec in one.specs]
         seen = {spec.key.path[1]: words in str(spec) for spec in specs if spec.key.path[0] == name}
-        assert seen == dict.fromkeys(SCANNED, True)
+        assert seen == dict.fromkeys((*SCANNED, *TUNING_TABLES, *SERVICES), True)
+        resources = repository.get_top_level_resources()
+        shown = {key: words in str(one.description) for key, one in resources.items() if key.startswith(name)}
+        assert shown == {f"{name}__{key}": True for key in ("scan", "search", "inventory")}
         sensor = repository.get_sensor_def(f"{name}__instance_file_is_valid")
         assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
         told: Any = sensor.evaluate_tick(dg.build_sensor_context(repository_def=repository))
