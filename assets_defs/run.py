@@ -124,8 +124,7 @@ def scan_resources(
 def default_options(instance: Instance) -> ScanOptions:
     """Return the options as the instance file has them."""
     scan = instance.scan
-    dry_run = instance.writes.dry_run
-    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=dry_run)
+    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
 
 
 def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.ResourceDefinition]:

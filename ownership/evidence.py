@@ -281,6 +281,4 @@ def _excluded_or_colliding(
         .select("hostname", "collides")
         .unique()
     )
-    return excluded.join(colliding, on="hostname", how="full", coalesce=True).with_columns(
-        pl.col("collides").fill_null(value=False)
-    )
+    return excluded.join(colliding, on="hostname", how="full", coalesce=True)

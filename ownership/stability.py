@@ -23,8 +23,8 @@ MANY_MORE = 0.12
 """Part of the hosts named that have moved in the last days, above the usual part, from which it is a wave."""
 LEAST_MOVED = 10
 """Hosts that have moved, from which it can be a wave."""
+_OF_RUN = ("skipped_username", "answered_no", "confidence", "stable_days")
 _PAIR = ["subject", "username"]
-_NOT_ASKED = {"answered_no": pl.Boolean, "confidence": pl.Float64, "stable_days": pl.Int64}
 
 
 def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
@@ -37,14 +37,13 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
     if not (windows := evidence.stable_windows):
         return primary
     asked = names_owner(replace(evidence.rules, min_stable_days=None, min_confidence=None))
-    not_asked = [pl.lit(None, dtype).alias(name) for name, dtype in _NOT_ASKED.items()]
-    named = primary.with_columns(not_asked).filter(asked)
+    named = primary.with_columns(answered_no=pl.lit(None, pl.Boolean)).filter(asked)
     accounts = named.select("subject", username="counted_as")
-    of_run = named.lazy().select(*evidence.subjects.columns, "skipped_username")
+    of_run = named.lazy().select(*evidence.subjects.columns, *_OF_RUN)
     several = pl.col("weight") < pl.col("total_weight")
     unnamed = [
         counted.join(of_run, on="subject")
-        .with_columns(*not_asked, user_count=pl.when(several).then(2).otherwise(1))
+        .with_columns(user_count=pl.when(several).then(2).otherwise(1))
         .select("subject", "end", named=asked)
         .group_by("subject", "end")
         .agg(pl.any("named"))

@@ -183,9 +183,8 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     one: a sensor reports it, without a run.
     """
     said = broken.message.replace("\n", "\n\n")  # Markdown
-    any_config = dg.ConfigMapping(
-        lambda _: {}, dg.Permissive()
-    )  # also that of a run before the file was changed
+    # Also that of a run before the file was changed.
+    any_config = dg.ConfigMapping(lambda _: {}, dg.Permissive())
     name, last = "instance_file_is_valid", asset_key(broken, SINK)
     specs = [dg.AssetSpec(**asset_place(broken, one), description=said) for one in (*SCANNED, *TUNING_TABLES)]
 

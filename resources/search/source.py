@@ -112,22 +112,16 @@ OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
 """Opens the source of an instance with one log."""
 
 
-class Logs:
+class Logs(ExitStack):
     """The open logs of an instance, by name; each is asked and judged by itself."""
 
     def __init__(self, instance: Instance, open_source: OpenSource) -> None:
-        self._open = ExitStack()
-        with self._open:  # closes the open ones if another one cannot be opened
+        super().__init__()
+        with ExitStack() as opened:  # closes the open ones if another one cannot be opened
             self.by_name = {
-                name: self._open.enter_context(open_source(one)) for name, one in instance.sources.items()
+                name: opened.enter_context(open_source(one)) for name, one in instance.sources.items()
             }
-            self._open = self._open.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+            self.push(opened.pop_all())
 
     def probe(self) -> None:
         """Raise TransientError if a service does not answer within seconds."""

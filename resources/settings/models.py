@@ -254,10 +254,8 @@ class Secret(Section):
     @property
     def how_to_change(self) -> str:
         """The place of the secret, and when a change takes effect."""
-        counts = (
-            "a service has to be restarted after a change" if self.env else "read at the start of each run"
-        )
-        return f"{self.place}; {counts}"
+        when = "a service has to be restarted after a change" if self.env else "read at the start of each run"
+        return f"{self.place}; {when}"
 
     def resolve(self, setting: str) -> str:
         """Read the secret; `setting` is its key, for messages."""
