@@ -227,11 +227,8 @@ def owners_exist(run: ScanRun) -> dg.AssetCheckResult:
 def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
     """No user name of a host comes from several domains; one that does counts as one user."""
     doubtful = data_checks.users_of_unlike_domains(run.read("host_user_shares").collect())
-    number = doubtful.height
-    return _none(
-        doubtful,
-        f"On {counted(number, 'host')}, same-named accounts of different domains count as one user",
-    )
+    hosts = counted(doubtful.height, "host")
+    return _none(doubtful, f"On {hosts}, same-named accounts of different domains count as one user")
 
 
 @check("owner_checks", "owner_decisions")

@@ -43,6 +43,7 @@ from resources.search.source import (
     check_names,
     counted_as,
     extraction_fingerprints,
+    fingerprints_as_exact,
 )
 from resources.settings import Instance, command_line, part_name
 from resources.store.retention import audited_plans, recent_answers
@@ -212,10 +213,9 @@ class StoredDays:
         return rows.with_columns(counted=pl.lit(counts["events"].sum(), pl.Int64)), counts
 
     def _held(self, name: str, day: date, days: pl.DataFrame) -> pl.DataFrame:
-        """Return the row of a day of a log that held events under the same settings."""
-        # Counts without kinds of logon are as exact, and all that is left of a deleted index.
-        without_kinds = extraction_fingerprints(self.run.instance, by_kind=False)[name]
-        alike = pl.col("settings_fingerprint").is_in([self.fingerprints[name], without_kinds])
+        """Return the row of a day of a log that held events under the same settings, or less apart."""
+        as_exact = fingerprints_as_exact(self.run.instance.sources[name])
+        alike = pl.col("settings_fingerprint").is_in(as_exact)
         return days.filter(alike, pl.col("counted") > 0, day=day).head(1)
 
     def warn(self, warning: Callable[[str], None]) -> None:
@@ -295,7 +295,7 @@ def day_tables(
         "settings_fingerprint": settings_fingerprint,
     }
     counts = counts.with_columns(day=pl.lit(fetched.day), log=pl.lit(log))
-    whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # the kind of logon may not be known
+    whole = pl.concat([empty(LogonCounts), counts], how="diagonal")  # what is counted apart may be unknown
     return pl.DataFrame([row], schema=polars_schema(LogonDays)), whole
 
 

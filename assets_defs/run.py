@@ -84,18 +84,10 @@ class ScanOptions(dg.Config):
             )
 
 
-class SearchService(dg.ConfigurableResource):
-    """Where the logons are. The instance file says so, and how to log in there."""
+class Service(dg.ConfigurableResource):
+    """A service that a run uses. The instance file says where it is, and how to log in there."""
 
-    url: str = Field(description="Address of the search service.")
-    index: str = Field(description="Index pattern of each of the logs.")
-
-
-class InventoryService(dg.ConfigurableResource):
-    """Where hosts are listed and owners written. The instance file says so, and how to log in there."""
-
-    url: str = Field(description="Address of the inventory service.")
-    tenant: str = Field(description="Tenant whose hosts these are.")
+    place: str = Field(description="Its address, and the index pattern of each log, or the tenant.")
 
 
 class ResourceKeys(NamedTuple):
@@ -132,8 +124,7 @@ def scan_resources(
 def default_options(instance: Instance) -> ScanOptions:
     """Return the options as the instance file has them."""
     scan = instance.scan
-    dry_run = instance.writes.dry_run
-    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=dry_run)
+    return ScanOptions(lookback_days=scan.lookback_days, enrich=scan.enrich, dry_run=instance.writes.dry_run)
 
 
 def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.ResourceDefinition]:
@@ -143,13 +134,10 @@ def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.Resourc
     if isinstance(instance, BrokenInstance):
         invalid = dg.ResourceDefinition.none_resource(description=instance.message)
         return dict.fromkeys((keys.scan, keys.search, keys.inventory), invalid)
-    platform = instance.platform
-    index = ", ".join(one.index for one in instance.sources.values())
-    inventory = InventoryService(url=platform.address, tenant=platform.tenant_id)
     return {
         keys.scan: _options_resource(instance),
-        keys.search: SearchService(url=instance.url, index=index).get_resource_definition(),
-        keys.inventory: inventory.get_resource_definition(),
+        keys.search: Service(place=instance.source_place).get_resource_definition(),
+        keys.inventory: Service(place=instance.platform.place).get_resource_definition(),
     }
 
 

@@ -185,4 +185,4 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
 
 def write_pool(instance: Instance) -> str:
     """Name the Dagster pool of whatever writes to the instance's target; the operator sets its limit."""
-    return f"{slug_of(f'{instance.platform.address} {instance.platform.tenant_id}')}__writes"
+    return f"{slug_of(instance.platform.key)}__writes"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ownership.declaration import Table, polars_schema
+from ownership.declaration import Table, empty, polars_schema
 from ownership.tables import InventoryHosts, InventoryUsers, LogonCounts, LogonDays
 from ownership.windows import Window, days_of
 from resources.store.tables import Tables
@@ -98,7 +98,7 @@ def _day(day: date, size: Size) -> pl.DataFrame:
 
     host, user = pl.col("host"), pl.col("user")
     main = user == host % size.users
-    return (
+    counts = (
         draw(seed, rows, size.hosts, size.users)
         .select(
             document_hostname=spelled(host_name(host), host, 5),
@@ -108,10 +108,10 @@ def _day(day: date, size: Size) -> pl.DataFrame:
         .group_by("document_hostname", "document_username")
         .agg(pl.sum("events"))
         .sort("document_hostname", "document_username")
-        .with_columns(day=pl.lit(day), document_logon_type=pl.lit(None, pl.String), log=pl.lit(LOG))
-        .select(polars_schema(LogonCounts).names())
+        .with_columns(day=pl.lit(day), log=pl.lit(LOG))
         .collect()
     )
+    return pl.concat([empty(LogonCounts), counts], how="diagonal")
 
 
 def _hosts(size: Size) -> pl.DataFrame:

@@ -76,13 +76,12 @@ def primary_users(
     """Find the primary user of each subject (rules 1.2).
 
     Pass precomputed `logons` (rows of `logon_totals`) and `devices` to avoid counting again. The result has
-    the columns of `subjects`; the primary user's username, events, weight, share, first_seen, last_seen,
-    active_days, user_days (of all hosts together), idle_days (from last_seen to the last day of the window),
-    answered_no (true or null), is_new (the owner is in no audited plan) and confidence; counted_as (the name
-    that `days` has) and stable_days (null: `stability` fills it in); total_events, total_weight, host_days
-    (of all users together), user_count; username, events and weight of the runner_up; primary_hostnames and
-    primary_rank; and skipped_username, excluded for its kind with most logon events. Without logons counts
-    are 0, others null.
+    the columns of `subjects`; the primary user's of `logons_by_user`, weight, share, user_days (of all hosts
+    together), idle_days (from last_seen to the last day of the window), answered_no (true or null), is_new
+    (the owner is in no audited plan) and confidence; counted_as (the name that `days` has) and stable_days
+    (null: `stability` fills it in); total_events, total_weight, host_days (of all users together),
+    user_count; username, events and weight of the runner_up; primary_hostnames and primary_rank; and
+    skipped_username, excluded for its kind with most logon events. Without logons counts are 0, others null.
     """
     logons = logon_totals(evidence) if logons is None else logons
     devices = primary_devices(logons, evidence) if devices is None else devices
@@ -97,8 +96,7 @@ def primary_users(
         .sort("subject", "weight", "shown", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
         .agg(
-            pl.first("username", "shown", "events", "weight", "active_days", "first_seen", "last_seen"),
-            pl.first("user_days"),
+            pl.exclude("^weight_by_.*$").first(),
             pl.col("events", "weight").get(1, null_on_oob=True).name.prefix("runner_up_"),
             runner_up_username=pl.col("shown").get(1, null_on_oob=True),
             total_events=pl.sum("events"),
@@ -283,6 +281,4 @@ def _excluded_or_colliding(
         .select("hostname", "collides")
         .unique()
     )
-    return excluded.join(colliding, on="hostname", how="full", coalesce=True).with_columns(
-        pl.col("collides").fill_null(value=False)
-    )
+    return excluded.join(colliding, on="hostname", how="full", coalesce=True)

@@ -23,9 +23,8 @@ MANY_MORE = 0.12
 """Part of the hosts named that have moved in the last days, above the usual part, from which it is a wave."""
 LEAST_MOVED = 10
 """Hosts that have moved, from which it can be a wave."""
-_OF_RUN = ("subject", "problem", "hostname", "excluded_by", "collides", "skipped_username")
+_OF_RUN = ("skipped_username", "answered_no", "confidence", "stable_days")
 _PAIR = ["subject", "username"]
-_NOT_ASKED = {"answered_no": pl.Boolean, "confidence": pl.Float64, "stable_days": pl.Int64}
 
 
 def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
@@ -38,13 +37,13 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
     if not (windows := evidence.stable_windows):
         return primary
     asked = names_owner(replace(evidence.rules, min_stable_days=None, min_confidence=None))
-    not_asked = [pl.lit(None, dtype).alias(name) for name, dtype in _NOT_ASKED.items()]
-    named = primary.with_columns(not_asked).filter(asked)
-    accounts, of_run = named.select("subject", username="counted_as"), named.lazy().select(_OF_RUN)
+    named = primary.with_columns(answered_no=pl.lit(None, pl.Boolean)).filter(asked)
+    accounts = named.select("subject", username="counted_as")
+    of_run = named.lazy().select(*evidence.subjects.columns, *_OF_RUN)
     several = pl.col("weight") < pl.col("total_weight")
     unnamed = [
         counted.join(of_run, on="subject")
-        .with_columns(*not_asked, user_count=pl.when(several).then(2).otherwise(1))
+        .with_columns(user_count=pl.when(several).then(2).otherwise(1))
         .select("subject", "end", named=asked)
         .group_by("subject", "end")
         .agg(pl.any("named"))
@@ -94,8 +93,8 @@ def _counted(evidence: Evidence, named: pl.DataFrame, windows: int) -> Iterator[
     """Count the logons of those who are named, in the windows that end on each of the last days.
 
     `named` has subject and username. Yields for some hosts at a time, by subject, username and end (0 is the
-    oldest window): events, weight, active_days, last_seen, idle_days, primary_rank (null: the only host that
-    matters), and of the host total_events and total_weight.
+    oldest window): the columns of `_in_windows`, idle_days, primary_rank (null: the only host that matters),
+    and of the host total_events and total_weight.
     """
     length, rules = evidence.window.days, evidence.rules
     day = (pl.col("day") - evidence.window.first).dt.total_days() + windows - 1
@@ -140,11 +139,11 @@ def _with_rivals(asked: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_windows(rows: pl.LazyFrame, by: Sequence[str], length: int, windows: int) -> pl.DataFrame:
-    """Add up rows of one day each in each window: `by`, end, events, weight, active_days and last_seen."""
+    """Add up rows of one day each, as `logons_by_user` does, in each window (`end`)."""
     # Numpy starts threads when it is imported, and most instances have no need of it here.
     import numpy as np  # noqa: PLC0415
 
-    of_day = rows.group_by(*by, "day").agg(pl.sum("events", "weight")).sort(by).collect(engine="streaming")
+    of_day = rows.group_by(*by, "day").agg(pl.exclude(_PAIR).sum()).sort(by).collect(engine="streaming")
     number = of_day.select(pl.struct(by).rle_id()).to_series()
     place = number.to_numpy(), of_day["day"].to_numpy() + 1
     keys = of_day.select(by).unique(maintain_order=True)
@@ -162,8 +161,7 @@ def _in_windows(rows: pl.LazyFrame, by: Sequence[str], length: int, windows: int
     every = keys[np.repeat(np.arange(keys.height), windows)]
     return every.with_columns(
         end=pl.Series(np.tile(np.arange(windows), keys.height)),
-        events=pl.Series(sums(of_day["events"])),
-        weight=pl.Series(sums(of_day["weight"])),
         active_days=pl.Series(sums(1)),
         last_seen=pl.Series(last_seen.ravel()),
+        **{name: pl.Series(sums(of_day[name])) for name in of_day.columns if name not in {*by, "day"}},
     )

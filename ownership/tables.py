@@ -97,7 +97,7 @@ class LogonDays(Table):
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     log: Text = _text(_LOG)
     matching: pl.Int64 = column("Documents that matched the query when the day was fetched last.", ge=0)
-    counted: pl.Int64 = column("Events in logon_counts, one for each user and kind of logon.", ge=0)
+    counted: pl.Int64 = column("Events in logon_counts (rules 1.1).", ge=0)
     lacking_user: pl.Int64 = column("Matching documents without a user name.", ge=0)
     lacking_host: pl.Int64 = column("Matching documents without a host name.", ge=0)
     fetched_at: Instant = column("When the day was fetched.")

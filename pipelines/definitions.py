@@ -76,7 +76,7 @@ def build_definitions(
         sink_asset(instance),
     ]
     equipped = dg.with_resources([*checks, *assets], resources)
-    services = service_specs(instance, instance.url, instance.platform.address)
+    services = service_specs(instance, instance.source_place, instance.platform.place)
     return dg.Definitions(
         assets=[*equipped[len(checks) :], *services, *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],

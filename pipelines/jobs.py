@@ -118,7 +118,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
             description=_DOES[job].format(name=literal(instance.name), job=job),
             tags=run_tags(instance),
             run_tags=run_tags(instance),
-            metadata=_inventory(instance),
+            metadata={"inventory service": instance.platform.place},
             resource_defs={key: resources[key] for key in op.required_resource_keys},
             executor_def=run_executor(),
             logger_defs=LOGGERS,
@@ -163,18 +163,12 @@ def literal(name: str) -> str:
     return "`" + printable(name).replace("`", "'") + "`"
 
 
-def _inventory(instance: Instance) -> dict[str, str]:
-    """Return where the owners are; no secret."""
-    return {"inventory service": instance.platform.address, "tenant": instance.platform.tenant_id}
-
-
 def _facts(instance: Instance) -> dict[str, str]:
     """Return what the page of a scan's job shows."""
     scan = instance.scan
     return {
-        "search service": instance.url,
-        "index": ", ".join(one.index for one in instance.sources.values()),
-        **_inventory(instance),
+        "search service": instance.source_place,
+        "inventory service": instance.platform.place,
         "sensor": instance.sensor,
         "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
         "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
@@ -189,9 +183,8 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     one: a sensor reports it, without a run.
     """
     said = broken.message.replace("\n", "\n\n")  # Markdown
-    any_config = dg.ConfigMapping(
-        lambda _: {}, dg.Permissive()
-    )  # also that of a run before the file was changed
+    # Also that of a run before the file was changed.
+    any_config = dg.ConfigMapping(lambda _: {}, dg.Permissive())
     name, last = "instance_file_is_valid", asset_key(broken, SINK)
     specs = [dg.AssetSpec(**asset_place(broken, one), description=said) for one in (*SCANNED, *TUNING_TABLES)]
 
@@ -316,12 +309,12 @@ def _description(instance: Instance) -> str:
     does = "Fetches the days that are missing or not settled, decides, and"
     if instance.writes.dry_run:
         return f"{does} plans; `writes.dry_run` is on."
-    limits, platform = instance.writes, instance.platform
+    limits, place = instance.writes, instance.platform.place
     percent = f" or {limits.max_write_percent}% of them" if limits.max_write_percent else ""
     return (
-        f"{does} writes the owners of hosts that have none to {platform.address}, tenant "
-        f"{platform.tenant_id}: none if they would be more than {limits.max_writes:,} hosts{percent}, and no "
-        f"more after {limits.max_failed_writes:,} failed writes in a row (`writes.max_failed_writes`)."
+        f"{does} writes the owners of hosts that have none to {place}: none if they would be more than "
+        f"{limits.max_writes:,} hosts{percent}, and no more after {limits.max_failed_writes:,} failed writes "
+        "in a row (`writes.max_failed_writes`)."
     )
 
 

@@ -17,15 +17,16 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from assets_defs.evidence import day_tables
 from assets_defs.tuning import tuning_frames
 from ownership.declaration import polars_schema
 from ownership.plan import plan_undo, plan_writes
-from ownership.tables import LogonCounts, LogonDays, Runs
+from ownership.tables import Runs
 from ownership.windows import Window, days_of, look_back_window
 from pipelines.cli.sql import opening_lines, shown_cells
 from reports.sentences import in_columns
 from resources.inventory.records import host_form, host_rows, taken_fields, user_rows
-from resources.search.source import extraction_fingerprint
+from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import Instance
 from resources.store.tables import Tables
 from sandbox.company import DEMO_RULES, Company, generate
@@ -119,18 +120,13 @@ def _store_days(tables: Tables, company: Company, *, fetched_at: datetime) -> No
         totals[day] += Counter(matching=1, lacking_user=int(not users), lacking_host=int(host is None))
         if host is not None:
             counts[day].update((host, user) for user in users)
+    schema = {"document_hostname": pl.String, "document_username": pl.String, "events": pl.Int64}
     for day, total in totals.items():
-        row = {
-            "day": day,
-            "log": _INSTANCE.index,
-            **{name: total[name] for name in ("matching", "lacking_user", "lacking_host")},
-            "counted": counts[day].total(),
-            "fetched_at": fetched_at,
-            "settings_fingerprint": extraction_fingerprint(_INSTANCE),
-        }
-        rows = [(day, _INSTANCE.index, *names, events, None) for names, events in counts[day].items()]
-        stored_row = pl.DataFrame([row], schema=polars_schema(LogonDays))
-        tables.write_days([(stored_row, pl.DataFrame(rows, schema=polars_schema(LogonCounts), orient="row"))])
+        lacking = {name: total[name] for name in ("lacking_user", "lacking_host")}
+        rows = [(*names, events) for names, events in counts[day].items()]
+        frame = pl.DataFrame(rows, schema, orient="row")
+        fetched = DayOfLogons(day, fetched_at, total["matching"], **lacking, counts=frame)
+        tables.write_days([day_tables(fetched, _INSTANCE.index, extraction_fingerprint(_INSTANCE))])
 
 
 def _matches(document: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from resources.errors import ConfigurationError
 from resources.search.source import DayOfLogons, EvidenceSource
 
 
@@ -17,7 +18,12 @@ class Exports(EvidenceSource):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def probe(self) -> None:
+        if not self._folder.is_dir():
+            raise ConfigurationError(f"{self._folder} is not a folder; name that of the exports")
+
     def logons(self, days: Sequence[date]) -> Iterator[DayOfLogons]:
+        self.probe()
         for day in days:
             fetched_at, path = datetime.now(UTC), self._folder / f"{day}.parquet"
             nothing = pl.DataFrame(schema={"host": pl.String, "user": pl.String})

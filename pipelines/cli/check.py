@@ -59,10 +59,10 @@ def check(
     with Logs(instance, open_source) as logs, open_inventory(instance) as inventory:
         sections = {
             f"This machine, for {instance.name}": _local_findings(instance),
-            f"Search service {instance.url}": check_logs(
+            f"Search service {instance.source_place}": check_logs(
                 logs, window, exclude_hosts=instance.rules.exclude_hosts
             ),
-            f"Inventory service {instance.platform.address}": (
+            f"Inventory service {instance.platform.place}": (
                 check_inventory(inventory)
                 if isinstance(inventory, AssetInventory)
                 else check_call("connection", inventory.probe, "answers")

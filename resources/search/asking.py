@@ -20,6 +20,8 @@ import polars as pl
 from msgspec import Struct, field
 from requests.auth import HTTPBasicAuth
 
+from ownership.declaration import polars_schema
+from ownership.tables import LogonCounts
 from ownership.windows import day_start
 from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.http import Answer, Transport
@@ -80,6 +82,8 @@ class Pair(_Part):
 
 FURTHER = Pair.__struct_fields__[2:]
 """What is counted beside both names, where its setting (`logon_type_field` and so on) names a field."""
+COUNTED_APART = tuple(name for name in FURTHER if f"document_{name}" in polars_schema(LogonCounts))
+"""Those of them that are stored with the counts."""
 
 
 class PairBucket(_Part):

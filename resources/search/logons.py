@@ -89,10 +89,8 @@ class SearchClient(Asker, EvidenceSource):
         if not found.matching:
             return 0, 0, 0
         blank = (self._count_blank(name, first, last) for name in ("username", "hostname"))
-        lacking_user, lacking_host = (
-            some + further for some, further in zip(found.lacking, blank, strict=False)
-        )
-        return found.matching, lacking_user, lacking_host
+        user, host = (some + further for some, further in zip(found.lacking, blank, strict=False))
+        return found.matching, user, host
 
     def first_pairs(self, first: date, last: date) -> pl.DataFrame:
         """Return the first pairs of host and user from `first` to `last`, as `DayOfLogons.counts`."""
@@ -186,25 +184,16 @@ class SearchClient(Asker, EvidenceSource):
                 break
             after = pairs.after_key
             if str(after) in asked or len(asked) * size > MAX_PAIRS_PER_EVENT * matching:
-                raise ProtocolError(
-                    f"{self.transport.where} keeps returning the same page for {day}; result not used. "
-                    "Check for a proxy or cache between this machine and the service"
-                )
+                raise self._distorted(f"keeps returning the same page for {day}")
             asked.add(str(after))
         counts = pl.concat(rows)
         without_user, without_host, without_both = absent
         missing = matching - without_user - without_host + without_both - counts["events"].sum()
         if missing > 0 and after is None:  # documents may be deleted between two pages
-            raise ProtocolError(
-                f"{self.transport.where} counted {matching} events of {day}, and {missing} of them are on no "
-                "page; result not used. Check for a proxy between this machine and the service that shortens "
-                "answers"
-            )
+            fault = f"counted {matching} events of {day}, and {missing} of them are on no page"
+            raise self._distorted(fault, " that shortens answers")
         if counts.drop("events").is_duplicated().any():
-            raise ProtocolError(
-                f"{self.transport.where} returned pairs of host and user twice for {day}; result not used. "
-                "Check for a proxy or cache between this machine and the service"
-            )
+            raise self._distorted(f"returned pairs of host and user twice for {day}")
         if missing < 0:  # documents with several values, or new ones since the first page
             explaining.require_whole_names(self, day, day)
         is_blank = {name: pl.col(f"document_{name}").is_in(NO_NAME) for name in self.fields}
@@ -219,6 +208,10 @@ class SearchClient(Asker, EvidenceSource):
                 blank = self._count_blank(name, day, day)
             lacking.append(min(without + blank, matching))
         return DayOfLogons(day, fetched_at, matching, *lacking, counts=_named_pairs(counts))
+
+    def _distorted(self, fault: str, cause: str = "") -> ProtocolError:
+        advice = f"Check for a proxy or cache between this machine and the service{cause}"
+        return ProtocolError(f"{self.transport.where} {fault}; result not used. {advice}")
 
     def _count_blank(self, name: str, first: date, last: date) -> int:
         """Count the documents whose only user, or host, is empty or `-`."""

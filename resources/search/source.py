@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from itertools import chain, combinations
 from typing import Self, TypeVar
 
 import polars as pl
@@ -19,6 +20,7 @@ from ownership.data_checks import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, call_each
 from resources.findings import Finding, check_call
+from resources.search.asking import COUNTED_APART, FURTHER
 from resources.settings import Instance
 
 T = TypeVar("T")
@@ -28,11 +30,12 @@ T = TypeVar("T")
 class DayOfLogons:
     """The logons of one day in a log.
 
-    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. With a
-    `logon_type_field` also document_logon_type (null if the document has none), and a row for each type. With
-    a `user_domain_field` the domain stands before the user name (`ownership.names.with_domain`). A document
-    with several users, or types, counts once for each. The totals count documents: `matching` the query,
-    `lacking_user` and `lacking_host` of these; empty and `-` count as lacking (rules 1.3).
+    `counts`: document_hostname, document_username, events; one row a pair, events >= 1. Of `COUNTED_APART`
+    also what the instance names a field for, such as document_logon_type (null if the document has none), and
+    a row for each value. With a `user_domain_field` the domain stands before the user name
+    (`ownership.names.with_domain`). A document with several values counts once for each. The totals count
+    documents: `matching` the query, `lacking_user` and `lacking_host` of these; empty and `-` count as
+    lacking (rules 1.3).
     """
 
     day: date
@@ -109,22 +112,16 @@ OpenSource = Callable[[Instance], AbstractContextManager[EvidenceSource]]
 """Opens the source of an instance with one log."""
 
 
-class Logs:
+class Logs(ExitStack):
     """The open logs of an instance, by name; each is asked and judged by itself."""
 
     def __init__(self, instance: Instance, open_source: OpenSource) -> None:
-        self._open = ExitStack()
-        with self._open:  # closes the open ones if another one cannot be opened
+        super().__init__()
+        with ExitStack() as opened:  # closes the open ones if another one cannot be opened
             self.by_name = {
-                name: self._open.enter_context(open_source(one)) for name, one in instance.sources.items()
+                name: opened.enter_context(open_source(one)) for name, one in instance.sources.items()
             }
-            self._open = self._open.pop_all()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+            self.push(opened.pop_all())
 
     def probe(self) -> None:
         """Raise TransientError if a service does not answer within seconds."""
@@ -171,11 +168,10 @@ class Logs:
             raise
 
 
-def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
-    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3).
-
-    `by_kind`: whether types of logon are counted apart, if the instance names their field.
-    """
+def extraction_fingerprint(instance: Instance) -> str:
+    """Return a fingerprint of the settings by which a day of a log is counted (rules 4.3)."""
+    words = {"logon_type": [], "user_domain": ["domain"]}  # as stored days have them
+    further = {name: getattr(instance, f"{name}_field") for name in FURTHER}
     settings = (
         instance.url,
         instance.index,
@@ -185,15 +181,21 @@ def extraction_fingerprint(instance: Instance, *, by_kind: bool = True) -> str:
         instance.time_field,
         instance.scan.timezone,
         # Unset ones are omitted, so that days fetched by earlier versions stay valid.
-        *([instance.logon_type_field] if instance.logon_type_field and by_kind else []),
-        *(["domain", instance.user_domain_field] if instance.user_domain_field else []),
+        *(text for name, field in further.items() if field for text in (*words.get(name, [name]), field)),
     )
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]
 
 
-def extraction_fingerprints(instance: Instance, *, by_kind: bool = True) -> dict[str, str]:
+def fingerprints_as_exact(instance: Instance) -> set[str]:
+    """Return those of the same counts of a log, with all, some or none of `COUNTED_APART` (rules 4.4)."""
+    fields = [f"{name}_field" for name in COUNTED_APART]
+    unset = chain.from_iterable(combinations(fields, number) for number in range(len(fields) + 1))
+    return {extraction_fingerprint(instance.model_copy(update=dict.fromkeys(some))) for some in unset}
+
+
+def extraction_fingerprints(instance: Instance) -> dict[str, str]:
     """Return the fingerprint of each of the instance's logs, by name."""
-    return {name: extraction_fingerprint(one, by_kind=by_kind) for name, one in instance.sources.items()}
+    return {name: extraction_fingerprint(one) for name, one in instance.sources.items()}
 
 
 def counted_as(instance: Instance) -> str:

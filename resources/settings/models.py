@@ -254,10 +254,8 @@ class Secret(Section):
     @property
     def how_to_change(self) -> str:
         """The place of the secret, and when a change takes effect."""
-        counts = (
-            "a service has to be restarted after a change" if self.env else "read at the start of each run"
-        )
-        return f"{self.place}; {counts}"
+        when = "a service has to be restarted after a change" if self.env else "read at the start of each run"
+        return f"{self.place}; {when}"
 
     def resolve(self, setting: str) -> str:
         """Read the secret; `setting` is its key, for messages."""
@@ -364,8 +362,13 @@ class Platform(Section):
 
     @property
     def place(self) -> str:
-        """The address and the tenant."""
+        """The address and the tenant, as people see them."""
         return f"{self.address}, tenant {self.tenant_id}"
+
+    @property
+    def key(self) -> str:
+        """The address and the tenant, by which locks and pools tell inventories apart."""
+        return f"{self.address} {self.tenant_id}"
 
 
 class ScanSettings(Section):
@@ -598,6 +601,11 @@ class Instance(OneQuery):
             same = sum(other.partition(" #")[0] == name for other in named)
             named[f"{name} #{same + 1}" if same else name] = one
         return named or {self.index: self}
+
+    @property
+    def source_place(self) -> str:
+        """The address of the search service and the index of each log, as people see them."""
+        return f"{self.url}, index {', '.join(one.index for one in self.sources.values())}"
 
     def require_secrets(self) -> None:
         """Fail if secrets are missing; the ConfigurationError names all of them."""

@@ -38,8 +38,8 @@ def locked_ledger(tables: Tables, platform: Platform, run_id: str | None = None)
 @contextmanager
 def target_lock(platform: Platform, ledger: Ledger) -> Generator[None]:
     """Keep out other runs on the tenant: on this machine, and on those that share the ledger."""
-    place = f"{platform.address} {platform.tenant_id}".lower()  # to many services a UUID or path has no case
-    key = hashlib.sha256(place.encode()).hexdigest()[:32]
+    # To many services a UUID or path has no case.
+    key = hashlib.sha256(platform.key.lower().encode()).hexdigest()[:32]
     name, what = f"asset-owners-{key}", f"The writing to {platform.place}"
     with ExitStack() as held:
         # All users see a socket without a file; a service has its own /tmp, and a file has its rights.

@@ -5,6 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import combinations
 from random import Random
 from threading import Event
 
@@ -18,6 +19,7 @@ from assets_defs.run import resource_keys, scan_resources
 from assets_defs.run_request import RANGE_END, RANGE_START, today_of
 from ownership.windows import Window
 from resources.errors import ServiceError
+from resources.search.asking import COUNTED_APART
 from resources.search.source import Logs
 from resources.store.tables import Tables, write_file
 from tests.assets_defs.scans import scan
@@ -295,14 +297,17 @@ def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_
             assert by_pair(tables, day) == expected
 
 
-def test_days_are_fetched_anew_with_kinds_of_logon_and_keep_their_counts_where_the_index_is_gone(
-    fetch, tables
+FEWER = [fewer for number in range(len(COUNTED_APART)) for fewer in combinations(COUNTED_APART, number)]
+
+
+@pytest.mark.parametrize("before", FEWER)
+def test_days_are_fetched_anew_by_what_is_counted_apart_and_keep_their_counts_where_the_index_is_gone(
+    fetch, tables, before
 ):
     search = Search({day: events(3) for day in DAYS})
-    assert fetch(search).success
+    assert fetch(search, **{f"{name}_field": name for name in before}).success
     search.asked, search.events = [], {day: events(4) for day in DAYS[2:]}
-    by_kind = {"logon_type_field": "winlog.logon.type"}
-    assert fetch(search, **by_kind).success
+    assert fetch(search, **{f"{name}_field": name for name in COUNTED_APART}).success
     assert search.asked == DAYS
     assert stored(tables) == {**dict.fromkeys(DAYS[:2], 3), **dict.fromkeys(DAYS[2:], 4)}
 

@@ -258,7 +258,7 @@ def test_pages_of_tables_and_the_launchpad_answer_without_a_query(dagster, page,
             "funnel": "with logons 295",
         },
         "/assets/demo/owner_writes": {"written_last": "168 hosts by run", "report": "demo.html"},
-        f"/locations/{LOCATION}/resources/demo__inventory": {"url": inventory, "tenant": TENANT},
+        f"/locations/{LOCATION}/resources/demo__inventory": {"place": f"{inventory}, tenant {TENANT}"},
     }
     for place, values in found.items():
         page.goto(place)  # as it opens

@@ -33,7 +33,7 @@ HOSTNAMES = [
 ]
 EXCLUDED = [(), ("svc_*",), ("corp\\*", "adm?"), ("*é",)]
 VALUES = [None, "Alice@corp.example", "bob@b", "JOSÉ", "svc_b", "alice", "Bob", "CORP\\alice", "山田", ""]
-days = st.integers(0, 3).map(lambda number: DAY + timedelta(days=number))
+days = st.integers(0, 6).map(lambda number: DAY + timedelta(days=number))
 
 
 def mostly(names):
@@ -63,7 +63,7 @@ rules = st.builds(
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
     domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
     unite_accounts=st.booleans(),
-    max_idle_days=st.sampled_from([None, None, 26, 28]),
+    max_idle_days=st.sampled_from([None, None, 24, 26]),
     min_stable_days=st.sampled_from([None, None, 2, 28]),
     exclude_user_assets=st.sampled_from(
         [{}, {"enabled": ("false",)}, {"group": ("x", "l*"), "enabled": ("fa*",)}]
@@ -207,6 +207,20 @@ def matching(primary, people, rules):
     return owner, match, by, candidates, reasons
 
 
+def why_nobody(added, last, rules):
+    """Which evidence logons have that name nobody in the window that ends with a day; None if they do."""
+    if not (total := added.events.total()):
+        return "no_logons"
+    primary = added.ranking[0]
+    seen, weight = added.days[primary], added.weights[primary]
+    return (
+        "too_few_events" if total < rules.min_events or len(seen) < rules.min_active_days
+        else "no_majority" if 100 * weight <= rules.share_threshold_percent * added.weights.total()
+        else "idle_user" if rules.max_idle_days and (last - seen[-1]).days >= rules.max_idle_days
+        else None
+    )  # fmt: skip
+
+
 def expected(logons, people, assets, rules, answered_no):
     """What must be decided, row by row; `answered_no` has host and user asset of each answer no."""
     key, counted = key_of(rules), counted_by_host(logons, rules)
@@ -214,15 +228,9 @@ def expected(logons, people, assets, rules, answered_no):
     def named_by(rows, last):
         """The owner, or else the user, whom rows of a host name in the window that ends with a day."""
         added = Added(united([row for row in rows if row[2] <= last], people, rules), rules)
-        primary, events = next(iter(added.ranking), None), added.events.total()
-        days = added.days.get(primary, [])
-        if (
-            events < max(rules.min_events, 1)
-            or len(days) < rules.min_active_days
-            or 100 * added.weights[primary] <= rules.share_threshold_percent * added.weights.total()
-            or (rules.max_idle_days and (last - days[-1]).days >= rules.max_idle_days)
-        ):
+        if why_nobody(added, last, rules):
             return None
+        primary = added.ranking[0]
         return matching(primary, people, rules)[0] or primary
 
     # What each side calls its hosts in full.
@@ -248,11 +256,7 @@ def expected(logons, people, assets, rules, answered_no):
             else "no_hostname" if not names
             else "excluded_host" if fits(every, rules.exclude_hosts)
             else "hostname_collision" if any(number > 1 for crowd in crowds for number in crowd.values())
-            else "no_logons" if not total
-            else "too_few_events" if total < rules.min_events or len(seen) < rules.min_active_days
-            else "no_majority" if len(events) > 1
-            and 100 * weights[primary] <= rules.share_threshold_percent * weights.total()
-            else "idle_user" if rules.max_idle_days and (WINDOW.last - seen[-1]).days >= rules.max_idle_days
+            else nobody if (nobody := why_nobody(added, WINDOW.last, rules))
             else "not_stable" if rules.min_stable_days and len({
                 named_by(rows, WINDOW.last - timedelta(days=age)) for age in range(rules.min_stable_days)
             }) > 1

@@ -15,7 +15,7 @@ from ownership.windows import Window, days_of, window_before
 from tests import examples
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 
-WINDOW = Window(date(2026, 3, 6), date(2026, 3, 14))
+WINDOW = Window(date(2026, 3, 3), date(2026, 3, 11))
 MOST_DAYS = 6
 ALL_DAYS = days_of(Window(WINDOW.first - timedelta(days=MOST_DAYS), WINDOW.last))
 HOSTNAMES = ["pc1", "pc2", "pc3", "pc4", "old", "shared"]

@@ -1,3 +1,4 @@
+import re
 from datetime import date
 from typing import Any
 
@@ -131,6 +132,6 @@ def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut()
     message = str(refused.value)
     assert "document_username: not_nullable, broken by 1 of 9 rows" in message
     assert "events: greater_than_or_equal_to(1), broken by 9 of 9 rows" in message
-    assert message.count("document_username=…, document_logon_type=None, events=0") == 4, "names nobody"
+    assert len(re.findall("document_username=…,.* events=0", message)) == 4, "names nobody"
     assert "user" not in message.replace("document_username", "")
-    assert max(map(len, message.splitlines())) < 200
+    assert "h" * 100 not in message

@@ -386,8 +386,8 @@ def test_the_page_of_resources_shows_where_the_services_are_and_who_uses_them():
     served = RepositorySnap.from_def(build_repository())
     shown = {one.name: one for one in served.resources or () if one.name.startswith("customer_1__")}
     values = {name: one.configured_values for name, one in shown.items()}
-    assert values["customer_1__search"] == {"url": '"https://search.example:9200"', "index": '"logs-*"'}
-    assert values["customer_1__inventory"] == {"url": '"https://inventory.example"', "tenant": '"t-1"'}
+    assert values["customer_1__search"] == {"place": '"https://search.example:9200, index logs-*"'}
+    assert values["customer_1__inventory"] == {"place": '"https://inventory.example, tenant t-1"'}
     for one in shown.values():
         assert {key.path[0] for key in one.asset_keys_using} == {"customer_1"}
 

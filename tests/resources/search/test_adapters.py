@@ -2,15 +2,16 @@
 
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from pydantic import create_model
+from pydantic import ValidationError, model_validator
 
+from resources.errors import ConfigurationError
 from resources.search.logons import SearchClient
-from resources.search.source import extraction_fingerprint
 from resources.settings import Instance
-from resources.settings.models import Secret
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.recipes import recipe
@@ -71,19 +72,41 @@ def test_events_without_a_name_are_counted_and_give_no_pair(holding):
     assert found(day) == (6, 3, 3, [("PC", "ann", 1)])
 
 
+def test_a_folder_of_exports_that_is_missing_is_refused_and_has_no_days_without_logons(tmp_path):
+    with recipe("Exports")(tmp_path / "unmounted") as source:
+        for ask in (source.probe, lambda: list(source.logons([DAY]))):
+            with pytest.raises(ConfigurationError, match="is not a folder"):
+                ask()
+
+
 def test_messages_can_name_what_says_where_names_are(holding):
     with holding([]) as source:
         assert source.user_setting != source.host_setting
         assert list(source.logons([])) == []
 
 
+UNUSED = {"url": "https://unused.example", "username": "-", "password": {"env": "UNUSED"}, "index": "exports"}
+
+
+class Exporting(Instance):
+    """An instance whose logons come from exports: keys of the search service may then be missing."""
+
+    exports: Path | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_unused(cls, content: dict[str, Any]) -> dict[str, Any]:
+        return UNUSED | content if content.get("exports") else content
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_catalogue", "no_report")
 def test_a_run_reads_the_exports_of_an_instance_that_names_no_search_service(tmp_path):
-    defaults = {"url": (str, "file:"), "username": (str, ""), "password": (Secret | None, None)}
-    content = {key: value for key, value in instance_content().items() if key not in defaults}
-    settings = create_model("Exporting", __base__=Instance, **defaults).model_validate(content)  # ty: ignore
-    assert extraction_fingerprint(settings)
+    content = {key: value for key, value in instance_content().items() if key not in UNUSED}
+    with pytest.raises(ValidationError, match="3 validation errors"):
+        Exporting.model_validate(content)
+    settings = Exporting.model_validate(content | {"exports": tmp_path})
+    assert [*settings.sources] == ["exports"]
     with exports([(LAST, "pc-1", "ann")] * 3, tmp_path) as source:
         job = Job(tmp_path / "home", settings, source, Shelf(host("h1", "pc-1")))
         assert job().success

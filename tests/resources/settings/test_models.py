@@ -13,6 +13,7 @@ import yaml
 
 from ownership.rules import Rules
 from resources.errors import ConfigurationError
+from resources.search.asking import FURTHER
 from resources.search.source import extraction_fingerprint
 from resources.settings import (
     BrokenInstance,
@@ -442,8 +443,8 @@ def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifie
 
 
 def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
-    fields = ("url", "index", "query", "user_field", "hostname_field", "time_field", "logon_type_field")
-    counted = dict.fromkeys(fields, "https://other.example") | {
+    fields = ("url", "index", "query", "user_field", "hostname_field", "time_field")
+    counted = dict.fromkeys((*fields, *(f"{name}_field" for name in FURTHER)), "https://other.example") | {
         "query": "a:1",
         "scan.timezone": "Europe/Berlin",
     }
@@ -455,6 +456,8 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
         assert changed == (key in counted), key
     assert extraction_fingerprint(instance(user_field="agent.name", hostname_field="user.name")) != plain
     assert plain == "b7b84b667a3067a9", "stored days would be fetched again"
+    both = instance(logon_type_field="a", user_domain_field="b")
+    assert extraction_fingerprint(both) == "b5f10a45a7d86831", "stored days would be fetched again"
 
 
 def test_what_a_write_changes_besides_is_no_part_of_the_target():
