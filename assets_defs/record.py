@@ -78,9 +78,10 @@ class RunRecord:
             return
         try:
             run = self.recorded.get_run_by_id(self.run_id)
-        except Exception:  # of any database; its restart does not end a run
+        except Exception as error:  # of any database; its restart does not end a run
             if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
-                raise
+                message = "Dagster does not tell whether this run counts as running; it writes nothing more"
+                raise AssetOwnersError(message) from error
             return
         self._answered_at = time.monotonic()
         if run and run.status not in ENDED:

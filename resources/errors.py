@@ -72,12 +72,8 @@ class ProtocolError(ServiceError):
     """The answer does not follow the convention (HTML, a redirect, a list that never completes)."""
 
 
-class RedirectError(ProtocolError):
-    """The service redirects; `location` is the start of the address, with secrets masked."""
-
-    def __init__(self, message: str, location: str) -> None:
-        super().__init__(message)
-        self.location = location
+class LogInPageError(ProtocolError):
+    """The service redirects to a page for logging in, judging by its address."""
 
 
 def call_each(names: Iterable[str], call: Callable[[str], T], *, joint: str = "; ") -> dict[str, T]:

@@ -64,13 +64,12 @@ def check_connection(transport: Transport, method: str, path: str) -> Generator[
     certificate = check_certificate(transport.section, transport.url, ignore_ssl=transport.ignore_ssl)
     if certificate.state != "ok":
         yield certificate
-    with transport.new_session() as session:
-        answer = yield from attempt("connection", lambda: transport.send(session, method, path))
-    if answer is None:
-        return False
     is_trusted = certificate.state == "ok" and transport.url.startswith("https:")
-    yield Finding("ok", "connection", "answers, and its certificate is trusted" if is_trusted else "answers")
-    return True
+    text = "answers, and its certificate is trusted" if is_trusted else "answers"
+    with transport.new_session() as session:
+        (found,) = check_call("connection", lambda: transport.reach(session, method, path), text)
+    yield found
+    return found.state == "ok"
 
 
 def check_certificate(section: str, url: str, *, ignore_ssl: bool) -> Finding:

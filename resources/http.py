@@ -10,7 +10,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,10 @@ from datetime import UTC, datetime, timedelta
 from email.utils import mktime_tz, parsedate_tz
 from functools import cached_property
 from http.cookiejar import DefaultCookiePolicy
+from multiprocessing.pool import AsyncResult, ThreadPool
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import requests
@@ -34,8 +37,8 @@ from resources.errors import (
     AssetOwnersError,
     AuthenticationError,
     ConfigurationError,
+    LogInPageError,
     ProtocolError,
-    RedirectError,
     TransientError,
 )
 from resources.locks import made_progress
@@ -54,6 +57,8 @@ _LONGEST_SECONDS = 10.0**9  # limit for a date in the future
 _WRONG_CLOCK_SECONDS = 86_400  # tolerance for a service's clocks; it deletes a cookie with a date in 1970
 _OTHER_TIME, _OTHER_NAME = {9, 10}, {62, 64}  # X509_V_ERR of OpenSSL: not yet valid, expired; host, address
 _PROXIES = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY"
+_LOG_IN_ADDRESS = re.compile(r"\b(log|sign)[_-]?[io]n\b|\bauth|\bsso\b|\bsaml", re.IGNORECASE)
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +104,13 @@ class Session(requests.Session):
         super().__init__()
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))  # their rules are for many services
         self.kept: dict[tuple[str, str, str], str] = {}
-        self.changing = False  # whether an answer has changed one
 
-    def keep_cookies(self, response: requests.Response, sent: Mapping[str, str]) -> None:
-        """Keep the cookies that an answer sets, and drop those that it deletes; its request had `sent`."""
+    def keep_cookies(self, response: requests.Response) -> None:
+        """Keep the cookies that an answer sets, and drop those that it deletes."""
         for header in response.raw.headers.getlist("Set-Cookie"):
             (name, value), *others = (map(str.strip, part.partition("=")[::2]) for part in header.split(";"))
             said = {attribute.lower(): text.strip('"') for attribute, text in others}
             key = name, said.get("domain", ""), said.get("path", "")
-            self.changing |= sent.get(name, value) != value
             self.kept.pop(key, None)
             if value and not _is_deleted(said, response.headers):
                 self.kept[key] = value
@@ -210,16 +213,17 @@ class Transport:
             timeouts = (min(CONNECT_TIMEOUT_SECONDS, seconds), seconds)
             # Credentials go nowhere but to the configured address.
             with session.send(request, timeout=timeouts, allow_redirects=False, stream=True) as response:
-                session.keep_cookies(response, sent)
+                session.keep_cookies(response)
                 values = (value.strip('"') for value in (*sent.values(), *session.kept.values()))
                 secrets += tuple(value for value in values if len(value) >= MIN_SESSION)
                 secrets += (request.headers.get("Authorization", "").rpartition(" ")[2],)
                 if 300 <= response.status_code < 400:
                     elsewhere = redact_start(response.headers.get("Location", ""), secrets, 200, personal)
-                    raise RedirectError(
+                    is_same = urlsplit(elsewhere).path.endswith(path)  # at another address
+                    to_log_in = not is_same and _LOG_IN_ADDRESS.search(elsewhere)
+                    raise (LogInPageError if to_log_in else ProtocolError)(
                         f"{self.where} redirects {path} to {elsewhere!r}; credentials go nowhere else: "
-                        f"set {self.section}url to the final address",
-                        elsewhere,
+                        f"set {self.section}url to the final address"
                     )
                 body = self._body(response, path)
                 if time.monotonic() >= deadline:  # a cut may look like the end of an answer
@@ -335,12 +339,29 @@ class Transport:
             reraise=True,
         )
 
+    def in_parallel(self, call: Callable[[Any], T], items: Iterable[Any], *, waiting: int = 0) -> Iterator[T]:
+        """Yield what `call` returns for each item, in order; at most `waiting` results wait to be taken."""
+        # Its threads end with the process; a ThreadPoolExecutor's would keep it until the last answer.
+        with ThreadPool(self.connections) as threads:
+            ahead: deque[AsyncResult[T]] = deque()
+            for item in items:
+                ahead.append(threads.apply_async(call, (item,)))
+                if len(ahead) >= self.connections + waiting:
+                    yield ahead.popleft().get()
+            for result in ahead:
+                yield result.get()
+
+    def reach(self, session: Session, method: str, path: str, **arguments: Any) -> None:
+        """Send one request, as `send`; any answer shows that the service lives, also a way to log in."""
+        with suppress(LogInPageError):
+            self.send(session, method, path, **arguments)
+
     def probe(self, method: str, path: str, **arguments: Any) -> None:
         """Send one request that fails within seconds if the service is away; any answer shows it lives."""
         seconds = min(PROBE_SECONDS, self.read_timeout_seconds)
         quick = replace(self, read_timeout_seconds=seconds, patience_seconds=seconds, silent_since=None)
         with quick.new_session() as session:
-            quick.retrying()(quick.send, session, method, path, **arguments)
+            quick.retrying()(quick.reach, session, method, path, **arguments)
 
 
 _backoff = tenacity.wait_random_exponential(multiplier=0.5, max=30)

@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -32,9 +32,9 @@ def send_notices(
     """Send a text to each address of `notify`, in parallel; return why some failed, by setting."""
     notice = {"title": instance.name, "body": text, "notify_type": kind}
     addresses = _addresses(instance)
-    with ThreadPoolExecutor(len(addresses) or 1) as senders:
+    with ThreadPool(len(addresses) or 1) as senders:  # which an interrupted run does not wait for
         send = partial(_send, notice=notice, seconds=seconds)
-        reasons = senders.map(send, addresses.keys(), addresses.values())
+        reasons = senders.starmap(send, addresses.items())
         return {setting: why for setting, why in zip(addresses, reasons, strict=True) if why}
 
 

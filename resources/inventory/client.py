@@ -8,9 +8,9 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -286,11 +286,10 @@ class AssetInventory(Inventory):
             log.warning(f"{self.where} announces {size} {kind} and lists {len(seen)}; all of them are used")
         before_last = numbers[:-1]
         chosen = before_last[:: -(-len(before_last) // MAX_PAGES_READ_AGAIN) or 1]
-        with ThreadPoolExecutor(self.transport.connections) as executor:
-            for page in executor.map(self._page, itertools.repeat(kind), chosen):
-                if page.refusal or len({*page.ids} - seen) > max(page.size - size, 0):
-                    return False
-        return True
+        return not any(
+            page.refusal or len({*page.ids} - seen) > max(page.size - size, 0)
+            for page in self.transport.in_parallel(partial(self._page, kind), chosen)
+        )
 
     def _require_readable(self, kind: Kind, frame: pl.DataFrame) -> None:
         """Refuse a list with so many unreadable assets that the contract or a field name must be wrong."""
@@ -305,7 +304,20 @@ class AssetInventory(Inventory):
             )
 
     def first_pages(self, kind: Kind) -> list[Page]:
-        """Return the first page of a list, 0 or 1, with the second if both had to be read."""
+        """Return the first page of a list, 0 or 1, with the second if both had to be read.
+
+        ProtocolError: none of their items has fields at `fields_in`, which single odd ones may lack.
+        """
+        pages = self._first_pages(kind)
+        items = [item for page in pages for item in page.items]
+        if items and not any(isinstance(self.rows[kind].fields_of(item), dict) for item in items):
+            raise ProtocolError(
+                f"{self.where} lists {kind} ({items[0]['id']} is the first) whose fields are not at one "
+                f"place, {self._platform.contract.fields_in!r}; check platform.contract.fields_in"
+            )
+        return pages
+
+    def _first_pages(self, kind: Kind) -> list[Page]:
         # A service that starts with page 1 refuses page 0, or returns it empty, or page 1 instead.
         zero = self._page(kind, 0)
         if isinstance(zero.refusal, TransientError):
@@ -313,7 +325,7 @@ class AssetInventory(Inventory):
         if not zero.refusal and len(zero.ids) == zero.size:
             return [zero]
         one = self._page(kind, 1)
-        if zero.ids and zero.ids != one.ids:
+        if zero.ids and {*zero.ids} != {*one.ids}:
             return [zero, one]
         if one.refusal:
             raise one.refusal
@@ -330,11 +342,9 @@ class AssetInventory(Inventory):
         # The service may return fewer items than asked for.
         pages = -(-known[0].size // max(len(known[0].ids), 1))
         end = max(known[0].number + pages, begin)
-        kinds = itertools.repeat(kind)
-        with ThreadPoolExecutor(connections := self.transport.connections) as executor:
-            for start in range(begin, end + 1, connections):
-                yield from executor.map(self._page, kinds, range(start, min(start + connections, end + 1)))
-        yield from map(self._page, kinds, itertools.count(end + 1))
+        page = partial(self._page, kind)
+        yield from self.transport.in_parallel(page, range(begin, end + 1))
+        yield from map(page, itertools.count(end + 1))
 
     def _page(self, kind: Kind, number: int) -> Page:
         contract = self._platform.contract
@@ -352,7 +362,6 @@ class AssetInventory(Inventory):
                 isinstance(item, dict) for item in items
             ):
                 ids = self._ids_of(items, call.path)
-                self._require_fields(kind, items, call.path)
                 return Page(number, size, ids, items)
         text = "without a list of items and their number; check the paths in platform.contract"
         return Page(number, refusal=ProtocolError(f"{self.where} answered {call.path} {text}"))
@@ -372,11 +381,3 @@ class AssetInventory(Inventory):
     def _others(self, item: Fields) -> bytes:
         """Return the values of an item that a write must not change, as in `Inventory.host`."""
         return msgspec.json.encode([leaf for leaf in leaves(item) if not f"{leaf[0]}.".startswith(self._own)])
-
-    def _require_fields(self, kind: Kind, items: Sequence[Fields], path: str) -> None:
-        """Refuse items of which none has fields at `fields_in`, which single odd items may lack."""
-        if items and not any(isinstance(self.rows[kind].fields_of(item), dict) for item in items):
-            raise ProtocolError(
-                f"{self.where} answered {path} with an item ({items[0]['id']}) whose fields are not at one "
-                f"place, {self._platform.contract.fields_in!r}; check platform.contract.fields_in"
-            )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
@@ -20,10 +19,10 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from resources.errors import (
     AuthenticationError,
     ConfigurationError,
+    LogInPageError,
     NotFoundError,
     PermissionDeniedError,
     ProtocolError,
-    RedirectError,
     ServiceError,
     SessionExpiredError,
     ValidationError,
@@ -35,8 +34,9 @@ from resources.settings import Platform, home
 
 MAX_FIELDS = 20  # with detail in a refusal, and texts of each
 _PAGE_BYTES = 2**18
-_LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
-    r"^401$|^\W*(please |you (must|need to|have to) )?(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
+_LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts, or be about users
+    r"^401$|^\W*(please |you (must|need to|have to) )(log|sign)[ -]?in\b|\bnot (logged|signed)[ -]in\b"
+    r"|^\W*(log|sign)[ -]?in( is| has)?(\W*$| (required|needed|expired|timed? ?out|to|again|first|before)\b)"
     r"|\bunauthenticated\b|\bnot authenticated\b|\bauthentication required\b|^unauthori[sz]ed\W*$"
     r"|\bsession\b.{0,20}\b(expired|ended|invalid)\b|\b(expired|invalid|no) session\b",
     re.IGNORECASE,
@@ -44,7 +44,6 @@ _LOG_IN = re.compile(  # whole phrases: a message may repeat names of hosts
 _LOG_IN_PAGE = re.compile(
     r"<input[^>]*type\s*=\s*[\"']?password|<title>[^<]*\b(log|sign)[ -]?[io]n\b", re.IGNORECASE
 )
-_LOG_IN_ADDRESS = re.compile(r"\b(log|sign)[_-]?[io]n\b|\bauth|\bsso\b|\bsaml", re.IGNORECASE)
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
 
@@ -102,7 +101,7 @@ def asks_for_log_in(answer: Answer) -> bool:
     """Return whether an answer asks for a log-in: HTTP status 401, or a log-in page, or JSON that says so."""
     if answer.status == 401:
         return True
-    if answer.status >= 500 or answer.status in {404, 408, 425, 429}:
+    if answer.status >= 500 or answer.status in {400, 404, 408, 422, 425, 429}:
         return False
     if answer.body[:100].lstrip().startswith(b"<"):
         return bool(_LOG_IN_PAGE.search(answer.body[:_PAGE_BYTES].decode("utf-8", "replace")))
@@ -218,7 +217,7 @@ class InventorySession:
         self._lock = threading.RLock()
         self._session: Session | None = None
         self._useless_log_ins = 0  # since the last session that worked
-        self._has_cookie = self._changes_cookie = False
+        self._has_cookie = False
         self._given_up: str | None = None
 
     def close(self) -> None:
@@ -241,7 +240,6 @@ class InventorySession:
             session = self._require_session(path)
             answer = self._send(session, method, path, **arguments)
             if answer is not None:
-                self._changes_cookie |= session.changing
                 self._useless_log_ins = 0
                 return answer
             with self._lock:
@@ -260,10 +258,7 @@ class InventorySession:
         """Send one request; None if the answer is a 401, a log-in page or a redirect to one."""
         try:
             answer = self._transport.send(session, method, path, **arguments)
-        except RedirectError as error:
-            is_same = urlsplit(error.location).path.endswith(path)  # elsewhere
-            if is_same or not _LOG_IN_ADDRESS.search(error.location):
-                raise
+        except LogInPageError:
             return None
         return None if asks_for_log_in(answer) else answer
 
@@ -276,7 +271,6 @@ class InventorySession:
                 if self._useless_log_ins > 1:
                     raise self._give_up_twice(path)
                 self._session = self._log_in()
-                self._session.changing = False  # by the log-in itself
                 self._has_cookie = bool(self._session.kept)
                 self._useless_log_ins += 1
             return self._session
@@ -292,9 +286,8 @@ class InventorySession:
         advice = "check that the account may use the API, and that no other program logs in with it"
         if not self._has_cookie:
             advice = "no cookie came back after the log-in: check platform.url, and any proxy in between"
-        elif self._changes_cookie and self._transport.connections > 1:
-            advice += "; its answers change a cookie: if each ends the session before it, set "
-            advice += "writes.concurrency to 1"
+        elif self._transport.connections > 1:
+            advice += "; if each answer ends the session before it, set writes.concurrency to 1"
         return advice + ("" if self._codes else "; set platform.mfa_secret if it needs a code")
 
     def _give_up(self, reason: str) -> AuthenticationError:

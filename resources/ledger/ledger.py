@@ -243,10 +243,6 @@ class Ledger:
         """Store, before the host is read, that from here on a request may go out."""
         self._execute("UPDATE writes SET sent = 1 WHERE run_id = ? AND host_id = ?", run_id, host_id)
 
-    def mark_sent(self, pending: Result, *, run_id: str) -> None:
-        """Store, before a request goes out, what the host holds and what it is sent."""
-        self.complete(pending, run_id=run_id)
-
     def never_sent(self, run_id: str) -> set[str]:
         """Return the hosts of the run to which surely no request went out."""
         # None if the machine was restarted: a loss of power may take what `mark_attempted` stored.

@@ -215,8 +215,8 @@ def texts(names: Sequence[Name | None]) -> pl.Series:
 
 
 MIN_PAGE = 100  # buckets of the smallest page
-_FAULT_OF_REQUEST = re.compile(
-    "(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception$"
+FAULT_OF_REQUEST = re.compile(
+    r"(illegal_argument|class_cast|number_format|aggregation_execution|parse|parsing|query_shard)_exception\b"
 )
 _MISSING_SHARD = re.compile(r"\[\[([^\]]+)\]\[\d+\]")
 _BLOCKED_INDEX = re.compile(r"index \[([^\]]+)\] blocked by: \[([^\]]+)\]")
@@ -226,7 +226,7 @@ class TooManyBucketsError(ProtocolError):
     """The page has more buckets than the cluster allows."""
 
 
-@dataclass
+@dataclass(eq=False)
 class RefusedSearchError(ConfigurationError):
     """The service refuses a search; `why_refused` finds the wrong setting with further searches."""
 
@@ -237,8 +237,8 @@ class RefusedSearchError(ConfigurationError):
     where: str
     query: str
 
-    def __str__(self) -> str:
-        return f"The search is refused by {self.where}{self.in_index}: {self.reason}"
+    def __post_init__(self) -> None:
+        super().__init__(f"The search is refused by {self.where}{self.in_index}: {self.reason}")
 
 
 def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path: str) -> NoReturn:
@@ -279,7 +279,7 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
             f"The index {red} at {where} is red: a part of it is on no node; have the cluster repaired, or "
             f"exclude it from index, and run again ({reason})"
         )
-    if not any(map(_FAULT_OF_REQUEST.search, kinds)):
+    if not any(map(FAULT_OF_REQUEST.search, kinds)):
         status = 503 if "task_cancelled_exception" in kinds else answer.status
         body = reason.encode() if kinds else answer.body
         transport.raise_if_transient(replace(answer, status=status, body=body), path)
@@ -400,6 +400,9 @@ class Asker:
         arguments = self._arguments(body)
         arguments["params"] = {"allow_partial_search_results": "true"}
         answer = self.transport.send(self._session, "POST", self.path, **arguments)
+        if answer.status != 200:
+            with suppress(RefusedSearchError):  # all shards refuse the query
+                raise_refusal(answer, self.instance, self.transport, self.path)
         buckets = self._decoded(DECODER, answer).buckets if answer.status == 200 else []
         return buckets, self._decoded(ANYTHING, answer)
 

@@ -16,9 +16,9 @@ from typing import Any
 import polars as pl
 
 from ownership.names import printable, some_of
-from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError
+from resources.errors import AssetOwnersError, ConfigurationError, PermissionDeniedError, TransientError
 from resources.findings import Finding
-from resources.search.asking import FURTHER, Asker, Bucket, RefusedSearchError, texts
+from resources.search.asking import FAULT_OF_REQUEST, FURTHER, Asker, Bucket, RefusedSearchError, texts
 from resources.settings import Instance
 from resources.settings.models import Preset, presets
 from resources.settings.query import clauses
@@ -44,7 +44,7 @@ _OF_ANOTHER_COMPUTER = re.compile(
 """Fields that name another computer, such as the one that a logon came from."""
 
 _COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # except inside date mathematics
-_TYPE = re.compile(r"which is of type \[(\w+)\]")
+_TYPE = re.compile(r"which is (?:a runtime field )?of type \[(\w+)\]")
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
 _UNITS = {"seconds": 1_000, "microseconds": 1 / 1_000, "nanoseconds": 1 / 1_000_000}
@@ -102,9 +102,11 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
     indexes = {"buckets": {"terms": {"field": "_index", "size": MAX_INDEXES}}}
     of_text, answer = log.ask_each_shard(query, indexes)
     types: dict[str, set[str]] = defaultdict(set)
-    for index, reason in _refusals(answer):
-        if found := _TYPE.search(reason):
+    for index, refusal in _refusals(answer):
+        if found := _TYPE.search(refusal):
             types[found[1]].add(index)
+        elif not FAULT_OF_REQUEST.search(refusal):
+            raise TransientError(f"{log.transport.where} did not tell the type of {field!r} in {index}")
     for index in of_text:
         types[TEXT].add(str(index.key))
     return {kind: sorted(types[kind]) for kind in sorted(types)}
@@ -112,8 +114,8 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
 
 def _refusals(answer: Any) -> Iterator[tuple[str, str]]:
     if isinstance(answer, dict):
-        if isinstance(answer.get("index"), str) and (reason := answer.get("reason")):
-            yield answer["index"], str(reason)
+        if isinstance(answer.get("index"), str) and "reason" in answer:
+            yield answer["index"], str(answer)
         answer = list(answer.values())
     for each in answer if isinstance(answer, list) else ():
         yield from _refusals(each)
@@ -123,7 +125,8 @@ def require_whole_names(log: Asker, first: date, last: date) -> None:
     """Fail if names are counted word by word: `svc-miller` under `svc` and under `miller`."""
     for setting, field in _fields_of(log.instance, "user_field", "hostname_field").items():
         # A keyword field may hold several values (rules 1.1), copied ones included.
-        if indexes := types_by_index(log, field, [log.between(first, last), log.query]).get(TEXT):
+        filters = [log.between(first, last), log.query]
+        if indexes := log.transport.retrying()(types_by_index, log, field, filters).get(TEXT):
             raise ConfigurationError(
                 f"{setting}: {field!r} is text with fielddata in the index {some_of(indexes)}: documents are "
                 "counted once for each word of a name, so parts of names count as users and hosts; name a "

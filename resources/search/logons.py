@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
@@ -69,18 +68,17 @@ class SearchClient(Asker, EvidenceSource):
         aggregated or that is a text, a query that does not parse, a `time_field` by which no day
         finds any document: an empty day would then hide documents that belong to no day (rules 4.1).
         """
-        with ThreadPoolExecutor(DAYS_AT_ONCE) as executor:
-            fetched = executor.map(self._day, days)
-            empty = []
-            for day in fetched:
-                empty.append(day)
-                if day.matching:
-                    break
-            else:
-                if days and (times := explaining.find_times(self)).state == "wrong":
-                    raise ConfigurationError(f"{times.what}: {times.text}")
-            yield from empty
-            yield from fetched
+        fetched = self.transport.in_parallel(self._day, days, waiting=DAYS_AT_ONCE)
+        empty = []
+        for day in fetched:
+            empty.append(day)
+            if day.matching:
+                break
+        else:
+            if days and (times := explaining.find_times(self)).state == "wrong":
+                raise ConfigurationError(f"{times.what}: {times.text}")
+        yield from empty
+        yield from fetched
 
     def totals(self, first: date, last: date) -> tuple[int, int, int]:
         """Count the documents from `first` to `last`: matching, without a user, without a host."""

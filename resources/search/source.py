@@ -19,7 +19,7 @@ from ownership import data_checks
 from ownership.data_checks import FORWARDED_LIMIT_PERCENT, LACKING_LIMIT_PERCENT
 from ownership.windows import Window, days_of
 from resources.errors import AssetOwnersError, call_each
-from resources.findings import Finding, check_call
+from resources.findings import Finding, attempt_all, check_call
 from resources.search.asking import COUNTED_APART, FURTHER
 from resources.settings import Instance
 
@@ -314,7 +314,10 @@ def check_logs(logs: Logs, window: Window, *, exclude_hosts: Sequence[str]) -> I
         yield finding
     if "wrong" in states:
         return
-    by_day = logs.ask_each(lambda log: log.matching_by_day(days_of(window)))
-    matching = {name: sum(days.values()) for name, days in by_day.items()}
-    senders = check_senders(logs, window.first, window.last, matching=matching, exclude_hosts=exclude_hosts)
-    yield from (finding for finding in senders if finding.state != "ok")
+
+    def find_senders() -> Iterator[Finding]:
+        by_day = logs.ask_each(lambda log: log.matching_by_day(days_of(window)))
+        matching = {name: sum(days.values()) for name, days in by_day.items()}
+        return check_senders(logs, window.first, window.last, matching=matching, exclude_hosts=exclude_hosts)
+
+    yield from (finding for finding in attempt_all("search", find_senders) if finding.state != "ok")

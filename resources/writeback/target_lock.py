@@ -8,12 +8,12 @@ import struct
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from resources.ledger.ledger import Ledger, has_shared_ledger
 from resources.locks import locked, wait_until
-from resources.settings import Platform, journal_url
+from resources.settings import Platform, home, journal_url
 from resources.store.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def locked_ledger(tables: Tables, platform: Platform, run_id: str | None = None)
 
 @contextmanager
 def target_lock(platform: Platform, ledger: Ledger) -> Generator[None]:
-    """Keep out other runs on the tenant: on this machine, and on those that share the ledger."""
+    """Keep out other runs on the tenant: on this machine, with this home, and on those with this ledger."""
     # To many services a UUID or path has no case.
     key = hashlib.sha256(platform.key.lower().encode()).hexdigest()[:32]
     name, what = f"asset-owners-{key}", f"The writing to {platform.place}"
@@ -48,6 +48,8 @@ def target_lock(platform: Platform, ledger: Ledger) -> Generator[None]:
         else:
             held.enter_context(locked(Path(tempfile.gettempdir()) / f"{name}.lock", what))
         ledger.lock(key, what)
+        with suppress(OSError):  # a home that this user may not write, or none
+            held.enter_context(locked(home() / f".{name}.lock", what))  # also in another container
         yield
 
 

@@ -11,7 +11,7 @@ from threading import Lock
 import polars as pl
 
 from ownership.codes import SUCCESSES
-from resources.errors import RunEndedError
+from resources.failures import operator_message
 from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
@@ -22,7 +22,6 @@ Later answers are lost, and their writes stay `intended`."""
 
 SECONDS_BETWEEN_QUESTIONS = 2  # how often `require_running` and `on_progress` are called
 
-INTERRUPTED = "it was interrupted"
 _FAILURES = frozenset({"failed", "intended"})
 
 
@@ -75,7 +74,7 @@ def write_all(
         except StopIteration:
             pass
         except BaseException as error:
-            writer.stop(str(error) if isinstance(error, RunEndedError) else INTERRUPTED)
+            writer.stop(operator_message(error))
             deadline = time.monotonic() + GRACE_SECONDS
             try:
                 with suppress(StopIteration, NoResultError):
@@ -115,7 +114,7 @@ class _Workers:
                 self.writer.stop(str(error))
                 return error.result
             except BaseException as error:  # noqa: BLE001  (`write_all` raises it)
-                self.writer.stop(INTERRUPTED)
+                self.writer.stop(operator_message(error))
                 return error
             # Counted here, for others are tried before the outcome is in the ledger.
             with self._lock:

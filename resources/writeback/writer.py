@@ -235,9 +235,9 @@ class Writer:
         """Whether the first writes were read back, and nothing was found that ends the writing."""
         return len(self._first) >= READ_BACK and not self.reason_to_stop()
 
-    def stop(self, reason: str) -> None:
-        """Stop: no further request begins, also for hosts that wait for their turn."""
-        self.stopped_by = self.stopped_by or reason
+    def stop(self, reason: str | None) -> None:
+        """Stop: no further request begins, also for hosts that wait for their turn. None: interrupted."""
+        self.stopped_by = self.stopped_by or reason or "it was interrupted"
         self.pace.stopped = True
 
     def not_reached_message(self) -> str:
@@ -273,7 +273,7 @@ class Writer:
         values = {field: value for field, value in decided.items() if field in self._inventory.takes}
         new = {field: values.get(field) for field in held}
         pending = Result(row["host_id"], "intended", None, held, new, kept_fields(row, new))
-        self._ledger.mark_sent(pending, run_id=row["run_id"])
+        self._ledger.complete(pending, run_id=row["run_id"])
 
         def right_before() -> None:
             if self.abandoned:

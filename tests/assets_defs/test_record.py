@@ -10,6 +10,7 @@ import pytest
 
 from assets_defs.record import RunRecord, as_dagster_failure
 from reports.run_results import result_in_words, undone_in_words
+from resources.errors import AssetOwnersError
 from resources.store.tables import Tables
 from tests.assets_defs.scans import LOG
 from tests.ownership.builders import NOW
@@ -121,14 +122,14 @@ def test_a_database_that_restarts_ends_no_run_that_writes_and_one_that_stays_awa
     record, away = RunRecord(tables, "run-1", recorded, LOG), Mock(side_effect=ConnectionError("no database"))
     with monkeypatch.context() as patch:
         patch.setattr(recorded, "get_run_by_id", away)
-        with pytest.raises(ConnectionError):
+        with pytest.raises(AssetOwnersError):
             record.require_running()
     record.require_running()
     monkeypatch.setattr(recorded, "get_run_by_id", away)
     record.require_running()
     later = time.monotonic() + 61
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    with pytest.raises(ConnectionError):
+    with pytest.raises(AssetOwnersError, match="does not tell whether this run counts"):
         record.require_running()
 
 

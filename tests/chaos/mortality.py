@@ -21,7 +21,6 @@ STEPS = [
     (Tables, "append"),
     (Ledger, "intend"),
     (Ledger, "mark_attempted"),
-    (Ledger, "mark_sent"),
     (Ledger, "complete"),
     (AssetInventory, "host"),
     (AssetInventory, "write"),

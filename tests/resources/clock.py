@@ -4,11 +4,14 @@ The program takes the time of day from `datetime.now`, and nothing else of it is
 long something takes (time limits, Retry-After, the age of a look or a session) goes on by the true clock.
 """
 
+import signal
+from contextlib import contextmanager
 from datetime import datetime, tzinfo
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
 
+import dagster as dg
 import pytest
 
 import assets_defs
@@ -56,3 +59,19 @@ def set_clock(patch: pytest.MonkeyPatch, now: datetime) -> None:
     for module in program:
         if getattr(module, "datetime", None) is datetime:
             patch.setattr(module, "datetime", Simulated)
+
+
+@contextmanager
+def interrupted(*, after):
+    """What is done here is interrupted after so many seconds, as a run is that was told to end."""
+
+    def interrupt(*_):
+        raise dg.DagsterExecutionInterruptedError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after)
+        with pytest.raises(dg.DagsterExecutionInterruptedError):
+            yield
+    finally:
+        signal.signal(signal.SIGALRM, before)

@@ -9,7 +9,7 @@ from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.search import open_source
 from resources.search.source import Logs, check_logs
 from tests.resources.fake_search import FakeSearch
-from tests.resources.http_stub import Stub, envelope
+from tests.resources.http_stub import Reply, Stub, envelope
 from tests.resources.inventory_world import client
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, event
@@ -52,6 +52,16 @@ def test_a_search_service(monkeypatch, documents, changes, states):
         with Logs(settings, open_source) as logs:
             found = {one.what: one.state for one in check_logs(logs, Window(DAY, DAY), exclude_hosts=())}
     assert {what: found.get(what) for what in states} == states
+
+
+def test_a_question_about_collectors_that_is_refused_is_one_finding_of_the_others(monkeypatch):
+    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
+    with FakeSearch() as service:
+        service.documents, answer = SOUND, service.answer
+        service.answer = lambda asked: Reply(b"{}", 400) if b"top_hits" in asked.body else answer(asked)
+        with Logs(instance(url=service.url, query="*"), open_source) as logs:
+            found = [*check_logs(logs, Window(DAY, DAY), exclude_hosts=())]
+    assert [one.state for one in found] == ["ok"] * (len(found) - 1) + ["wrong"]
 
 
 HOST = {"id": "h-1", "search_agent_name": "PC", "asset_owner": "u-1", "department": None, "criticality": None}

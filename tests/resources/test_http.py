@@ -1,5 +1,6 @@
 import contextlib
 import gzip
+import itertools
 import pkgutil
 import re
 import socket
@@ -26,6 +27,7 @@ from resources import http
 from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
 from resources.findings import check_connection
 from resources.http import Answer, Transport
+from tests.resources.clock import interrupted
 from tests.resources.http_stub import Reply, Stub
 
 
@@ -148,6 +150,38 @@ def test_several_cookies_are_kept_and_those_that_are_deleted_are_not(headers, se
             service.send(session, "GET", "/")
             service.send(session, "GET", "/", cookies={"route": "blue"} if sent and "route" in sent else {})
     assert stub.requests[1].headers.get("Cookie") == sent
+
+
+@pytest.mark.parametrize(
+    ("location", "lives"),
+    [("/login?next=%2F", True), ("https://sso.corp.example/", True), ("https://auth.corp.example/a", False)],
+)
+def test_a_service_that_wants_a_log_in_lives_and_one_at_another_address_does_not(location, lives):
+    with Stub(lambda _: Reply(b"", 302, {"Location": location})) as stub:
+        with contextlib.nullcontext() if lives else pytest.raises(ProtocolError, match=r"platform\.url"):
+            transport(stub.url).probe("GET", "/a")
+        found = check_connection(transport(stub.url), "GET", "/a")
+        assert {one.what: one.state for one in found}["connection"] == ("ok" if lives else "wrong")
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_calls_in_parallel_are_few_ahead_and_end_at_once_when_nobody_wants_more(waiting):
+    called, answer = [], threading.Event()
+
+    def call(number):
+        called.append(number)
+        return number if number < 2 else answer.wait(20)
+
+    results = transport("http://localhost", connections=2).in_parallel(
+        call, itertools.count(), waiting=waiting
+    )
+    assert [next(results), next(results)] == [0, 1]
+    began = time.monotonic()
+    with interrupted(after=0.2):
+        next(results)
+    assert time.monotonic() - began < 10
+    assert len(called) <= 5 + waiting
+    answer.set()
 
 
 def test_a_redirect_is_not_followed_nor_its_body_read_and_says_what_to_set():

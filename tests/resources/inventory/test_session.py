@@ -137,12 +137,17 @@ def test_what_changes_something_is_not_sent_again_after_its_session_ended(
     "answer",
     [
         envelope(status=False, message="You may not change the owner of PC-LOGIN."),
+        envelope(status=False, message="Sign-in disabled for user 17; an owner must be active."),
+        *(
+            envelope(status=False, message="Log in first: no session for PC.", http=http)
+            for http in (400, 422)
+        ),
         envelope({"message": "Sign in to continue.", "title": "<input type=password>"}),
         Reply(b"<html><title>Welcome</title></html>"),
         Reply(b"", 302, {"Location": "https://login.corp.example" + PROFILE}),
         Reply(b"<title>Sign in</title>", 503),
     ],
-    ids=["refused", "payload", "HTML", "other address", "503"],
+    ids=["refused", "disabled", "400", "422", "payload", "HTML", "other address", "503"],
 )
 def test_other_answers_end_no_session(served, answer):
     with served(answer) as (stub, inventory), suppress(ServiceError):

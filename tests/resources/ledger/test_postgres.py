@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from urllib.parse import quote, urlsplit
 
-import dagster as dg
 import polars as pl
 import pytest
 
@@ -21,6 +20,7 @@ from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
 from resources.store.tables import Tables, of_layout
 from tests.pipelines.test_metrics import row
+from tests.resources.clock import interrupted
 from tests.resources.ledger.test_ledger import LATER, outcomes, writes
 
 pytestmark = pytest.mark.slow
@@ -87,22 +87,6 @@ def test_where_another_server_took_over_the_inventory_alone_tells(open_one, post
         assert ledger.never_sent("run-1") == {"a"}
         postgres.ask("UPDATE asset_owners.all_writes SET boot = '00000000'", database=database(url))
         assert ledger.never_sent("run-1") == set()
-
-
-@contextmanager
-def interrupted(*, after):
-    """What is done here is interrupted after so many seconds, as a run is that was told to end."""
-
-    def interrupt(*_):
-        raise dg.DagsterExecutionInterruptedError
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, after)
-        with pytest.raises(dg.DagsterExecutionInterruptedError):
-            yield
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_who_is_interrupted_leaves_a_ledger_that_goes_on(open_one):

@@ -3,13 +3,20 @@
 import copy
 import itertools
 import json
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import polars as pl
 import pytest
 
-from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
+from resources.errors import (
+    AssetOwnersError,
+    AuthenticationError,
+    ConfigurationError,
+    PermissionDeniedError,
+    ProtocolError,
+)
 from resources.search import logons as search
 from resources.search.logons import SearchClient
 from resources.search.source import Logs
@@ -338,6 +345,37 @@ def test_errors_become_settings_to_mend(cause, status, kind, says):
     assert script.naps == []
 
 
+BREAKER = {"index": "logs", "reason": {"type": "circuit_breaking_exception", "reason": "Too large"}}
+RUNTIME = "Can only use such queries on text fields - not on [x] which is a runtime field of type [keyword]"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        error("circuit_breaking_exception", "Too large", 429),
+        Reply(b"Too many requests", 429),
+        answered({"timed_out": False, "_shards": {"total": 2, "failed": 1, "failures": [BREAKER]}}),
+    ],
+    ids=["JSON", "proxy", "partial"],
+)
+def test_parts_of_names_are_no_users_where_the_type_of_their_field_is_not_told_at_once(client, reply):
+    of_text = {"buckets": {"buckets": [{"key": "logs", "doc_count": 1}]}}
+    with client([event("PC", ["svc", "miller"])]) as logons:
+        logons.transport.sleep, answer = lambda _: None, logons.service.answer
+        for replies, refused in (
+            ([reply, answered(PAGE | {"aggregations": of_text})], "text with fielddata in the index logs"),
+            ([reply], "Too |did not tell the type"),
+            ([reply, error("illegal_argument_exception", RUNTIME, 400)], None),
+            ([error("illegal_argument_exception", "No such queries", 400)], None),
+        ):
+            of_type = Script(*replies).answer
+            logons.service.answer = lambda request, of_type=of_type: (
+                of_type(request) if b"match_phrase" in request.body else answer(request)
+            )
+            with pytest.raises(AssetOwnersError, match=refused) if refused else nullcontext():
+                assert found(next(logons.logons([DAY])))[0] == 1
+
+
 def test_an_empty_day_is_dated_before_it_was_looked_at():
     """A later date could settle a day that was not over when its emptiness was seen."""
     script = Script({"timed_out": False, "_shards": {"total": 0}})
@@ -369,7 +407,9 @@ def opened(monkeypatch):
                 for host, user in linux
             ]
             given = instance(url=service.url, logs=logs)
-            return Logs(given, lambda one: SearchClient(one, sleep=lambda _: None))
+            found: Any = Logs(given, lambda one: SearchClient(one, sleep=lambda _: None))
+            found.service = service
+            return found
 
         yield opened
 
@@ -396,3 +436,20 @@ def test_an_error_names_the_log_and_where_there_is_one_log_only_not(opened):
         with opened(logs=logs) as opened_logs, pytest.raises(ConfigurationError) as raised:
             opened_logs.ask_each(fail)
         assert str(raised.value).startswith(says)
+
+
+def test_a_refusal_names_its_log_before_many_days_of_another_are_counted(opened):
+    odd = error("parsing_exception", "odd", 400)
+    with opened([("pc", "ann")]) as logs:
+        service, answer = logs.service, logs.service.answer
+        service.answer = lambda request: odd if b"kind:linux" in request.body else answer(request)
+        for ask in (
+            lambda: list(logs.logons([DAY + timedelta(days=number) for number in range(30)])),
+            lambda: logs.ask("linux", lambda log: log.top_senders(DAY, DAY)),
+        ):
+            with pytest.raises(ConfigurationError, match=r"^logs\.1 \(linux\): .*odd"):
+                ask()
+        assert (
+            sum(b"kind:windows" in request.body for request in service.requests)
+            <= 2 * search.DAYS_AT_ONCE + 1
+        )

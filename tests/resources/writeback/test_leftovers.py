@@ -97,7 +97,7 @@ def test_what_was_sent_when_a_run_was_cut_off_is_settled_by_what_the_host_holds(
     with Ledger(IN_MEMORY) as ledger:
         intend(ledger, "h-0", **WRITTEN)
         kept = ["owner"] if sent is DEPARTMENT_UNDONE else None
-        ledger.mark_sent(Result("h-0", "intended", None, sent["old"], sent["new"], kept), run_id="run-1")
+        ledger.complete(Result("h-0", "intended", None, sent["old"], sent["new"], kept), run_id="run-1")
         number, rows = settled(ledger, held)
     stored = rows["h-0"]
     assert (number, stored["outcome"]) == (1, outcome)

@@ -15,7 +15,7 @@ from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.ledger.ledger import Ledger
 from resources.ledger.postgres import PostgresLedger
-from resources.settings import journal_url
+from resources.settings import home, journal_url
 from resources.store.tables import Tables
 from resources.writeback import target_lock as module
 from resources.writeback.target_lock import locked_ledger, target_lock
@@ -68,12 +68,15 @@ def clock(monkeypatch):
     return clock
 
 
-@pytest.fixture(params=["linux", "another system", MACHINES])
+@pytest.fixture(params=["linux", "another system", "containers", MACHINES])
 def system(request, monkeypatch, tmp_path):
-    """The names of sockets that Linux has, the lock files of other systems, and what machines share."""
+    """The names of sockets that Linux has, lock files of other systems and of a home, what machines share."""
     if request.param == "machines":
         url = request.getfixturevalue("postgres").new_database()
         monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url)
+    elif request.param == "containers":
+        home().mkdir()
+        monkeypatch.setattr(module, "_is_bound", lambda *_: True)
     else:
         monkeypatch.setattr("sys.platform", request.param)
         monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))

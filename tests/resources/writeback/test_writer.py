@@ -303,7 +303,7 @@ def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, l
     assert Writer(inventory, ledger).write(row()).outcome == "owned_meanwhile"
 
 
-@pytest.mark.parametrize("slow", ["on_look", "mark_sent", "on_connect"])
+@pytest.mark.parametrize("slow", ["on_look", "complete", "on_connect"])
 def test_a_look_that_is_too_old_is_made_again(inventory, writer, ledger, clock, monkeypatch, slow):
     """The time passes with the answer, on the disk or with the connection; somebody sets an owner."""
     stalls = []
@@ -315,7 +315,7 @@ def test_a_look_that_is_too_old_is_made_again(inventory, writer, ledger, clock, 
             clock.sleep(1.1)
 
     inventory.set("h-0", department="other than planned")
-    monkeypatch.setattr(ledger if slow == "mark_sent" else inventory, slow, stall)
+    monkeypatch.setattr(ledger if slow == "complete" else inventory, slow, stall)
     assert writer.write(row()).outcome == "owned_meanwhile"
     assert (inventory.asked, inventory.holds()[0]) == ((2, 0), "u-2")
 
@@ -830,17 +830,23 @@ def test_a_run_that_ended_before_its_first_write_sends_nothing_and_accounts_for_
     assert all("This run has ended" in message for message in ledger.rows("owner_writes", "run-1")["message"])
 
 
-def test_an_interrupted_run_sends_nothing_more(inventory, writer, ledger):
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(KeyboardInterrupt(), "it was interrupted"), (AssetOwnersError("Dagster is away"), "Dagster is away")],
+)
+def test_an_interrupted_run_sends_nothing_more(inventory, writer, ledger, error, reason):
     def interrupt(done, _):
         if done == 2:
-            raise KeyboardInterrupt
+            raise error
 
     inventory.on_write = lambda _, sent: time.sleep(0.01) or sent
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(error)):
         carry_out(plan(*numbered(40)), writer, ledger, concurrency=2, progress=interrupt)
     sent = inventory.calls["write"]
     assert sent < 40
     assert Counter(outcomes(ledger).values()) == Counter({"written": sent, "not_written": 40 - sent})
+    last = ledger.rows("owner_writes", "run-1").filter(outcome="not_written")["message"][-1]
+    assert last == f"the run ended before this host's turn: {reason}"
 
 
 @pytest.mark.parametrize("hook", ["on_look", "after_write"])
@@ -881,6 +887,8 @@ def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, ledger, mon
         carry_out(plan(*numbered(20)), writer, ledger, concurrency=concurrency)
     sent = inventory.calls["write"]
     assert 1 <= sent <= concurrency
+    reasons = ledger.rows("owner_writes", "run-1").filter(outcome="not_written")["message"]
+    assert all("turn: the lock is lost" in reason for reason in reasons)
     found = Counter(outcomes(ledger).values())
     assert found["written"] + found["intended"] <= 2 * concurrency
     assert found["not_written"] >= 20 - 2 * concurrency
