@@ -49,7 +49,7 @@ def up(
     with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
         _say(f"search service     {sandbox.engine.url}  certificate authority {sandbox.engine.ca_file}")
-        _say(f"  {sandbox.engine.reader.username:<27}{folder / SEARCH_PASSWORD}")
+        _say(f"  {sandbox.engine.reader.username}: may search, password in {folder / SEARCH_PASSWORD}")
         _say(f"inventory service  {sandbox.inventory.url}  tenant {TENANT}")
         for name, may in ACCOUNTS.items():
             _say(f"  {name}@corp.example: {may}, password in {folder / f'{name}-password'}")

@@ -31,6 +31,7 @@ from resources.settings.models import Secret, presets, slug_of
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
+SERVICE = ("name", "url", "username", "password", "ca_file")
 OWN = {
     "user_field": "Field with the user",
     "hostname_field": "Field with the host",
@@ -234,8 +235,7 @@ _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for pr
 
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
-_FILL_IN = "Fill in names, addresses and where the secrets lie, then try it:"
-_REST = "Fill in the others there, then try it:"
+_FILL_IN = "Fill in names, addresses and where the secrets lie"
 
 
 def init(
@@ -311,14 +311,7 @@ def init(
         if path.exists():
             raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
         proposed, stopped = _ask_until_stopped(asked, path, logs or [])
-        answered = {
-            "name",
-            "url",
-            "username",
-            "password",
-            "ca_file",
-            *(OWN if proposed and proposed.own else ()),
-        }
+        answered = {*SERVICE, *(OWN if proposed and proposed.own else ())}
         service |= {key: value for key, value in asked.items() if key in answered and value is not None}
         indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
         index = asked["index"] if asked["index"] != _ANY_INDEX else None
@@ -345,9 +338,9 @@ def init(
         print(text, end="")
         return
     _write_new(path, text)
-    todo = _FILL_IN if not indented else _REST if stopped else _set_variables(written)
+    todo = "Fill in the others there" if stopped else _set_variables(written) if indented else _FILL_IN
     said = f"\n{path} has the answers so far" if stopped else f"{path} is written"
-    print(f"{folded(f'{said}. {todo}')}\n    {check}")
+    print(f"{folded(f'{said}. {todo}, then try it:')}\n    {check}")
     if stopped:
         raise typer.Abort
 
@@ -356,7 +349,7 @@ def _set_variables(content: dict[str, Any]) -> str:
     """Return what is left to do for a file with all answers."""
     places = (section.get(key, {}) for section in (content, content["platform"]) for key in SECRETS)
     variables = dict.fromkeys(place["env"] for place in places if "env" in place)
-    return f"Set {' and '.join(variables)}, then try it:" if variables else "Try it:"
+    return f"Set {' and '.join(variables)}" if variables else "Look at its rules"
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:

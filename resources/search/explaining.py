@@ -369,18 +369,15 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     codes = sorted({code for one in known.values() for code in _EVENT_CODE.findall(one.settings["query"])})
     any_logon = {"multi_match": {"query": "4624", "fields": codes, "lenient": True}}
     tried.append({"constant_score": {"filter": any_logon, "boost": 0.5}})
-    where = client.instance
+    where, option = client.instance, "" if own_fields else " with --index"
     try:
         found = client.newest({"dis_max": {"queries": tried}}) or client.newest(_LIKELY)
     except PermissionDeniedError as error:
-        option = "" if own_fields else " with --index"
         raise PermissionDeniedError(f"{error}; name the indexes that it may read{option}") from error
     if not found:
-        options = f" with --index, or the way of shipping with --logs ({', '.join(known)})"
-        raise ConfigurationError(
-            f"No logon event of a known way of shipping is in {where.index} at {where.url}; "
-            f"{NAME_THE_INDEX}{'' if own_fields else options}"
-        )
+        ways = option and f"{option}, or the way of shipping with --logs ({', '.join(known)})"
+        none = f"No logon event of a known way of shipping is in {where.index} at {where.url}"
+        raise ConfigurationError(f"{none}; {NAME_THE_INDEX}{ways}")
     index, fields = _DATA_STREAM.sub(r"\1", found.index), found.fields
     fitting = [name for name in found.matched_queries if name in known and _fits(known[name], fields)]
     sender, machine = (
@@ -405,19 +402,15 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
 
 
 def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
-    """Propose fields of a document, and list all candidates with the shape of their values.
-
-    Where one is missing, any other field is a candidate.
-    """
+    """Propose fields of a document, and list others with the shape of their values; all if one is missing."""
     # A text with a keyword below it is split into words; longer names are not a service's.
     first = {
         name: str(values[0])
         for name, values in fields.items()
-        if values and len(name) <= 100 and f"{name}.keyword" not in fields
+        if values and len(name) <= 100 and name.isprintable() and f"{name}.keyword" not in fields
     }
     forms = {name: f"{name} ({_form(value)})" for name, value in sorted(first.items())}
     own, words = {"index": _DATE_OR_NUMBER.sub("*", index)}, []
-    candidates = set[str]()
     for kind, setting, fits in (
         ("user", "user_field", _USER.search),
         ("host", "hostname_field", _HOST.search),
@@ -425,15 +418,13 @@ def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
     ):
         names = sorted(filter(fits, first), key=lambda name: (name != "@timestamp", len(name), name))[:10]
         own |= {setting: names[0]} if names else {}
-        candidates |= {*names}
-        words.append(f"the {kind}: {', '.join(map(forms.__getitem__, names)) or 'none'}")
-    if not {"user_field", "hostname_field", "time_field"} <= own.keys():
-        others = [form for name, form in forms.items() if name not in candidates]
-        words.append(f"others: {some_of(others, 10) or 'none'}")
+        words.append(f"the {kind}: {', '.join(forms.pop(name, name) for name in names) or 'none'}")
+    if len(own) <= len(words):
+        words.append(f"others: {some_of([*forms.values()], 10) or 'none'}")
     logons = (f"{name}:{value}" for name, value in first.items())
     own["query"] = next(filter(_LOGON.fullmatch, logons), "*")
-    listed = f"fields that may hold, with the form of its values, {'; '.join(words)}"
-    return Proposal("", own["index"], own, listed)
+    fields_found = f"fields, with the form of their values, that may hold {'; '.join(words)}"
+    return Proposal("", own["index"], own, fields_found)
 
 
 def _form(value: str) -> str:

@@ -117,7 +117,9 @@ def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_valu
     assert (found.index, tuple(map(found.settings.get, names))) == ("corp-*", settings)
     assert "ann" not in found.title
     assert ("Rechner (aa-9)" in found.title) == ("Rechner" in fields)
-    with pytest.raises(ConfigurationError, match=r"the form of its values, the user: .*; the time: "):
+    with pytest.raises(
+        ConfigurationError, match=r"the form of their values, that may hold the user: .*; the time: "
+    ):
         propose(client("corp-2026.03", fields))
 
 
