@@ -65,7 +65,7 @@ def check(
         sections = {
             f"This machine, for {instance.name} ({instance.file})": partial(_local_findings, instance),
             f"Search service {instance.source_place}": partial(_search_findings, instance, logs),
-            f"Inventory service {instance.platform.place}": partial(_inventory_findings, inventory),
+            f"Inventory service {instance.platform.place}": partial(_inventory_findings, instance, inventory),
         }
         if instance.notify:
             sections["Notices"] = partial(check_addresses, instance, send=notify)
@@ -100,11 +100,13 @@ def check(
 
 
 def _search_findings(instance: Instance, logs: Callable[[], Logs]) -> Iterator[Finding]:
+    instance.require_secrets(platform=False)
     window = window_of(instance, today_of(instance))
     yield from check_logs(logs(), window, exclude_hosts=instance.rules.exclude_hosts)
 
 
-def _inventory_findings(opened: Callable[[], Inventory]) -> Iterator[Finding]:
+def _inventory_findings(instance: Instance, opened: Callable[[], Inventory]) -> Iterator[Finding]:
+    instance.require_secrets(platform=True)
     if isinstance(inventory := opened(), AssetInventory):
         yield from check_inventory(inventory)
     else:

@@ -54,9 +54,11 @@ def test_a_secret_that_is_missing_stops_no_other_trial_and_is_named_again_at_the
     looked: list[Any] = []
     monkeypatch.setattr("pipelines.cli.check.check_inventory", lambda opened: looked.append(opened) or ())
     content = yaml.safe_load(instance_file.read_text(encoding="utf-8"))
-    instance_file.write_text(yaml.safe_dump(content | {"password": {"env": "SEARCH_PASSWRD"}}))
+    missing = {"password": {"env": "SEARCH_PASSWRD"}, "cookies": {"a": {"env": "COOKIE"}}}
+    instance_file.write_text(yaml.safe_dump(content | missing))
     status, out, _ = call("check", "--instance", instance_file)
     assert (status, len(looked), out.count("SEARCH_PASSWRD")) == (1, 1, 2), out
+    assert "cookies.a: the environment variable COOKIE is not set" in out, "all of a service at once"
     _, _, end = out.partition("1 to fix, no warnings.\n")
     assert end.startswith("  wrong      settings: password: the environment variable SEARCH_PASSWRD")
     assert str(instance_file) in out.splitlines()[0]
