@@ -123,9 +123,8 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     is_early, of_window, faults = pl.col("day") < pl.col("begins"), f"of {run.window.days} days", []
     if (early := found.filter(is_early)).height:
         begins, lacking = (early[name].unique().sort() for name in ("begins", "day"))
-        faults += [
-            f"{lacking.len()} {of_window} are before the logon events{logs} begin, on {_first(begins)}"
-        ]
+        what = f"{lacking.len()} {of_window} are before the first logon events{logs}, on {_first(begins)}"
+        faults += [f"{what}: the index begins there, unless earlier ones were lost"]
     if (late := found.filter(~is_early)["day"].unique().sort()).len():
         what = f"{late.len()} {of_window} have no logon events{logs}, or hardly any ({_first(late)})"
         faults += [f"{what}; fetch them again once their events are back"]

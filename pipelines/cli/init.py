@@ -231,6 +231,7 @@ def _known_way(answer: str) -> str:
 
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
+SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
@@ -326,30 +327,21 @@ def init(
         print(f"The newest logon is in {proposed.index}: {shipped}.", file=sys.stderr)
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
-    text = with_logs(text, logs or [], index)
+    text = with_logs(text, logs or [], index).replace("instance.schema.json", SCHEMA.as_uri(), 1)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
-    schema = (SETTINGS / "instance.schema.json").as_uri()
-    text = text.replace("instance.schema.json", schema, 1).replace(
-        "asset-owners check --instance FILE", check, 1
-    )
-    written = yaml.safe_load(text)
-    validate_instance(written, path)  # no option puts a secret into the file in clear text
+    text = text.replace("asset-owners check --instance FILE", check, 1)
+    validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return
     _write_new(path, text)
-    todo = "Fill in the others there" if stopped else _set_variables(written) if indented else _FILL_IN
+    named = " and ".join(dict.fromkeys(re.findall(r"(?m)^ *\w+: \{env: (\w+)\}", text)))
+    done = f"Set {named}" if named else "Look at its rules"
+    todo = "Fill in the others there" if stopped else done if indented else _FILL_IN
     said = f"\n{path} has the answers so far" if stopped else f"{path} is written"
     print(f"{folded(f'{said}. {todo}, then try it:')}\n    {check}")
     if stopped:
         raise typer.Abort
-
-
-def _set_variables(content: dict[str, Any]) -> str:
-    """Return what is left to do for a file with all answers."""
-    places = (section.get(key, {}) for section in (content, content["platform"]) for key in SECRETS)
-    variables = dict.fromkeys(place["env"] for place in places if "env" in place)
-    return f"Set {' and '.join(variables)}" if variables else "Look at its rules"
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:

@@ -356,10 +356,7 @@ class Proposal:
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
-    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does.
-
-    With `own_fields` those of its document do, and no option is named: somebody is asked for what is missing.
-    """
+    """Return the preset, or with `own_fields` the fields, of the newest logon; ConfigurationError: none."""
     known = presets()
     # One search tries each preset's query; `_fits` compares the fields of the document that it finds.
     tried: list[dict[str, Any]] = [
