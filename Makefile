@@ -73,8 +73,8 @@ unit: setup ## the tests that need no service
 	@$(PYTEST) -m "not slow and not jobs" --hypothesis-profile quick
 
 # Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
-test: lint ## all tests but the nightly ones
-	@echo 'All tests but the nightly ones: about six minutes on two cores'
+test: lint ## all tests but the nightly ones: eleven minutes
+	@echo 'All tests but the nightly ones: about eleven minutes on two cores'
 	@$(PYTEST)
 
 # The tests that need no service, with the lowest versions that pyproject.toml allows.

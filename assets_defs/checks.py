@@ -114,17 +114,22 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
-    days = run.days(run.window)
+    begins = pl.col("day").filter(pl.col("counted") > 0).min().over("log")
+    days = run.days(run.window).with_columns(begins=begins)
     if not days["counted"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
-    found = gaps(days, timezone=run.instance.scan.timezone).select("day", "log", events="counted")
+    found = gaps(days, timezone=run.instance.scan.timezone)
     logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
-    return _none(
-        found,
-        f"{found['day'].n_unique()} of {run.window.days} days have no logon events{logs}, or hardly any "
-        f"({_first(found['day'].unique().sort())}); fetch them again once their events are back",
-        severity=ERROR if run.instance.scan.require_complete_window else WARN,
-    )
+    is_early, of_window, faults = pl.col("day") < pl.col("begins"), f"of {run.window.days} days", []
+    if (early := found.filter(is_early)).height:
+        begins, lacking = (early[name].unique().sort() for name in ("begins", "day"))
+        what = f"{lacking.len()} {of_window} are before the first logon events{logs}, on {_first(begins)}"
+        faults += [f"{what}: the index begins there, unless earlier ones were lost"]
+    if (late := found.filter(~is_early)["day"].unique().sort()).len():
+        what = f"{late.len()} {of_window} have no logon events{logs}, or hardly any ({_first(late)})"
+        faults += [f"{what}; fetch them again once their events are back"]
+    severity = ERROR if run.instance.scan.require_complete_window else WARN
+    return _none(found.select("day", "log", events="counted"), ". ".join(faults), severity=severity)
 
 
 @check("logon_checks", "logon_days")

@@ -50,8 +50,10 @@ def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | No
 
 
 def attempt_all(what: str, find: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Yield the findings; a failure that an operator can fix is one, too."""
-    yield from (yield from attempt(what, lambda: [*find()])) or ()
+    """Yield the findings; a failure that an operator can fix is the last one."""
+    findings = iter(find())
+    while finding := (yield from attempt(what, lambda: next(findings, None))):
+        yield finding
 
 
 def check_call(what: str, call: Callable[[], None], text: str) -> Iterator[Finding]:

@@ -16,13 +16,14 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from ownership.names import some_of
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from reports.tuning import audit_to_draw
 from resources.settings import command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id
-from sandbox.stand import NAME, TENANT, running_sandbox
+from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
 
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
@@ -47,12 +48,11 @@ def up(
     """
     with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
-        _say(f"search service     {sandbox.engine.url}  user {sandbox.engine.reader.username}")
+        _say(f"search service     {sandbox.engine.url}  certificate authority {sandbox.engine.ca_file}")
+        _say(f"  {sandbox.engine.reader.username}: may search, password in {folder / SEARCH_PASSWORD}")
         _say(f"inventory service  {sandbox.inventory.url}  tenant {TENANT}")
-        _say(
-            "its accounts @corp.example: integration and coded, which wants a code, may write; reader may not"
-        )
-        _say(f"passwords are in {folder}, the certificate authority is {sandbox.engine.ca_file}")
+        for name, may in ACCOUNTS.items():
+            _say(f"  {name}@corp.example: {may}, password in {folder / f'{name}-password'}")
         tables = Tables(home(), slug_of(NAME))
         runs = tables.all_runs("runs").filter(pl.col("written") > 0).sort("started_at").tail(1).collect()
         wrote = [] if fresh else runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
@@ -63,10 +63,15 @@ def up(
 
 
 def demo() -> None:
-    """Plan the owners of a made-up company, write them, and tell how many are right and what to look at."""
+    """Plan the owners of a made-up company, write them, and tell how many are right and what to look at.
+
+    Each time anew: what an earlier demo left is deleted.
+    """
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
-    shutil.rmtree(home() / "tables" / slug_of(NAME), ignore_errors=True)
+    if (tables := home() / "tables" / slug_of(NAME)).exists():
+        _progress("starts the demo anew: deletes its runs, plans, undos and audit answers of last time")
+        shutil.rmtree(tables, ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
     log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
@@ -103,9 +108,11 @@ def _happened(
 ) -> Iterator[str]:
     """What became of a plan; whose each host is, `truth` says."""
     given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
-    right = sum(truth[host_id] == owner for host_id, owner in given)
+    wrong = [host_id for host_id, owner in given if truth[host_id] != owner]
     yield f"Hosts in the inventory: {decisions['host_id'].count()}"
-    yield f"{right} of {len(given)} written owners are right (the demo knows the true ones)"
+    yield f"{len(given) - len(wrong)} of {len(given)} written owners are right (the demo knows the true ones)"
+    names = decisions.filter(pl.col("host_id").is_in(wrong))["hostname"].sort().to_list()
+    yield f"Wrong: {some_of(names, len(wrong)) or 'none'}; `explain` says why each was chosen"
     conflicts = decisions.filter(action="conflict").height
     yield f"Conflicts: {conflicts} hosts have another owner than the logons name, and keep theirs"
 

@@ -26,6 +26,13 @@ from sandbox.inventory import Account, InventoryService, serving
 NAME = "Demo"
 INDEX = "logs-winlogbeat-demo"
 TENANT = "acme"
+SEARCH_PASSWORD = "search-password"  # noqa: S105  (the name of a file)
+ACCOUNTS = {
+    "integration": "may write",
+    "coded": "may write, and wants a code of coded-mfa-secret",
+    "reader": "may not write",
+}
+"""Those of the inventory service, at corp.example."""
 _HEAD = "# Written by the sandbox at each start, until somebody changes it.\n"
 
 
@@ -77,7 +84,7 @@ def running_sandbox(
             state.reset(_accounts(folder), company.hosts, company.users, TENANT)
             truth = {row.host_id: row.whose for row in company.truth}
             progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
-        _write_secret(folder / "search-password", engine.reader.password)
+        _write_secret(folder / SEARCH_PASSWORD, engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"
         instance_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = yaml.safe_dump(_instance(folder, engine, inventory), sort_keys=False, allow_unicode=True)
@@ -99,7 +106,7 @@ def _instance(folder: Path, engine: Engine, inventory: InventoryService) -> dict
         "name": NAME,
         "url": engine.url,
         "username": engine.reader.username,
-        "password": {"file": str(folder / "search-password")},
+        "password": {"file": str(folder / SEARCH_PASSWORD)},
         "ca_file": str(engine.ca_file),
         "sensor": "sandbox",
         "platform": {

@@ -23,7 +23,7 @@ from resources.inventory.session import PROFILE
 from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in, compare_names
 from resources.search import open_source
 from resources.search.asking import Asker, search_transport
-from resources.search.explaining import Proposal, propose
+from resources.search.explaining import NAME_THE_INDEX, Proposal, propose
 from resources.search.source import Logs
 from resources.settings import Instance, command_line, instances_folder
 from resources.settings.files import validate_instance
@@ -31,8 +31,8 @@ from resources.settings.models import Secret, presets, slug_of
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
+SERVICE = ("name", "url", "username", "password", "ca_file")
 OWN = {
-    "index": "Index pattern",
     "user_field": "Field with the user",
     "hostname_field": "Field with the host",
     "time_field": "Field with the time",
@@ -41,7 +41,7 @@ OWN = {
 """What is asked of an index with fields of its own."""
 FURTHER = {
     "ca_file": ("ca_file", "File with the certificate authority to trust"),
-    "--index": ("index", "Index pattern to search"),
+    NAME_THE_INDEX: ("index", "Index pattern to search"),
 }
 """What is asked only where the words of a finding name it: the setting and the question."""
 TENANT = "42"
@@ -92,9 +92,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
     _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
     _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
     if found and not (found[-1].preset or logs):
-        content |= found[-1].own
-        _ask_until_good(content, OWN, read, _logons)
-        found.append(Proposal("", content["index"], {key: content[key] for key in OWN}))
+        _ask_for_fields(content, found, read, search_log_in)
     elif not found and not logs:
         others = "Enter if it is none of these, and the fields have the names of ECS, such as user.name"
         ways = f"How are logons shipped? One of {', '.join(presets())}. {others}"
@@ -111,6 +109,23 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
             print_finding(finding)
             if confirm("Ignore the domain part of host names (rules.hostname_match: short)?", default=True):
                 content["rules"]["hostname_match"] = "short"
+
+
+def _ask_for_fields(
+    content: dict[str, Any], found: list[Proposal], read: Callable[[], Instance], propose_again: Trial
+) -> None:
+    """Ask for an index and its own fields; those found in it are the defaults, others have none."""
+
+    def another_index(instance: Instance) -> Iterator[Finding]:
+        if instance.index != found[-1].index:
+            yield from propose_again(instance)
+
+    content["index"] = found[-1].index
+    _ask_until_good(content, {"index": "Index pattern"}, read, another_index)
+    if not found[-1].preset:
+        content |= {**dict.fromkeys(OWN), **found[-1].own, "index": content["index"]}
+        _ask_until_good(content, OWN, read, _logons)
+        found.append(Proposal("", content["index"], {key: content[key] for key in OWN}))
 
 
 def _logons(instance: Instance) -> Iterator[Finding]:
@@ -155,18 +170,25 @@ def _ask_until_good(
         for finding in findings:
             print_finding(finding)
         wrong = " ".join(finding.text for finding in findings if finding.state == "wrong")
-        asked = questions
-        for word, (key, question) in FURTHER.items():
-            if word in wrong and (answer := prompt(f"{question} (Enter: none)", **NO_DEFAULT)):
-                section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
-                asked = {}
+        asked = {} if _ask_further(section, wrong) else questions
         if not asked:
             continue
-        if not wrong or confirm("These answers do not work yet. Keep them anyway? No asks again."):
+        is_to_go_on = not wrong or (NAME_THE_INDEX in wrong and "username" not in wrong)  # the log-in works
+        if is_to_go_on or confirm(_KEEP):
             return
         for variable in typed:
             del os.environ[variable]
         typed = []
+
+
+def _ask_further(section: dict[str, Any], wrong: str) -> bool:
+    """Ask for what a finding names; return whether it was given."""
+    given = False
+    for word, (key, question) in FURTHER.items():
+        if word in wrong and (answer := prompt(f"{question} (Enter: none)", **NO_DEFAULT)):
+            section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
+            given = True
+    return given
 
 
 def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
@@ -176,7 +198,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
     )
     unless = "" if default else " (Enter: none)"
     text = f"Name of the variable with its {SECRETS[key]}, or path of a file with it{unless}"
-    place = prompt(text, default=default, show_default=bool(default), value_proc=_place)
+    place = prompt(text, default=default, show_default=bool(default), value_proc=partial(_place, key=key))
     if not place:
         return
     section[key] = place
@@ -186,7 +208,7 @@ def _ask_for_variable(section: dict[str, Any], key: str) -> Iterator[str]:
         yield variable
 
 
-def _place(answer: str) -> dict[str, str]:
+def _place(answer: str, key: str) -> dict[str, str]:
     """Return where a secret lies; an answer that may be the secret itself is asked for again."""
     if not answer:
         return {}
@@ -197,7 +219,8 @@ def _place(answer: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
-        raise typer.BadParameter("Do not type the password here; it is asked for next, hidden") from error
+        text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
+        raise typer.BadParameter(f"{text}; then it is asked for, hidden") from error
 
 
 def _known_way(answer: str) -> str:
@@ -208,9 +231,11 @@ def _known_way(answer: str) -> str:
 
 
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
+SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
-_ASK = "Answer some questions, each of which is tried right away? Otherwise the file is to fill in."
+_ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
+_KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
 _FILL_IN = "Fill in names, addresses and where the secrets lie"
 
 
@@ -287,8 +312,8 @@ def init(
         if path.exists():
             raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
         proposed, stopped = _ask_until_stopped(asked, path, logs or [])
-        answered = {"name", "url", "username", "password", "ca_file", *(proposed.own if proposed else ())}
-        service |= {key: value for key, value in asked.items() if key in answered}
+        answered = {*SERVICE, *(OWN if proposed and proposed.own else ())}
+        service |= {key: value for key, value in asked.items() if key in answered and value is not None}
         indented = asked["platform"] | {k: v for k, v in asked["rules"].items() if k == "hostname_match"}
         index = asked["index"] if asked["index"] != _ANY_INDEX else None
         if proposed:
@@ -302,21 +327,19 @@ def init(
         print(f"The newest logon is in {proposed.index}: {shipped}.", file=sys.stderr)
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
-    text = with_logs(text, logs or [], index)
+    text = with_logs(text, logs or [], index).replace("instance.schema.json", SCHEMA.as_uri(), 1)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
-    schema = (SETTINGS / "instance.schema.json").as_uri()
-    text = text.replace("instance.schema.json", schema, 1).replace(
-        "asset-owners check --instance FILE", check, 1
-    )
+    text = text.replace("asset-owners check --instance FILE", check, 1)
     validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
     if path == Path("-"):
         print(text, end="")
         return
     _write_new(path, text)
-    said = f"{path} is written. {'Set the variables that it names' if indented else _FILL_IN}"
-    if stopped:
-        said = f"\n{path} has the answers so far. Fill in the others there"
-    print(f"{folded(f'{said}, then try it:')}\n    {check}")
+    named = " and ".join(dict.fromkeys(re.findall(r"(?m)^ *\w+: \{env: (\w+)\}", text)))
+    done = f"Set {named}" if named else "Look at its rules"
+    todo = "Fill in the others there" if stopped else done if indented else _FILL_IN
+    said = f"\n{path} has the answers so far" if stopped else f"{path} is written"
+    print(f"{folded(f'{said}. {todo}, then try it:')}\n    {check}")
     if stopped:
         raise typer.Abort
 

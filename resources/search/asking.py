@@ -263,8 +263,9 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
         )
     if answer.status == 403:
         raise PermissionDeniedError(
-            f"The user that `username` names may not search {instance.index} at {where}; correct the "
-            f"setting index, or grant read and view_index_metadata on exactly that index pattern ({reason})"
+            f"The user that `username` names may not search {instance.index} at {where}, or it does not "
+            "exist; correct the setting index, or grant read and view_index_metadata on exactly that index "
+            f"pattern ({reason})"
         )
     if "too_many_buckets_exception" in kinds or "too many buckets" in reason.lower():
         raise TooManyBucketsError(f"Even pages of {MIN_PAGE} buckets are refused by {where} ({reason})")

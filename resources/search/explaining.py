@@ -327,6 +327,8 @@ _LIKELY = {
 }
 """Matches any document; those that may be logons score best."""
 MAX_FORM = 20
+NAME_THE_INDEX = "name the index"
+"""What to do where no logon is found."""
 _DATA_STREAM = re.compile(r"^\.ds-(.+?)(?:-\d{4}\.\d\d\.\d\d)?-\d{6}$")
 _OF_YEAR = r"(?:[kc]?w(?:eek)?\d\d?|q[1-4]|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*)"
 _DATE_OR_NUMBER = re.compile(
@@ -357,7 +359,7 @@ class Proposal:
 
 
 def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
-    """Return the preset that fits the newest logon of any known shape; ConfigurationError if none does."""
+    """Return the preset, or with `own_fields` the fields, of the newest logon; ConfigurationError: none."""
     known = presets()
     # One search tries each preset's query; `_fits` compares the fields of the document that it finds.
     tried: list[dict[str, Any]] = [
@@ -367,16 +369,15 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     codes = sorted({code for one in known.values() for code in _EVENT_CODE.findall(one.settings["query"])})
     any_logon = {"multi_match": {"query": "4624", "fields": codes, "lenient": True}}
     tried.append({"constant_score": {"filter": any_logon, "boost": 0.5}})
-    where = client.instance
+    where, option = client.instance, "" if own_fields else " with --index"
     try:
         found = client.newest({"dis_max": {"queries": tried}}) or client.newest(_LIKELY)
     except PermissionDeniedError as error:
-        raise PermissionDeniedError(f"{error}. Name the indexes that it may read with --index") from error
+        raise PermissionDeniedError(f"{error}; name the indexes that it may read{option}") from error
     if not found:
-        raise ConfigurationError(
-            f"No logon event of a known way of shipping is in {where.index} at {where.url}; name the index "
-            f"with --index, or the way of shipping with --logs ({', '.join(known)})"
-        )
+        ways = option and f"{option}, or the way of shipping with --logs ({', '.join(known)})"
+        none = f"No logon event of a known way of shipping is in {where.index} at {where.url}"
+        raise ConfigurationError(f"{none}; {NAME_THE_INDEX}{ways}")
     index, fields = _DATA_STREAM.sub(r"\1", found.index), found.fields
     fitting = [name for name in found.matched_queries if name in known and _fits(known[name], fields)]
     sender, machine = (
@@ -388,7 +389,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
     fitting.sort(key=lambda name: (name != "windows-forwarding", not _holds(known[name], index)))
     if not fitting:
         own = _propose_fields(index, fields)
-        if own_fields and {"user_field", "hostname_field"} <= own.own.keys():
+        if own_fields:
             return own
         raise ConfigurationError(
             f"The newest logon in {index} at {where.url} fits no known way of shipping. Its {own.fields}. "
@@ -401,13 +402,14 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
 
 
 def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
-    """Propose fields of a document, and list the other candidates with the shape of their values."""
+    """Propose fields of a document, and list others with the shape of their values; all if one is missing."""
     # A text with a keyword below it is split into words; longer names are not a service's.
     first = {
         name: str(values[0])
         for name, values in fields.items()
-        if values and len(name) <= 100 and f"{name}.keyword" not in fields
+        if values and len(name) <= 100 and name.isprintable() and f"{name}.keyword" not in fields
     }
+    forms = {name: f"{name} ({_form(value)})" for name, value in sorted(first.items())}
     own, words = {"index": _DATE_OR_NUMBER.sub("*", index)}, []
     for kind, setting, fits in (
         ("user", "user_field", _USER.search),
@@ -416,11 +418,13 @@ def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
     ):
         names = sorted(filter(fits, first), key=lambda name: (name != "@timestamp", len(name), name))[:10]
         own |= {setting: names[0]} if names else {}
-        shown = ", ".join(f"{name} ({_form(first[name])})" for name in names)
-        words.append(f"the {kind}: {shown or 'none'}")
+        words.append(f"the {kind}: {', '.join(forms.pop(name, name) for name in names) or 'none'}")
+    if len(own) <= len(words):
+        words.append(f"others: {some_of([*forms.values()], 10) or 'none'}")
     logons = (f"{name}:{value}" for name, value in first.items())
     own["query"] = next(filter(_LOGON.fullmatch, logons), "*")
-    return Proposal("", own["index"], own, f"fields that may hold {'; '.join(words)}")
+    fields_found = f"fields, with the form of their values, that may hold {'; '.join(words)}"
+    return Proposal("", own["index"], own, fields_found)
 
 
 def _form(value: str) -> str:

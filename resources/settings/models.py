@@ -607,8 +607,8 @@ class Instance(OneQuery):
         """The address of the search service and the index of each log, as people see them."""
         return f"{self.url}, index {', '.join(one.index for one in self.sources.values())}"
 
-    def require_secrets(self) -> None:
-        """Fail if secrets are missing; the ConfigurationError names all of them."""
+    def require_secrets(self, *, platform: bool | None = None) -> None:
+        """Fail if secrets of both services, or one, are missing; the ConfigurationError names all of them."""
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
@@ -616,7 +616,8 @@ class Instance(OneQuery):
         }
         if self.platform.mfa_secret:
             secrets["platform.mfa_secret"] = self.platform.mfa_secret
-        call_each(secrets, lambda setting: secrets[setting].resolve(setting), joint="\n")
+        asked = [name for name in secrets if platform in {None, name.startswith("platform.")}]
+        call_each(asked, lambda setting: secrets[setting].resolve(setting), joint="\n")
 
     @property
     def decisive_user_field(self) -> str | None:

@@ -137,6 +137,23 @@ def test_days_without_events(stored, strict, severity):
     assert shown(verdict) == [("2026-03-03", "logs-*", 0), ("2026-03-04", "logs-*", 9)]
 
 
+@pytest.mark.parametrize(
+    ("empty_days", "says"),
+    [
+        ((1, 2), "2 of 5 days are before the first logon events, on 2026-03-03: the index begins there"),
+        ((4,), "1 of 5 days have no logon events, or hardly any (2026-03-04); fetch"),
+        (
+            (1, 4),
+            "on 2026-03-02: the index begins there, unless earlier ones were lost. 1 of 5 days have no logon",
+        ),
+    ],
+)
+def test_days_before_the_first_events_may_be_no_loss(stored, empty_days, says):
+    verdict = stored().days(**{f"d{day}": {"counted": 0} for day in empty_days}).look(checks.no_gaps)
+    assert says in verdict.description
+    assert ("fetch" in verdict.description) == (4 in empty_days)
+
+
 def test_a_window_without_any_event(stored):
     nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 6)}
     verdict = stored().days(**nothing).look(checks.no_gaps)

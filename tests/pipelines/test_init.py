@@ -202,7 +202,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         )
     assert status == 0, out + error
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
-    assert out.count("Do not type the password here; it is asked for next, hidden") == 2
+    assert out.count("Do not type the password here: name a variable, such as PASSWORD; ") == 2
     assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
@@ -214,7 +214,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         said = answer("y", "Branch 2", arguments=arguments)[2]
         assert "yaml is there already" in said, "before any other question"
     assert not {"mistyped", "s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
-    assert "Set the variables that it names, then try it:" in out
+    assert "Set SEARCH_PASSWORD and OTHER, then try it:" in out
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.url, instance.platform.url) == (search.url, inventory.url)
     assert (instance.platform.tenant_id, instance.platform.password.env) == ("0042", "OTHER")
@@ -233,7 +233,7 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
     ):
         inventory.state.reset([robot], [], [], "42")
         status, out, error = answer(
-            *("y", "Head office", search.url, "", "", "", "y", "pa55word", "winlogbeat"),
+            *("y", "Head office", search.url, "", "", "", "pa55word", "winlogbeat"),
             *(inventory.url, "robot@corp.example", "{file: secret}", "", "7", "n", "42", "y"),
             arguments=[tmp_path / "mine.yaml"],
         )
@@ -241,6 +241,34 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
     instance = load_instance(tmp_path / "mine.yaml")
     assert (instance.index, instance.platform.tenant_id) == ("winlogbeat-*", "42")
     assert "pa55word" not in out, "a refused answer may be a password"
+
+
+@pytest.mark.parametrize("missing", ["Rechner", "Anmeldung", "zeit", "Rechner Anmeldung zeit"])
+def test_of_fields_that_are_not_recognised_only_the_missing_ones_have_no_default(
+    answer, tmp_path, monkeypatch, missing
+):
+    """An index that is typed in is looked at anew, and no log-in is asked for again."""
+    (secret := tmp_path / "secret").write_text("s3cret")
+    known = {"user_field": "login", "hostname_field": "computer", "time_field": "when"}
+    names = dict(zip(known, ("Anmeldung", "Rechner", "zeit"), strict=True))
+    fields = {key: name if name in missing else known[key] for key, name in names.items()}
+    values = {fields["user_field"]: ["ann"], fields["hostname_field"]: ["PC-1"], fields["time_field"]: ["-"]}
+    if "zeit" not in missing:
+        values["when"] = ["2026-03-02 09:00"]
+    found = [_hit(_index=index, fields=some) for index, some in (("nginx-7", {"x": ["y"]}), ("ad-7", values))]
+    tried = iter([Finding("wrong", "hostname_field", "no such field"), Finding("ok", "search", "searched")])
+    monkeypatch.setattr("pipelines.cli.init._logons", lambda _: iter([next(tried)]))
+    with Stub(lambda request: Reply(found["ad-" in request.path].encode())) as search:
+        typed = {key: fields[key] if fields[key] in missing else "" for key in fields}
+        status, out, _ = answer(
+            *("y", "Head office", search.url, "", secret, "ad-*"),
+            *(*typed.values(), "", "n", "", "", "", ""),
+            arguments=[tmp_path / "mine.yaml"],
+        )
+    assert (status, out.count("Its user")) == (1, 1), "it ends at the inventory service"
+    assert "with the form of their values" in out
+    instance = load_instance(tmp_path / "mine.yaml")
+    assert ({key: getattr(instance, key) for key in fields}, instance.index) == (fields, "ad-*")
 
 
 @pytest.mark.parametrize("typed", [(), ("", ""), ("ca.pem", "", "")])
@@ -277,7 +305,7 @@ def test_an_interrupted_trial_loses_no_answer(answer, tmp_path, monkeypatch):
 def test_an_answer_that_cannot_be_valid_is_asked_for_again(tmp_path, monkeypatch):
     """Also one to a further question, which is tried with the answers of before."""
     content = instance_content() | {"index": "logs-*"}
-    tried = iter(["name the indexes that it may read with --index"] * 2)
+    tried = iter(["name the indexes that it may read"] * 2)
 
     def trial(_):
         yield Finding("wrong" if (text := next(tried, "")) else "ok", "newest logon", text)
@@ -320,10 +348,10 @@ def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_
     file = str(tmp_path / "secret")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "OTHER").touch()
-    assert [_place(answer) for answer in ("", "OTHER", file, f"{{file: {file}}}", "secret")] == [
+    assert [_place(answer, "password") for answer in ("", "OTHER", file, f"{{file: {file}}}", "secret")] == [
         *({}, {"env": "OTHER"}),
         *({"file": file}, {"file": file}, {"file": file}),
     ]
     for password in (str(tmp_path / "hunter2"), "~hunter2", "hunter2" * 999):
-        with pytest.raises(typer.BadParameter, match="Do not type the password here"):
-            _place(password)
+        with pytest.raises(typer.BadParameter, match="Do not type the TOTP secret here"):
+            _place(password, "mfa_secret")

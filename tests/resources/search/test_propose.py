@@ -107,6 +107,8 @@ def test_texts_with_keywords_below_need_a_preset_that_names_those():
             ("login.keyword", "computer", "@timestamp", "EventID:4624"),
         ),
         ({"user": ["ann"], "host": ["PC-1"]}, ("user", "host", None, "*")),
+        ({"LoginUser": ["ann"], "Rechner": ["PC-1"]}, ("LoginUser", None, None, "*")),
+        ({"Rechner": ["PC-1"]}, (None, None, None, "*")),
     ],
 )
 def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_values(fields, settings):
@@ -114,7 +116,10 @@ def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_valu
     names = ("user_field", "hostname_field", "time_field", "query")
     assert (found.index, tuple(map(found.settings.get, names))) == ("corp-*", settings)
     assert "ann" not in found.title
-    with pytest.raises(ConfigurationError, match=r"may hold the user: .*; the time: "):
+    assert ("Rechner (aa-9)" in found.title) == ("Rechner" in fields)
+    with pytest.raises(
+        ConfigurationError, match=r"the form of their values, that may hold the user: .*; the time: "
+    ):
         propose(client("corp-2026.03", fields))
 
 
