@@ -4,20 +4,18 @@ What is tried is what a run relies on. Another source or inventory than ours is 
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import cache, partial
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
 from assets_defs.run_request import today_of, window_of
 from ownership.names import printable
+from ownership.windows import Window
 from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_finding
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, attempt_all, check_call, check_folder, check_store
+from resources.findings import Finding, check_call, check_folder, check_store
 from resources.inventory import open_inventory
-from resources.inventory.adapter import Inventory
 from resources.inventory.client import AssetInventory
 from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.ledger.ledger import ledger_findings
@@ -53,36 +51,43 @@ def check(
     Example: --instance NAME
     """
     instance = load_instance(path)
+    instance.require_secrets()
     analysts_group()  # these a run refuses at its start
     check_environment()
     dagster_folder(home())
     location = tables_location()
-    found: list[dict[str, Any]] = []
-    with ExitStack() as opened:
-        # Where a secret is missing, that service alone is not tried.
-        logs = cache(lambda: opened.enter_context(Logs(instance, open_source)))
-        inventory = cache(lambda: opened.enter_context(open_inventory(instance)))
+    window = window_of(instance, today_of(instance))
+    with Logs(instance, open_source) as logs, open_inventory(instance) as inventory:
         sections = {
-            f"This machine, for {instance.name} ({instance.file})": partial(_local_findings, instance),
-            f"Search service {instance.source_place}": partial(_search_findings, instance, logs),
-            f"Inventory service {instance.platform.place}": partial(_inventory_findings, instance, inventory),
+            f"This machine, for {instance.name} ({instance.file})": _local_findings(instance),
+            f"Search service {instance.source_place}": check_logs(
+                logs, window, exclude_hosts=instance.rules.exclude_hosts
+            ),
+            f"Inventory service {instance.platform.place}": (
+                check_inventory(inventory)
+                if isinstance(inventory, AssetInventory)
+                else check_call("connection", inventory.probe, "answers")
+            ),
         }
         if instance.notify:
-            sections["Notices"] = partial(check_addresses, instance, send=notify)
+            sections["Notices"] = check_addresses(instance, send=notify)
         if url := journal_url():
-            sections[f"Ledger {without_password(url)}"] = partial(ledger_findings, url)
+            sections[f"Ledger {without_password(url)}"] = ledger_findings(url)
         if not isinstance(location, Path):
-            sections[f"Tables {location}"] = partial(check_store, location)
-        sections["Names of both services"] = partial(_name_findings, instance, logs, inventory, found)
-        for heading, find in sections.items():
+            sections[f"Tables {location}"] = check_store(location)
+        found: list[dict[str, Any]] = []
+        if isinstance(inventory, AssetInventory):
+            sections["Names of both services"] = _name_findings(instance, logs, inventory, window, found)
+        for heading, findings in sections.items():
             if not as_json:
                 print(printable(heading))
-            for finding in attempt_all("settings", find):
+            for finding in findings:
                 shown = {"state": finding.state, "what": finding.what, "text": finding.text}
                 found.append({"section": heading, **shown})
                 if not as_json:
                     print_finding(finding)
-    wrong, warnings = (sum(one["state"] == state for one in found) for state in ("wrong", "warning"))
+    failures = [one for one in found if one["state"] == "wrong"]
+    wrong, warnings = len(failures), sum(one["state"] == "warning" for one in found)
     if not wrong:
         own_tables(instance)  # fails where they are another instance's
     if as_json:
@@ -91,38 +96,21 @@ def check(
     else:
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
-        for one in found:
-            if one["state"] == "wrong":
-                print_finding(Finding("wrong", one["what"], shorten(one["text"], 80, placeholder=" …")))
+        for one in failures:
+            print_finding(Finding("wrong", one["what"], shorten(one["text"], 80, placeholder=" …")))
         again = command_line(instance, *(["check"] if wrong else ["run", "--dry-run"]))
         print(f"{'After fixing it' if wrong else 'Next, see what a run would write'}:\n    {again}")
     return 1 if wrong else 0
 
 
-def _search_findings(instance: Instance, logs: Callable[[], Logs]) -> Iterator[Finding]:
-    instance.require_secrets(platform=False)
-    window = window_of(instance, today_of(instance))
-    yield from check_logs(logs(), window, exclude_hosts=instance.rules.exclude_hosts)
-
-
-def _inventory_findings(instance: Instance, opened: Callable[[], Inventory]) -> Iterator[Finding]:
-    instance.require_secrets(platform=True)
-    if isinstance(inventory := opened(), AssetInventory):
-        yield from check_inventory(inventory)
-    else:
-        yield from check_call("connection", inventory.probe, "answers")
-
-
 def _name_findings(
-    instance: Instance, logs: Callable[[], Logs], opened: Callable[[], Inventory], found: list[dict[str, Any]]
+    instance: Instance, logs: Logs, inventory: AssetInventory, window: Window, found: list[dict[str, Any]]
 ) -> Iterator[Finding]:
     """Compare names if nothing was found wrong: otherwise it would be found a second time."""
     if any(one["state"] == "wrong" for one in found):
         yield Finding("not tried", "names", "are compared once nothing above is wrong")
-    elif isinstance(inventory := opened(), AssetInventory):
-        yield from compare_names(instance, logs(), inventory, window_of(instance, today_of(instance)))
     else:
-        yield Finding("not tried", "names", "are compared with the inventory service only")
+        yield from compare_names(instance, logs, inventory, window)
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

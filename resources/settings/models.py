@@ -607,8 +607,9 @@ class Instance(OneQuery):
         """The address of the search service and the index of each log, as people see them."""
         return f"{self.url}, index {', '.join(one.index for one in self.sources.values())}"
 
-    def require_secrets(self, *, platform: bool | None = None) -> None:
-        """Fail if secrets of both services, or one, are missing; the ConfigurationError names all of them."""
+    def require_secrets(self) -> None:
+        """Fail if secrets are missing; the ConfigurationError names all of them, and the instance file."""
+        file = f"{self.file}: " if self.file else ""
         secrets = {
             "password": self.password,
             "platform.password": self.platform.password,
@@ -616,8 +617,7 @@ class Instance(OneQuery):
         }
         if self.platform.mfa_secret:
             secrets["platform.mfa_secret"] = self.platform.mfa_secret
-        asked = [name for name in secrets if platform in {None, name.startswith("platform.")}]
-        call_each(asked, lambda setting: secrets[setting].resolve(setting), joint="\n")
+        call_each(secrets, lambda setting: secrets[setting].resolve(f"{file}{setting}"), joint="\n")
 
     @property
     def decisive_user_field(self) -> str | None:

@@ -344,11 +344,11 @@ def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place
     monkeypatch.setenv("SEARCH_PASSWORD", "there")
     (name,) = place.values()
     for key in ("password", "platform.mfa_secret", "cookies.a"):
-        with pytest.raises(ConfigurationError, match=rf"^{key}: .*{name}"):
+        with pytest.raises(ConfigurationError, match=rf"\.yaml: {key}: .*{name}"):
             load_instance(write(**{key: place})).require_secrets()
     with pytest.raises(ConfigurationError) as raised:
         load_instance(write(**{"password": place, "cookies.a": place})).require_secrets()
-    assert [line.partition(": ")[0] for line in str(raised.value).splitlines()] == ["password", "cookies.a"]
+    assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == ["password", "cookies.a"]
 
 
 # Paths, the query, names
