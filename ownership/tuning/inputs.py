@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
-from ownership.matching import candidates
+from ownership.matching import all_accounts, candidates, owner_by_account
 from ownership.names import split_ids
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
@@ -65,9 +65,10 @@ class Inputs(Resolution):
 
     @cached_property
     def matches(self) -> pl.DataFrame:
-        """Rows of `username_matches` for the users of the evidence."""
-        usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique())
-        return self.match_usernames(usernames.collect(engine="streaming"))
+        """Rows of `username_matches` for the users of the evidence, by all names that decisions show."""
+        named = ((self.evidence.days, "username"), (self.evidence.shown, "shown"))
+        usernames = [rows.select(username=pl.col(name).cast(pl.String).unique()) for rows, name in named]
+        return self.match_usernames(pl.concat(usernames).collect(engine="streaming"))
 
     def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
         """Compare what is decided on each window and by each metric that is tried with what is known."""
@@ -101,10 +102,11 @@ class Inputs(Resolution):
             decided = with_action(users, self.matches, named=pl.lit(value=True))
             return decided.with_columns(**BANDS, hosts_led=pl.len().over("username"))
 
-        later = lead(Window(cut + timedelta(days=1), self.last_settled)).select(
-            "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
-        )
-        is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+        leads = pl.col("weight").gt(pl.col("runner_up_weight")).fill_null(value=True)
+        later = lead(Window(cut + timedelta(days=1), self.last_settled)).filter(pl.col("total_events") > 0)
+        leaders = later.filter(leads).select("subject", "username").collect()
+        owners = owner_by_account(self.matches.lazy()).collect()
+        is_later_user = all_accounts(leaders, owners).lazy().with_columns(leads=True)
         # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
@@ -129,15 +131,21 @@ class Inputs(Resolution):
             .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
             .collect(),
             decide(window_before(cut, days))
-            .join(later, on="subject", how="left")
-            .with_columns(right_afterwards=pl.when(matched, pl.lit(usual)).then(is_later_user))
+            .join(later.select("subject", has_later=True), on="subject", how="left")
+            .join(is_later_user, on=("subject", "username"), how="left")
+            .with_columns(
+                right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(
+                    pl.col("leads").fill_null(value=False)
+                )
+            )
             .collect(),
             usual,
         )
 
     def _is_usual_after(self, cut: date, days: int) -> bool:
         """Return whether the days held back have about as many users a day as the window before them."""
-        day, before = pl.col("day"), min(days, max(self.stored_days - HOLDOUT_DAYS, 1))
+        day, first_stored = pl.col("day"), self.window.last - timedelta(days=self.stored_days)
+        before = min(days, max((cut - first_stored).days, 1))
         held_back = (day > cut) & (day <= self.last_settled)
         counted = self.evidence.days.select(
             later=held_back.sum() / HOLDOUT_DAYS,
