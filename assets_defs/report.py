@@ -206,13 +206,17 @@ def how_sure(
     if line is None:
         return []
     run_id = decisions["run_id"].item(0)
-    answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
+    window, decided_by = decided_with(tables, run_id)
+    answers = answers_to_learn_from(instance, tables, window)
     written, undone = tables.written_and_undone(run_id)
     draw = command_line(instance, *audit_to_draw(to_write, written if undone.height < written else 0))
     if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
         ask = brief = False
     why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
-    said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
+    # By other rules it would have written others.
+    is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
+    done = {"written": written, "undone": undone} if written and is_same else {}
+    said = claim_in_words(line, answers, ask=draw, why=why, **done)
     if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

@@ -34,28 +34,31 @@ class Inputs(Resolution):
     """What tuning rests on: the stages of the look-back window, and more stored tables.
 
     `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
-    `writes` of owner_writes of all runs on the target; `decisions` of one run; `audit` is what
-    `with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
-    `last_settled` the last day that nothing arrives for.
+    `writes` of owner_writes of all runs on the target; `decisions` of one run, and `read_listed` returns the
+    inventory as that run listed it, if that is kept; `audit` is what `with_answers` returns. `stored_days` is
+    how many days up to the last one are stored without a gap, `last_settled` the last day that nothing
+    arrives for.
     """
 
     more_counts: pl.LazyFrame
     writes: pl.DataFrame
     decisions: pl.DataFrame
+    read_listed: Callable[[str], pl.LazyFrame]
     stored_days: int
     last_settled: date
     audit: pl.DataFrame
 
     def as_decided(self) -> "Inputs":
-        """Return the same with the owners that hosts had when the run decided, whatever was written since."""
+        """Return the same with the inventory as it was when the run decided, whatever changed since."""
         owners = split_ids(pl.col("existing_owner")).fill_null([])
         then = self.decisions.select("host_id", then=owners).unique("host_id")
-        hosts = self.hosts.join(then, on="host_id", maintain_order="left")
+        hosts, users = (self.read_listed(each).collect() for each in ("inventory_hosts", "inventory_users"))
+        hosts = hosts.join(then, on="host_id", maintain_order="left")
         readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
         hosts = hosts.with_columns(owner_ids=readable).drop("then")
-        if hosts.equals(self.hosts):
+        if hosts.equals(self.hosts) and users.equals(self.users):
             return self  # what is counted of it stays
-        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": self.users.lazy()}
+        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}
         return replace(self, read_inventory=listed.__getitem__)
 
     @cached_property

@@ -70,6 +70,10 @@ def test_what_a_run_decided_is_judged_with_the_owners_that_hosts_had_then():
         ("h2", ["u2", "a,b"]),
         ("h3", None),
     ]
+    # Hosts and people that have left the inventory since, as long as what the run listed is kept.
+    kept = inputs(logons, now, RULES, decisions=decided.decisions, users=PEOPLE[:0], listed=(then, PEOPLE))
+    assert kept.as_decided().hosts.equals(then)
+    assert kept.as_decided().users.equals(PEOPLE)
 
 
 KIOSK = Rules(exclude_hosts=("kiosk-*",))
