@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import polars.selectors as cs
 from upath import UPath
 
 from assets_defs.evidence import answers_to_learn_from, written_but_wrong
@@ -106,7 +107,7 @@ class Report:
             "days": events_by_day(self._days, fetched, timezone=instance.scan.timezone),
             "writes": writes,
             "earlier_writes": earlier,
-            "coverage": coverage_by_day(tables.all_runs("runs")),
+            "coverage": coverage_by_day(tables.all_runs("runs").with_columns(_at_home(instance))),
             "is_plan": self.is_plan,
             "answered_no": written_but_wrong(instance, tables)[1],
         }
@@ -127,7 +128,8 @@ class Report:
         """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
         days = self._instance.keep.history_days
-        return planned_first(hosts_by_now(self._decisions, self._tables.read, writes, days))
+        hosts = hosts_by_now(self._decisions, self._tables.read, writes, days)
+        return planned_first(hosts.with_columns(_at_home(self._instance)))
 
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -180,7 +182,12 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
     hosts = hosts_by_now(decisions, tables.read, tables.writes(), instance.keep.history_days)
-    return hosts_sheet(hosts, users, present_of(instance))
+    return hosts_sheet(hosts.with_columns(_at_home(instance)), users, present_of(instance))
+
+
+def _at_home(instance: Instance) -> pl.Expr:
+    """Return all times in the time zone of the instance, whose days people know."""
+    return cs.datetime().dt.convert_time_zone(instance.scan.timezone)
 
 
 def _content(rows: Any) -> bytes:

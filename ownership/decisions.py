@@ -175,8 +175,8 @@ def owner_decisions(
     )
     owners = owner_by_account(matches.lazy()).collect()
     conflicts = primary_since(evidence, decided.filter(action="conflict")["subject"], owners)
-    # At noon it is the same day in nearly every time zone.
-    since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=12)
+    # At ten it is the same day in nearly every time zone.
+    since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=10)
     return (
         decided.lazy()
         .join(conflicts, on="subject", how="left")
