@@ -283,9 +283,8 @@ function found(words, rows) {
 
 function hostsFound(words) {
   return found(words, (marks) => {
-    const users = accounts.person.map((person, number) => marks.accounts[number] || marks.people[person]);
-    const named = (host) => [...ownersOf(host), ...one(hosts.primary[host])].some((person) => marks.people[person]);
-    const used = (host) => usersOf(host).some((user) => users[account[user]]);
+    const named = (host) => personsOf(host).some((person) => marks.people[person]);
+    const used = (host) => usersOf(host).some((user) => marks.accounts[account[user]]);
     return allHosts.filter((host) => marks.hosts[host] || named(host) || used(host));
   });
 }
@@ -327,7 +326,9 @@ function narrowed(view, query) {
   const wanted = ({ name }) => new Set(query.getAll(name));
   const facets = view.facets.map((facet) => ({ ...facet, wanted: wanted(facet), counts: new Map() }));
   const rows = view.rows.filter((row) => {
-    if ((hits && !hits.has(row)) || (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row)) || (person !== null && !personsOf(row).includes(person))) {
+    const isOther = person !== null && !personsOf(row).includes(person);
+    const isLess = (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row));
+    if ((hits && !hits.has(row)) || isOther || isLess) {
       return false;
     }
     const values = facets.map(({ of }) => of(row) ?? "none");

@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
-from ownership.matching import all_accounts, candidates, owner_by_account
+from ownership.matching import all_accounts, owner_by_account
 from ownership.names import split_ids
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
@@ -109,7 +109,8 @@ class Inputs(Resolution):
         later = lead(Window(cut + timedelta(days=1), self.last_settled)).filter(pl.col("total_events") > 0)
         leaders = later.filter(leads).select("subject", "username").collect()
         owners = owner_by_account(self.matches.lazy()).collect()
-        is_later_user = all_accounts(leaders, owners).lazy().with_columns(leads=True)
+        leading = all_accounts(leaders, owners).lazy().with_columns(leads=True)
+        leads_later = pl.col("leads").fill_null(value=False)
         # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
@@ -119,7 +120,7 @@ class Inputs(Resolution):
             self.decisions.lazy()
             .filter(evidence="answered_no")
             .select("host_id", "username", is_answered_no=pl.lit(value=True))
-            .join(candidates(self.matches.lazy()), on="username")
+            .join(owners.lazy(), on="username")
             .select("host_id", "resolved_owner", "is_answered_no")
         )
         could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
@@ -135,12 +136,8 @@ class Inputs(Resolution):
             .collect(),
             decide(window_before(cut, days))
             .join(later.select("subject", has_later=True), on="subject", how="left")
-            .join(is_later_user, on=("subject", "username"), how="left")
-            .with_columns(
-                right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(
-                    pl.col("leads").fill_null(value=False)
-                )
-            )
+            .join(leading, on=("subject", "username"), how="left")
+            .with_columns(right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(leads_later))
             .collect(),
             usual,
         )
@@ -219,7 +216,7 @@ def ownership_drift(stored: Inputs, all_counts: pl.LazyFrame) -> pl.DataFrame:
         evidence.days.group_by("subject", "username")
         .agg(last=pl.max("day"))
         .with_columns(pl.col("username").cast(pl.String))
-        .join(candidates(stored.matches.lazy()), on="username")
+        .join(owner_by_account(stored.matches.lazy()), on="username")
         .join(evidence.subjects.lazy().select("subject", "host_id").drop_nulls(), on="subject")
         .group_by("host_id", owner="resolved_owner")
         .agg(last_here=pl.max("last"))

@@ -45,6 +45,7 @@ from resources.store.retention import (
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
+_REPLACED = "This replaces {:,} unanswered of earlier draws, whose sheets are void."
 
 
 def draw(
@@ -81,11 +82,7 @@ def draw(
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
         f"{sample.height:,} of {planned:,} owners that {origin}, drawn with seed {seed}.",
-        *(
-            [f"This replaces {replaced:,} unanswered of earlier draws, whose sheets are void."]
-            if replaced
-            else []
-        ),
+        *([_REPLACED.format(replaced)] if replaced else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
     ]
