@@ -17,7 +17,7 @@ from assets_defs.run_request import executed_steps, today_of, window_of
 from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
-from ownership.names import counted, host_arguments, printable
+from ownership.names import counted, host_arguments, printable, some_of
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -380,7 +380,7 @@ def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame,
     for (run_id,), hosts in rows.group_by("run_id", maintain_order=True):
         undo = ["undo", short_run_id(str(run_id)), *host_arguments("--host", hosts["host_id"]), "--wrong"]
         commands.append(command_line(instance, *undo))
-    names = ", ".join(printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True))
+    names = some_of([printable(row["hostname"] or row["host_id"]) for row in rows.iter_rows(named=True)])
     were, them = ("was", "it") if rows.height == 1 else ("were", "them")
     said = f"{rows.height:,} of the owners written {were} answered no: {names}. Undo {them}:"
     return rows, [said, *commands] if commands else []

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 import polars as pl
+import polars.selectors as cs
 from upath import UPath
 
 from assets_defs.evidence import answers_to_learn_from, written_but_wrong
@@ -106,7 +107,7 @@ class Report:
             "days": events_by_day(self._days, fetched, timezone=instance.scan.timezone),
             "writes": writes,
             "earlier_writes": earlier,
-            "coverage": coverage_by_day(tables.all_runs("runs")),
+            "coverage": coverage_by_day(tables.all_runs("runs").with_columns(_at_home(instance))),
             "is_plan": self.is_plan,
             "answered_no": written_but_wrong(instance, tables)[1],
         }
@@ -127,7 +128,8 @@ class Report:
         """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
         days = self._instance.keep.history_days
-        return planned_first(hosts_by_now(self._decisions, self._tables.read, writes, days))
+        hosts = hosts_by_now(self._decisions, self._tables.read, writes, days)
+        return planned_first(hosts.with_columns(_at_home(self._instance)))
 
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -180,7 +182,12 @@ def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
     hosts = hosts_by_now(decisions, tables.read, tables.writes(), instance.keep.history_days)
-    return hosts_sheet(hosts, users, present_of(instance))
+    return hosts_sheet(hosts.with_columns(_at_home(instance)), users, present_of(instance))
+
+
+def _at_home(instance: Instance) -> pl.Expr:
+    """Return all times in the time zone of the instance, whose days people know."""
+    return cs.datetime().dt.convert_time_zone(instance.scan.timezone)
 
 
 def _content(rows: Any) -> bytes:
@@ -206,13 +213,17 @@ def how_sure(
     if line is None:
         return []
     run_id = decisions["run_id"].item(0)
-    answers = answers_to_learn_from(instance, tables, decided_with(tables, run_id)[0])
+    window, decided_by = decided_with(tables, run_id)
+    answers = answers_to_learn_from(instance, tables, window)
     written, undone = tables.written_and_undone(run_id)
     draw = command_line(instance, *audit_to_draw(to_write, written if undone.height < written else 0))
     if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
         ask = brief = False
     why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
-    said = claim_in_words(line, answers, ask=draw, why=why, written=written or None, undone=undone)
+    # By other rules it would have written others.
+    is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
+    done = {"written": written, "undone": undone} if written and is_same else {}
+    said = claim_in_words(line, answers, ask=draw, why=why, **done)
     if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

@@ -5,6 +5,7 @@ It decides and writes nothing; as a job of its own it makes no daily run slower.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -95,7 +96,8 @@ def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -
     """Return what tuning rests on about a run's decisions, from tables as published, or as a run saw them."""
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
-    window, _ = decided_with(tables, decisions["run_id"].item(0))
+    run_id = decisions["run_id"].item(0)
+    window, _ = decided_with(tables, run_id)
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
     scan = instance.scan
@@ -112,6 +114,7 @@ def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -
         # Owners that other instances of this home wrote were not set by hand, either.
         writes=tables.writes_to(instance.target).collect(),
         decisions=decisions,
+        read_listed=partial(tables.read, run_id=run_id),
         rules=instance.rules.as_rules(),
         user_value_field=instance.decisive_user_field,
         window=window,

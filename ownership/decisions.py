@@ -8,7 +8,7 @@ import polars as pl
 from ownership.codes import EVIDENCE, MATCH, short_words
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, primary_since, primary_users
-from ownership.matching import candidates, excluded_users
+from ownership.matching import candidates, excluded_users, owner_by_account
 from ownership.names import join_ids
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.stability import with_stable_days
@@ -173,9 +173,10 @@ def owner_decisions(
         )
         .collect(engine="streaming")
     )
-    conflicts = primary_since(evidence, decided.filter(action="conflict")["subject"])
-    # At noon it is the same day in nearly every time zone.
-    since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=12)
+    owners = owner_by_account(matches.lazy()).collect()
+    conflicts = primary_since(evidence, decided.filter(action="conflict")["subject"], owners)
+    # At ten it is the same day in nearly every time zone.
+    since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=10)
     return (
         decided.lazy()
         .join(conflicts, on="subject", how="left")

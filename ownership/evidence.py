@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from ownership.matching import all_accounts
 from ownership.names import fits_any, normalise_hostname
 from ownership.rules import Rules, excluding_field
 from ownership.shares import CountedNames, logons_by_user, weight
@@ -142,11 +143,11 @@ def primary_users(
     )
 
 
-def primary_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
+def primary_since(evidence: Evidence, subjects: pl.Series, owners: pl.DataFrame) -> pl.LazyFrame:
     """Return the day since which each of these subjects has had its primary user, on every day with logons.
 
-    Columns subject and primary_since. A subject has no row if somebody else had most logons on its last day,
-    or nobody else ever had.
+    Columns subject and primary_since; `owners` are rows of `owner_by_account`. A subject has no row if
+    somebody else had most logons on its last day, or nobody else ever had.
     """
     days = evidence.days.filter(pl.col("subject").is_in(subjects.implode()))
     weight = f"weight_by_{evidence.rules.evidence_metric}"
@@ -155,11 +156,13 @@ def primary_since(evidence: Evidence, subjects: pl.Series) -> pl.LazyFrame:
         .agg(pl.sum(weight))
         .sort("subject", weight, "username", descending=[False, True, False])
         .group_by("subject", maintain_order=True)
-        .agg(primary=pl.first("username"))
+        .agg(pl.first("username"))
+        .collect()
     )
-    is_primary = pl.col("username") == pl.col("primary")
+    is_primary = pl.col("is_primary").fill_null(value=False)
+    mine = all_accounts(primary, owners).lazy().with_columns(is_primary=True)
     return (
-        days.join(primary, on="subject")
+        days.join(mine, on=("subject", "username"), how="left")
         .sort("subject", "day", "weight_by_events", is_primary, descending=[False, False, True, True])
         .group_by("subject", "day", maintain_order=True)
         .agg(is_first=is_primary.first())

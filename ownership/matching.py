@@ -85,6 +85,22 @@ def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
+def owner_by_account(matches: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the names that stand for one user asset, with it: username, resolved_owner."""
+    return candidates(matches).select("username", "resolved_owner").drop_nulls()
+
+
+def all_accounts(named: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of subject and username, and these with each other account of the same person.
+
+    Of rows of `owner_by_account`: whoever changes account stays the same person (rules 1.13, 9.2).
+    """
+    username = pl.col("username").cast(named.schema["username"], strict=False)
+    several = owners.select(username, "resolved_owner").filter(pl.len().over("resolved_owner") > 1)
+    others = named.join(several, on="username").drop("username").join(several, on="resolved_owner")
+    return pl.concat([named, others.select(named.columns)]).unique()
+
+
 def username_matches(
     shares: pl.DataFrame, users: pl.DataFrame, *, user_value_field: str | None, rules: Rules
 ) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from ownership.decisions import owner_decisions
 from ownership.declaration import empty
 from ownership.evidence import Evidence, logons_on, number_subjects
 from ownership.kinds import Kinds, account_profiles, host_profiles
-from ownership.matching import candidates, people_by_account, username_matches
+from ownership.matching import owner_by_account, people_by_account, username_matches
 from ownership.rules import Rules
 from ownership.shares import CountedNames, host_user_shares, logons_by_day, normalised_names, shown_names
 from ownership.tables import HostProfiles, LogonCounts
@@ -132,8 +132,7 @@ class Resolution:
         if not (self.answered_no or self.stable_windows):
             return _NO_OWNERS
         usernames = pl.concat([names.users["username"], names.users["own_name"]]).cast(pl.String)
-        matches = self.match_usernames(usernames.to_frame()).lazy()
-        return candidates(matches).select("username", "resolved_owner").drop_nulls().collect()
+        return owner_by_account(self.match_usernames(usernames.to_frame()).lazy()).collect()
 
     def _names_of(self, counts: pl.LazyFrame, earlier: pl.LazyFrame | None = None) -> CountedNames:
         """Normalise the names in rows of `logon_counts`, without the kinds of accounts that are skipped."""

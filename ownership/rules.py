@@ -105,24 +105,31 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
 
 
 def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.Expr:
-    """Return the setting, field and pattern that exclude an asset by what the inventory lists."""
-    value = pl.element().str
+    """Return the setting, field and pattern that exclude an asset by what the inventory lists.
 
-    def listed(field: str, pattern: str) -> pl.Expr:
-        of_field = value.starts_with(f"{field}: ") & fits_any(
-            normalise_name(value.strip_prefix(f"{field}: ")), [pattern]
-        )
-        return pl.col("listed_values").list.eval(of_field).list.any()
+    All patterns are tried at once, and then one by one on the values that fit: thousands may be given.
+    """
+    named = ((name, one) for name, of_field in patterns.items() for one in of_field)
+    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(named))}
 
-    return pl.coalesce(
-        *(
-            pl.when(listed(field, pattern)).then(pl.lit(f"{setting}: {field}: {pattern}"))
-            for field, of_field in patterns.items()
-            for pattern in of_field
-        ),
-        # A null for each row: Polars refuses to filter many rows by a value that reads no column.
-        pl.when(pl.col("listed_values").list.len() < 0).then(pl.lit("")),
-    )
+    def excluding(listed: pl.Series) -> pl.Series:
+        rows = listed.rename("value").to_frame().with_row_index("row").explode("value")
+        values, value, found = rows.select(pl.col("value").unique()), pl.col("value"), [_NO_REASON]
+        for name, of_field in patterns.items():
+            text = normalise_name(value.str.strip_prefix(f"{name}: "))
+            of_it = values.filter(value.str.starts_with(f"{name}: ") & fits_any(text, of_field))
+            fitting = (pl.when(fits_any(text, [one])).then(numbers[name, one]) for one in of_field)
+            found.append(of_it.select(value, number=pl.coalesce(*fitting, None).cast(pl.Int64)))
+        first = rows.join(pl.concat(found), on="value").group_by("row").agg(pl.min("number"))
+        reasons = {number: f"{setting}: {name}: {one}" for (name, one), number in numbers.items()}
+        reason = pl.col("number").replace_strict(reasons, default=None, return_dtype=pl.String)
+        every = pl.DataFrame({"row": range(len(listed))}, {"row": pl.UInt32})
+        return every.join(first, on="row", how="left", maintain_order="left").select(reason).to_series()
+
+    return pl.col("listed_values").map_batches(excluding, return_dtype=pl.String, is_elementwise=True)
+
+
+_NO_REASON = pl.DataFrame(schema={"value": pl.String, "number": pl.Int64})
 
 
 def names_owner(rules: Rules) -> pl.Expr:

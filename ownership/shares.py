@@ -98,7 +98,7 @@ def normalised_names(
         .filter(~fits_any(name, rules.exclude_users), ~fits_any(pl.col("own_name"), rules.exclude_users))
         .with_columns(
             username=pl.when(_stands_for_nobody(pl.col("domains"), rules)).then("own_name").otherwise(name),
-            local_to=pl.col("domains").list.first().str.slice(0, 15),
+            local_to=netbios_name(pl.col("domains").list.first()),
         )
         .join(people.lazy(), left_on="name", right_on="username", how="left")
         .with_columns(pl.when(pl.col("username") == name).then("user_id"))

@@ -14,6 +14,7 @@ import polars as pl
 
 from ownership.codes import RECENT_DAYS
 from ownership.evidence import Evidence, primary_devices
+from ownership.matching import all_accounts
 from ownership.rules import names_owner
 from ownership.shares import weight
 
@@ -74,12 +75,14 @@ def _moved_in_wave(evidence: Evidence, named: pl.DataFrame) -> pl.Series:
     Usual is the median of the earlier spans of as many days in the window.
     """
     span = (evidence.window.last - pl.col("day")).dt.total_days() // RECENT_DAYS
-    own = pl.when(pl.col("username") == pl.col("named")).then("weight").otherwise(0)
+    own = all_accounts(named, evidence.owners).lazy().with_columns(is_own=True)
+    own_weight = pl.when("is_own").then("weight").otherwise(0)
     spans = (
         evidence.days.select(*_PAIR, weight(evidence.rules), span=span)
-        .join(named.lazy().rename({"username": "named"}), on="subject")
+        .join(named.lazy(), on="subject", how="semi")
+        .join(own, on=_PAIR, how="left")
         .group_by("subject", "span")
-        .agg(has_moved=2 * own.sum() < pl.sum("weight"))
+        .agg(has_moved=2 * own_weight.sum() < pl.sum("weight"))
         .collect(engine="streaming")
     )
     parts = spans.filter(pl.col("span") > 0).group_by("span").agg(pl.mean("has_moved"))
@@ -100,8 +103,6 @@ def _counted(evidence: Evidence, named: pl.DataFrame, windows: int) -> Iterator[
     day = (pl.col("day") - evidence.window.first).dt.total_days() + windows - 1
     rows = pl.concat([evidence.earlier, evidence.days])
     rows = rows.select(*_PAIR, "events", weight(rules), day=day).filter(pl.col("day") >= 0)
-    username = pl.col("username").cast(named.schema["username"], strict=False)
-    accounts = evidence.owners.select(username, "resolved_owner").filter(pl.len().over("resolved_owner") > 1)
     in_each = pl.col("day").is_between(windows - 1, length - 1)
     pairs = rows.group_by(_PAIR).agg(most=pl.len(), least=in_each.sum())
     pairs = pairs.collect(engine="streaming") if rules.primary_devices else None
@@ -110,8 +111,7 @@ def _counted(evidence: Evidence, named: pl.DataFrame, windows: int) -> Iterator[
         return _in_windows(rows.join(pairs.lazy(), on=by, how="semi"), by, length, windows)
 
     for some in named.iter_slices(max(TOGETHER // (length + windows), 1)):
-        others = some.join(accounts, on="username").drop("username").join(accounts, on="resolved_owner")
-        asked = pl.concat([some, others.select(_PAIR)]).unique()
+        asked = all_accounts(some, evidence.owners)
         of_host = count(asked, ["subject"]).select(
             "subject", "end", total_events="events", total_weight="weight"
         )

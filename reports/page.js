@@ -33,10 +33,12 @@ const allHosts = numbers(hosts.name.length);
 const usersOf = (host) => numbers(firstUser[host + 1] - firstUser[host], firstUser[host]);
 const personOf = (user) => accounts.person[account[user]];
 const ownersOf = (host) => (hosts.planned[host] === null ? (hosts.owners[host] ?? []) : [hosts.planned[host]]);
+const personsOf = (host) => [...ownersOf(host), ...one(hosts.primary[host]), ...usersOf(host).map(personOf)];
 const sureOf = (host) => hosts[content.measured][host];
 const hasAsset = (host) => hosts.host_id[host] !== null;
 const isConflict = (host) => hosts.status[host] === "conflict";
-const hostKey = (host) => hosts.host_id[host] ?? hosts.name[host];
+// A name without an asset may be another asset's id.
+const hostKey = (host) => hosts.host_id[host] ?? `${hosts.name[host]} (no asset)`;
 
 // On how many hosts each person has each role.
 const roles = lazily(() => {
@@ -142,8 +144,9 @@ const OF_HOSTS = [
   { name: "kind", title: "Kind of host", of: (host) => hosts.kind[host] },
 ];
 
-// The filters that only the cards above the lists set.
+// The filters that only the cards above the lists set, and the panel of a person.
 const FROM_CARDS = [
+  { name: "of", title: "Person", say: (key) => people.name[people.key.indexOf(key)] ?? key },
   { name: "stage", title: "Reached", say: (value) => content.stages[value - 1] ?? value },
   { name: "sure", title: sure.head, say: (value) => `${10 * value} to ${10 * value + 10}%` },
 ];
@@ -280,9 +283,8 @@ function found(words, rows) {
 
 function hostsFound(words) {
   return found(words, (marks) => {
-    const users = accounts.person.map((person, number) => marks.accounts[number] || marks.people[person]);
-    const named = (host) => [...ownersOf(host), ...one(hosts.primary[host])].some((person) => marks.people[person]);
-    const used = (host) => usersOf(host).some((user) => users[account[user]]);
+    const named = (host) => personsOf(host).some((person) => marks.people[person]);
+    const used = (host) => usersOf(host).some((user) => marks.accounts[account[user]]);
     return allHosts.filter((host) => marks.hosts[host] || named(host) || used(host));
   });
 }
@@ -320,10 +322,13 @@ function narrowed(view, query) {
   const hits = words ? view.find(words) : null;
   const [stage, tenth] = ["stage", "sure"].map((name) => (query.has(name) ? Number(query.get(name)) : null));
   const isSure = (host) => sureOf(host) !== null && Math.min(9, Math.floor(10 * sureOf(host))) === tenth;
+  const person = query.has("of") ? people.key.indexOf(query.get("of")) : null;
   const wanted = ({ name }) => new Set(query.getAll(name));
   const facets = view.facets.map((facet) => ({ ...facet, wanted: wanted(facet), counts: new Map() }));
   const rows = view.rows.filter((row) => {
-    if ((hits && !hits.has(row)) || (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row))) {
+    const isOther = person !== null && !personsOf(row).includes(person);
+    const isLess = (stage && hosts.stage[row] < stage) || (tenth !== null && !isSure(row));
+    if ((hits && !hits.has(row)) || isOther || isLess) {
       return false;
     }
     const values = facets.map(({ of }) => of(row) ?? "none");

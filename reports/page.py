@@ -113,7 +113,7 @@ def report_page(
         existing_owner=pl.coalesce("planned_owner", pl.col("owner_ids").list.first())
     )
     sure = (assets.filter(status="planned") if is_plan else assets)[measured].drop_nulls()
-    tenths = (sure * _BINS).floor().clip(0, _BINS - 1).to_list()
+    tenths = (sure.round(4) * _BINS).floor().clip(0, _BINS - 1).to_list()  # rounded as in the list
     statuses = dict(hosts_now.group_by("status").len().iter_rows())
     return (
         _environment()
@@ -226,9 +226,8 @@ def hosts_columns(
     `conflicts` is the command that acknowledges some.
     """
     written = hosts.select("host_id", "owner_ids", "source", "wrote_in").iter_rows(named=True)
-    # By name, of which the command refuses one that several hosts have.
-    named = hosts.select(pl.when(status="conflict").then(pl.coalesce("hostname", "host_id"))).to_series()
-    to_acknowledge = (name and shlex.join(host_arguments("--acknowledge", [name])) for name in named)
+    named = hosts.select(pl.when(status="conflict").then("host_id")).to_series()
+    to_acknowledge = (one and shlex.join(host_arguments("--acknowledge", [one])) for one in named)
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
     rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
         "host_id",

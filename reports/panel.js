@@ -1,7 +1,7 @@
 // What opens beside the list: a host, with the days of its users and what was written, or a person.
 
 const MANY = 12;
-const STRIP = 30;
+const STRIP = Math.min(30, content.windowDays);
 const panel = at("#panel");
 
 // The first row that has a key in one of the columns: as it is, or else in another case.
@@ -20,13 +20,13 @@ function items(nodes) {
   return nodes.length ? [element("ul", {}, ...shown, ...more)] : [];
 }
 
-// A cell a day: the last 30 days of the window, the last one at the right.
+// A cell a day: the last 30 days of the window, or all; the last one is the highest bit, and at the right.
 function strip(bits) {
-  const isOn = (number) => bits & (1 << number);
+  const isOn = (number) => bits & (1 << (30 - STRIP + number));
   const label = `${numbers(STRIP).filter(isOn).length} of the last ${STRIP} days`;
   const cell = (number) => ({ x: 10 * number, width: 9, height: 12, class: isOn(number) ? "on" : "off" });
   const cells = numbers(STRIP).map((number) => drawn("rect", cell(number)));
-  const picture = { class: "strip", viewBox: "0 0 299 12", preserveAspectRatio: "none", role: "img" };
+  const picture = { class: "strip", viewBox: `0 0 ${10 * STRIP - 1} 12`, preserveAspectRatio: "none", role: "img" };
   return drawn("svg", { ...picture, "aria-label": label }, drawn("title", {}, label), ...cells);
 }
 
@@ -103,6 +103,7 @@ function hostPanel(host) {
 }
 
 function personPanel(person) {
+  const key = people.key[person];
   const listed = (title, holds) => {
     const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
     return section(`${title}: ${whole(found.length)}`, items(found));
@@ -117,19 +118,19 @@ function personPanel(person) {
     ...facts([
       ["Address", people.address[person]],
       ["Department", people.department[person]],
-      ["Id", people.key[person]],
+      ["Id", key],
       ["Accounts", names.join(", ")],
     ]),
     ...listed("Owns", (host) => hosts.owners[host]?.includes(person)),
     ...listed("Primary user of", (host) => hosts.primary[host] === person),
     ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
-    link("All these hosts in the list", { view: null, q: names[0] ?? people.key[person] }),
+    element("a", { href: `#${new URLSearchParams({ of: key, person: key })}` }, "All these hosts in the list"),
   ];
 }
 
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? rowOf(query.get("host"), hosts.host_id, hosts.name) : undefined;
+  const host = query.has("host") ? rowOf(query.get("host"), allHosts.map(hostKey), hosts.name) : undefined;
   const person = query.has("person") ? rowOf(query.get("person"), people.key, people.address) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };

@@ -230,15 +230,16 @@ def answered(
             raise SheetError(f"line {line}: {host} is in line {lines[0]}, too; delete one of the two")
         lines.append(line)
         answer, called = yes_or_no(values["right"], line), values.get("instead", "")
-        found = [one.user_id for one in persons.find(called) if called]
+        found = [one.user_id for one in persons.find(called)] if called else []
         named = found[0] if len(found) == 1 and found[0] in users["user_id"] else None
         if called and not named:
             who = f"no user asset, or several, are called {printable(called)!r}"
             notes.append(f"line {line}: {who}; write an e-mail address or an id")
         if named:
             agrees = named == sample["user_id"][number]
-            if answer and not agrees:
-                raise SheetError(f"line {line}: {host} has the answer yes, and somebody else instead")
+            if answer not in (None, agrees):
+                other = "yes, and somebody else" if answer else "no, and the same person"
+                raise SheetError(f"line {line}: {host} has the answer {other} instead")
             answer = agrees if answer is None else answer
         if answer is None:
             continue

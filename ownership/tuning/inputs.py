@@ -10,7 +10,7 @@ import polars as pl
 from ownership.decisions import with_action
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, logon_totals, primary_devices, primary_users
-from ownership.matching import candidates
+from ownership.matching import all_accounts, owner_by_account
 from ownership.names import split_ids
 from ownership.resolution import Resolution
 from ownership.rules import EvidenceMetric, excluding_field, first_that_holds
@@ -34,28 +34,31 @@ class Inputs(Resolution):
     """What tuning rests on: the stages of the look-back window, and more stored tables.
 
     `more_counts` are rows of logon_counts, of the longest window to try and of the days held back before it;
-    `writes` of owner_writes of all runs on the target; `decisions` of one run; `audit` is what
-    `with_answers` returns. `stored_days` is how many days up to the last one are stored without a gap,
-    `last_settled` the last day that nothing arrives for.
+    `writes` of owner_writes of all runs on the target; `decisions` of one run, and `read_listed` returns the
+    inventory as that run listed it, if that is kept; `audit` is what `with_answers` returns. `stored_days` is
+    how many days up to the last one are stored without a gap, `last_settled` the last day that nothing
+    arrives for.
     """
 
     more_counts: pl.LazyFrame
     writes: pl.DataFrame
     decisions: pl.DataFrame
+    read_listed: Callable[[str], pl.LazyFrame]
     stored_days: int
     last_settled: date
     audit: pl.DataFrame
 
     def as_decided(self) -> "Inputs":
-        """Return the same with the owners that hosts had when the run decided, whatever was written since."""
+        """Return the same with the inventory as it was when the run decided, whatever changed since."""
         owners = split_ids(pl.col("existing_owner")).fill_null([])
         then = self.decisions.select("host_id", then=owners).unique("host_id")
-        hosts = self.hosts.join(then, on="host_id", maintain_order="left")
+        hosts, users = (self.read_listed(each).collect() for each in ("inventory_hosts", "inventory_users"))
+        hosts = hosts.join(then, on="host_id", maintain_order="left")
         readable = pl.when(pl.col("owner_ids").is_not_null()).then("then")
         hosts = hosts.with_columns(owner_ids=readable).drop("then")
-        if hosts.equals(self.hosts):
+        if hosts.equals(self.hosts) and users.equals(self.users):
             return self  # what is counted of it stays
-        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": self.users.lazy()}
+        listed = {"inventory_hosts": hosts.lazy(), "inventory_users": users.lazy()}
         return replace(self, read_inventory=listed.__getitem__)
 
     @cached_property
@@ -65,9 +68,10 @@ class Inputs(Resolution):
 
     @cached_property
     def matches(self) -> pl.DataFrame:
-        """Rows of `username_matches` for the users of the evidence."""
-        usernames = self.evidence.days.select(pl.col("username").cast(pl.String).unique())
-        return self.match_usernames(usernames.collect(engine="streaming"))
+        """Rows of `username_matches` for the users of the evidence, by all names that decisions show."""
+        named = ((self.evidence.days, "username"), (self.evidence.shown, "shown"))
+        usernames = [rows.select(username=pl.col(name).cast(pl.String).unique()) for rows, name in named]
+        return self.match_usernames(pl.concat(usernames).collect(engine="streaming"))
 
     def compare(self, tried: Sequence[Tried]) -> Mapping[tuple[int, EvidenceMetric], Comparison]:
         """Compare what is decided on each window and by each metric that is tried with what is known."""
@@ -101,10 +105,12 @@ class Inputs(Resolution):
             decided = with_action(users, self.matches, named=pl.lit(value=True))
             return decided.with_columns(**BANDS, hosts_led=pl.len().over("username"))
 
-        later = lead(Window(cut + timedelta(days=1), self.last_settled)).select(
-            "subject", later="username", tied=pl.col("weight") == pl.col("runner_up_weight")
-        )
-        is_later_user = (pl.col("username") == pl.col("later")) & ~pl.col("tied").fill_null(value=False)
+        leads = pl.col("weight").gt(pl.col("runner_up_weight")).fill_null(value=True)
+        later = lead(Window(cut + timedelta(days=1), self.last_settled)).filter(pl.col("total_events") > 0)
+        leaders = later.filter(leads).select("subject", "username").collect()
+        owners = owner_by_account(self.matches.lazy()).collect()
+        leading = all_accounts(leaders, owners).lazy().with_columns(leads=True)
+        leads_later = pl.col("leads").fill_null(value=False)
         # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
@@ -114,7 +120,7 @@ class Inputs(Resolution):
             self.decisions.lazy()
             .filter(evidence="answered_no")
             .select("host_id", "username", is_answered_no=pl.lit(value=True))
-            .join(candidates(self.matches.lazy()), on="username")
+            .join(owners.lazy(), on="username")
             .select("host_id", "resolved_owner", "is_answered_no")
         )
         could_be_drawn = self.audit.lazy().with_columns(audited=pl.lit(value=True))
@@ -129,15 +135,17 @@ class Inputs(Resolution):
             .with_columns(right_by_people=pl.when("by_hand", matched).then(pl.col("action") == "agree"))
             .collect(),
             decide(window_before(cut, days))
-            .join(later, on="subject", how="left")
-            .with_columns(right_afterwards=pl.when(matched, pl.lit(usual)).then(is_later_user))
+            .join(later.select("subject", has_later=True), on="subject", how="left")
+            .join(leading, on=("subject", "username"), how="left")
+            .with_columns(right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(leads_later))
             .collect(),
             usual,
         )
 
     def _is_usual_after(self, cut: date, days: int) -> bool:
         """Return whether the days held back have about as many users a day as the window before them."""
-        day, before = pl.col("day"), min(days, max(self.stored_days - HOLDOUT_DAYS, 1))
+        day, first_stored = pl.col("day"), self.window.last - timedelta(days=self.stored_days)
+        before = min(days, max((cut - first_stored).days, 1))
         held_back = (day > cut) & (day <= self.last_settled)
         counted = self.evidence.days.select(
             later=held_back.sum() / HOLDOUT_DAYS,
@@ -208,7 +216,7 @@ def ownership_drift(stored: Inputs, all_counts: pl.LazyFrame) -> pl.DataFrame:
         evidence.days.group_by("subject", "username")
         .agg(last=pl.max("day"))
         .with_columns(pl.col("username").cast(pl.String))
-        .join(candidates(stored.matches.lazy()), on="username")
+        .join(owner_by_account(stored.matches.lazy()), on="username")
         .join(evidence.subjects.lazy().select("subject", "host_id").drop_nulls(), on="subject")
         .group_by("host_id", owner="resolved_owner")
         .agg(last_here=pl.max("last"))

@@ -45,6 +45,7 @@ from resources.store.retention import (
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
+_REPLACED = "This replaces {:,} unanswered of earlier draws, whose sheets are void."
 
 
 def draw(
@@ -71,6 +72,8 @@ def draw(
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
+        unanswered = tables.read("audit_sample").filter(pl.col("right").is_null(), pl.col("seed") != seed)
+        replaced = unanswered.collect().height
         tables.write("audit_sample", pl.concat([answers, sample]))
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"
@@ -79,6 +82,7 @@ def draw(
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
         f"{sample.height:,} of {planned:,} owners that {origin}, drawn with seed {seed}.",
+        *([_REPLACED.format(replaced)] if replaced else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
     ]

@@ -20,10 +20,14 @@ _LISTED = "listed values"  # the key that `_with_listed_values` adds to the fiel
 
 @dataclass(frozen=True)
 class Field:
-    """A field of an asset: its name in the inventory, if any, and the setting that has it."""
+    """A field of an asset: its name in the inventory, if any, and the setting that has it.
+
+    `is_ordered`: the order of its values says something, such as which name of a host is its first.
+    """
 
     name: str | None
     setting: str = ""
+    is_ordered: bool = True
 
 
 def texts(value: object) -> list[str]:
@@ -110,6 +114,7 @@ class AssetRows:
                 problem = f"its field {field.name} is a {type(raw).__name__}, which cannot be used; {should}"
                 problems[problem] = None
             else:
+                values = values if field.is_ordered else sorted(values)
                 row[column] = (values[0] if values else None) if single else values
         row["problem"] = "; ".join(problems) or None
         return row
@@ -120,7 +125,7 @@ def host_fields(instance: Instance) -> dict[str, Field]:
     section, enriched = "platform.contract.enrich_fields", instance.platform.contract.enrich_fields
     return {
         "hostnames": Field(instance.platform_hostname_field, "platform_hostname_field"),
-        "owner": Field(instance.platform_user_field, "platform_user_field"),
+        "owner": Field(instance.platform_user_field, "platform_user_field", is_ordered=False),
         "department": Field(enriched.user_department, f"{section}.user_department"),
         "criticality": Field(enriched.criticality, f"{section}.criticality"),
     }

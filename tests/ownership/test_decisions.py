@@ -10,6 +10,8 @@ from ownership.rules import Rules
 from ownership.tables import LogonDays, OwnerDecisions
 from reports.run_results import decisions_in_words
 from tests.ownership.builders import (
+    DAY,
+    NOW,
     PEOPLE,
     WINDOW,
     counts,
@@ -93,6 +95,15 @@ def test_an_owner_whom_no_audited_plan_had_has_no_confidence_until_it_is_stable(
         ("low_confidence" if bars else "single_user", 0.9 if is_known else None),
         ("single_user", 0.9),
     ]
+
+
+@pytest.mark.parametrize(("before", "since"), [("bob", 4), ("a.smith", None)])
+def test_a_conflict_began_with_another_person_and_not_with_another_account(before, since):
+    logons = counts(*(("pc-1", before if n < 4 else "ann", 1, DAY + timedelta(days=n)) for n in range(20)))
+    people = users(user("u1", email="ann@corp.example", sam="a.smith"), user("u2", sam="bob"))
+    (row,) = decide(logons, people, hosts(host("h1", "pc-1", owners=("u9",)))).iter_rows(named=True)
+    began = DAY + timedelta(days=since) if since else NOW.date()
+    assert (row["action"], row["conflict_since"].date()) == ("conflict", began)
 
 
 def test_an_owner_who_was_answered_no_is_none_under_whichever_account():

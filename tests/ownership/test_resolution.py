@@ -23,6 +23,7 @@ from tests.ownership.builders import DAY, WINDOW, counts, host, hosts, resolutio
 USERNAMES = [
     *("alice", "ALICE", "CORP\\Alice", "alice@corp.example", "bob", "LAB\\bob", "svc_a", "CORP\\svc_b"),
     *("WS1\\alice", "ws2\\bob", "alice@WS1", ".\\bob", "NT AUTHORITY\\bob"),
+    *("WS1.A\\alice", "bob@ws2.a", "bob@10.0.0.1"),
     *("MicrosoftAccount\\alice@corp.example", "alice\\@corp.example@REALM", "CORP\\@bob", "kassé\\josé"),
     *("CORP\\\\alice", "WS1\\\\bob", "alice\\\\@corp.example@REALM"),
     *("adm1", "josé", "JOSE\N{COMBINING ACUTE ACCENT}", "山田", "-", "", "corp\\"),
@@ -96,7 +97,7 @@ NOBODYS = {"nt authority", "microsoftaccount", "."}
 def username_of(text, host, rules):
     """The user whom a spelling stands for on a host: by itself, what is no account of the directory."""
     name, domains = parts_of(text)
-    own = bool(domains) and domains[0][:15] == short(host)[:15]
+    own = bool(domains) and short(domains[0])[:15] == short(host)[:15]
     asked = {plain(domain) for domain in rules.domains}
     same = {
         one for one in asked for of in domains if one in (of, of.split(".")[0]) or of == one.split(".")[0]

@@ -36,6 +36,8 @@ def found(logons, people, rules=None, assets=None):
     "spelling",
     [
         r"PC-LOCAL\miller",
+        r"PC-LOCAL.CORP.EXAMPLE\miller",
+        r"miller@pc-local.corp.example",
         r".\miller",
         r"NT SERVICE\miller",
         r"Virtual Users\miller",
@@ -56,8 +58,9 @@ def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(s
     assert beside == ("majority", "dan", 0.8, "u2")
     # Windows cuts the name of a host before its local accounts.
     asset = host("h1", "laptop-0123456789.corp.example")
-    cut = [("LAPTOP-0123456789.corp.example", r"LAPTOP-01234567\miller", 3)]
-    assert found(cut, [DAN], assets=[asset])[1:] == (r"laptop-01234567\miller", 1.0, None)
+    for own in ("LAPTOP-01234567", "laptop-0123456789.corp.example"):
+        cut = [("LAPTOP-0123456789.corp.example", rf"{own}\miller", 3)]
+        assert found(cut, [DAN], assets=[asset])[1:] == (rf"{own.lower()}\miller", 1.0, None)
 
 
 @pytest.mark.parametrize(

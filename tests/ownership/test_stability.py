@@ -93,22 +93,23 @@ def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(mo
 def test_hosts_that_others_have_used_lately_name_nobody_if_they_are_far_more_than_usual(
     moved, usually, barred
 ):
-    """Rules 1.13. Of 60 hosts so many have moved; before, so many others were lent for five days each."""
+    """Rules 1.13. Of 60 hosts so many have moved; before, so many others were lent for five days each.
+
+    Of twelve more people only the account has changed, which is no move.
+    """
     window = window_before(WINDOW.last, 30)
-    logons = [
-        (
-            f"pc{n}",
-            "guest"
-            if (n < moved if age < 5 else 25 + usually * (age // 5) <= n < 25 + usually * (age // 5 + 1))
-            else f"u{n}",
-            3,
-            day,
-        )
-        for age, day in enumerate(reversed(days_of(window)))
-        for n in range(60)
-    ]
+
+    def user_of(n, age):
+        lent = range(25 + usually * (age // 5), 25 + usually * (age // 5 + 1))
+        if n in (range(moved) if age < 5 else lent):
+            return "guest"
+        return f"new{n}" if n in range(13, 25) and age < 5 else f"u{n}"
+
+    days = enumerate(reversed(days_of(window)))
+    logons = [(f"pc{n}", user_of(n, age), 3, day) for age, day in days for n in range(60)]
+    people = users(*(user(f"p{n}", email=f"new{n}@corp.example", sam=f"u{n}") for n in range(13, 25)))
     assets = hosts(*(host(f"h{n}", f"pc{n}") for n in range(60)))
-    made = resolution(counts(*logons), users(), assets, Rules(min_stable_days=3), window=window).decisions
+    made = resolution(counts(*logons), people, assets, Rules(min_stable_days=3), window=window).decisions
     waiting = made.filter(evidence="not_stable")
     assert waiting["hostname"].to_list() == sorted(f"pc{n}" for n in range(barred))
     assert waiting["named_since"].null_count() == barred

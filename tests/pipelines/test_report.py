@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from ownership.declaration import empty
 from ownership.tables import AuditSample
@@ -63,6 +64,15 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
     assert sheet["Host"][0] == "=cmd()"
     assert sheet.columns == list(rows[0])
+
+
+@pytest.mark.parametrize(("timezone", "day"), [("UTC", "2026-03-30"), ("Pacific/Auckland", "2026-03-31")])
+def test_days_are_those_of_the_instance_s_time_zone(call, stored, timezone, day):
+    content = yaml.safe_load(stored.read_text(encoding="utf-8"))
+    stored.write_text(yaml.safe_dump(content | {"scan": content.get("scan", {}) | {"timezone": timezone}}))
+    printed = call("report", "--instance", stored, "--format", "csv", "--out", "-")[1]
+    rows = csv.DictReader(io.StringIO(printed.removeprefix("\ufeff")))
+    assert {row["Conflict since"] for row in rows} - {""} == {day}
 
 
 def test_a_plan_has_plan_in_its_file_name_and_sheet(call, stored, tmp_path):

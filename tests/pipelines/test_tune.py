@@ -153,7 +153,11 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
 
 
 @pytest.mark.parametrize(
-    "since", ["nothing", "a run that failed", "nothing to write", "one owner", "over a limit"]
+    "since",
+    [
+        *("nothing", "a run that failed", "nothing to write", "one owner", "over a limit"),
+        *("hosts and people left", "other rules"),
+    ],
 )
 def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     call, instance_file, home_with, tmp_path, since
@@ -192,8 +196,13 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     elif since != "nothing":
         if since == "nothing to write":
             owned = owned.with_columns(owner_ids=pl.concat_list("host_id"))
-        again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=now)
-        store_run(tables, again, run_id="later", decided_at=now, hosts=owned, users=PEOPLE)
+        left = sample["host_id"][40:].implode() if since == "hosts and people left" else []
+        owned, people = (
+            owned.filter(~pl.col("host_id").is_in(left)),
+            PEOPLE.filter(~pl.col("user_id").is_in(left)),
+        )
+        again = resolution(LOGONS.lazy(), people, owned, run_id="later", decided_at=now)
+        store_run(tables, again, run_id="later", decided_at=now, hosts=owned, users=people)
     if since == "one owner":
         after = fields | {"completed_at": now + timedelta(seconds=1)}
         one = plan(undone[4], new=values(undone[4]), run_id="later", **after)
@@ -201,6 +210,11 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     if since == "over a limit":
         left = pl.concat(plan(one, new=values(one), run_id="later") for one in undone)
         tables.write("owner_writes", left, run_id="later", publish=False)
+    if since == "other rules":
+        content = yaml.safe_load(instance_file.read_text()) | {"rules": {"share_threshold_percent": 75}}
+        instance_file.write_text(yaml.safe_dump(content))
+        assert "At more than 75% over 30 days, 40 owners would be written" in call(*of_it)[1]
+        return
     said = "70 owners were written (5 undone since, 4 of these answered no)"
     said += estimate.replace("of them", "of all 70")
     after = call(*of_it)[1]
@@ -340,7 +354,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     call, instance_file, home_with, tmp_path
 ):
     tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file, "--audit")
-    assert call(*of_it, "40", "--audit-file", tmp_path / "first.csv")[0] == 0
+    status, printed, _ = call(*of_it, "40", "--audit-file", tmp_path / "first.csv")
+    assert (status, "This replaces" in printed) == (0, False)
     status, _, said = call(*of_it, "5", "--written")
     assert (status, "no host has an owner that a run wrote" in said) == (1, True)
     now = datetime.now(UTC)
@@ -358,6 +373,7 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     tables.store_current_owners(run_id=RUN)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
+    assert "This replaces 40 unanswered of earlier draws, whose sheets are void." in printed
     assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "third.csv")
     assert (status, "5 of 12 owners that were written, drawn" in printed) == (0, True)

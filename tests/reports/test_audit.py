@@ -179,6 +179,7 @@ CHANGES = {
     "no answer to read": {"right": "maybe"},
     "a host twice": {"host_id": "", "hostname": "pc-5"},
     "yes, and somebody else instead": {"right": "yes", "instead": "bob@corp.example"},
+    "no, and the same person instead": {"right": "no", "instead": "ann@corp.example"},
 }
 
 

@@ -2,13 +2,16 @@ import csv
 import io
 import re
 import shlex
+from datetime import timedelta
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from ownership.windows import Window
 from pipelines.cli.options import read_host_names
-from tests.ownership.builders import PEOPLE, counts, host, hosts, user, users
+from tests.ownership.builders import PEOPLE, WINDOW, counts, host, hosts, user, users
+from tests.reports import test_page
 from tests.reports.test_page import packed, report
 
 pytestmark = pytest.mark.slow  # also because the browser's library takes a second to import
@@ -240,7 +243,7 @@ def test_a_host_opens_beside_the_list_by_click_and_key(opened):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect(panel.locator("code")).to_have_text(
-        "asset-owners conflicts --instance demo --acknowledge pc-2 --note 'why'"
+        "asset-owners conflicts --instance demo --acknowledge h2 --note 'why'"
     )
     expect(page.locator(":focus")).to_have_text("pc-2")
     page.go_back()
@@ -258,14 +261,14 @@ def test_the_note_of_an_acknowledged_conflict_is_shown_whole(opened):
     [
         ("@1", "pc-1", (), "undo --instance demo run-1 --host ' @1' --wrong"),
         ("-1", "pc-1", (), "undo --instance demo run-1 --host ' -1' --wrong"),
-        ("h1", "@pc", ("u2",), "conflicts --instance demo --acknowledge ' @pc' --note 'why'"),
+        ("@h1", "pc", ("u2",), "conflicts --instance demo --acknowledge ' @h1' --note 'why'"),
     ],
 )
 def test_the_command_for_a_host_takes_no_name_for_a_file_or_an_option(opened, host_id, name, owners, says):
     html = report(counts((name, "ann", 5)), assets=hosts(host(host_id, name, owners=owners)))
     command = opened(html, f"host={host_id}").get_by_role("complementary").locator("code")
     expect(command).to_have_text(f"asset-owners {says}")
-    assert read_host_names([shlex.split(says)[-3 if owners else -2]]) == [name if owners else host_id]
+    assert read_host_names([shlex.split(says)[-3 if owners else -2]]) == [host_id]
 
 
 @pytest.mark.parametrize(
@@ -304,6 +307,32 @@ def test_a_person_opens_with_hosts_and_accounts(opened):
     for address in ("person=constructor", "host=%", "view=constructor"):
         page.goto(f"{page.url.partition('#')[0]}#{address}")
         expect(panel, address).to_be_hidden()
+
+
+def test_all_hosts_of_a_person_are_listed_and_no_others(opened):
+    people = users(user("u1", email="ann@corp.example", sam="x1"), user("u12", email="joanna@corp.example"))
+    logons = counts(("pc-1", "x1", 9), ("pc-2", "ann", 5), ("pc-4", "joanna", 5))
+    assets = hosts(*(host(f"h{n}", f"pc-{n}", owners=("u1",) if n == 3 else ()) for n in range(1, 5)))
+    page = opened(report(logons, people, assets), "view=conflicts&status=written&person=u1")
+    page.get_by_role("link", name="All these hosts in the list").click()
+    expect(page.locator("#rows tbody td.name")).to_have_text(["pc-1", "pc-2", "pc-3"])
+    expect(page.locator("#list [role=status]")).to_contain_text("Person: x1")
+
+
+def test_a_name_without_an_asset_that_is_an_asset_s_id_opens_itself(opened):
+    page = opened(report(counts(("7", "ann", 5)), assets=hosts(host("7", "pc-1"))), "view=names")
+    page.locator("#rows tbody a").first.click()
+    expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("7")
+
+
+def test_the_strip_of_a_short_window_has_its_days_only(opened, monkeypatch):
+    last = [WINDOW.last - timedelta(days=age) for age in range(7)]
+    monkeypatch.setattr(test_page, "WINDOW", Window(last[-1], last[0]))
+    logons = counts(*(("pc-1", "ann", 1, day) for day in last[:5]))
+    panel = opened(report(logons), "host=h1").get_by_role("complementary")
+    expect(panel.locator("svg.strip")).to_have_attribute("aria-label", "5 of the last 7 days")
+    expect(panel.locator("svg.strip rect")).to_have_count(7)
+    expect(panel.locator("svg.strip rect.on")).to_have_count(5)
 
 
 def test_other_lists_are_a_click_away(opened):

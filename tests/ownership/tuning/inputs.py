@@ -14,7 +14,12 @@ from tests.ownership.builders import PEOPLE, WINDOW
 
 
 def inputs(
-    logons: pl.LazyFrame, assets: pl.DataFrame, rules: Rules, *, users: pl.DataFrame = PEOPLE, **others: Any
+    logons: pl.LazyFrame,
+    assets: pl.DataFrame,
+    rules: Rules,
+    *,
+    users: pl.DataFrame = PEOPLE,
+    **others: Any,
 ) -> Inputs:
     """These logons and assets, in a window that is stored whole; no writes, no decisions."""
     stored: dict[str, Any] = {
@@ -27,10 +32,12 @@ def inputs(
         "audit": with_answers(empty(OwnerDecisions), empty(AuditSample)),
     }
     stored |= others
+    listed = stored.pop("listed", (assets, users))
     window = stored["window"]
     return Inputs(
         counts=logons.filter(pl.col("day").is_between(window.first, window.last)),
         read_inventory=inventory_reader(assets, users),
+        read_listed=inventory_reader(*listed),
         more_counts=logons,
         rules=rules,
         **stored,

@@ -70,6 +70,10 @@ def test_what_a_run_decided_is_judged_with_the_owners_that_hosts_had_then():
         ("h2", ["u2", "a,b"]),
         ("h3", None),
     ]
+    # Hosts and people that have left the inventory since, as long as what the run listed is kept.
+    kept = inputs(logons, now, RULES, decisions=decided.decisions, users=PEOPLE[:0], listed=(then, PEOPLE))
+    assert kept.as_decided().hosts.equals(then)
+    assert kept.as_decided().users.equals(PEOPLE)
 
 
 KIOSK = Rules(exclude_hosts=("kiosk-*",))
@@ -130,25 +134,32 @@ def test_the_days_held_back_tell_whether_the_one_decided_on_still_leads():
         ("shared", "bob", 3, EARLY),
         ("shared", "bob", 3, LATE),
         ("new", "ann", 5, LATE),
+        # Another account of the same person.
+        ("renamed", "old.bob", 5, EARLY),
+        ("renamed", "bob", 5, LATE),
     )
-    assert counted(accuracy_of(logons, hosts(host("h1", "kiosk-1")), KIOSK), "future") == {"all": (1, 3)}
+    people = users(user("u1", sam="ann"), user("u2", "bob@corp.example", sam="old.bob"))
+    found = accuracy_of(logons, hosts(host("h1", "kiosk-1")), KIOSK, users=people)
+    assert counted(found, "future") == {"all": (2, 4)}
 
 
+@pytest.mark.parametrize("late_days", [0, 4, 14])
 @pytest.mark.parametrize(("at_work", "compared"), [(8, 8), (5, 0)])
-def test_a_week_of_holidays_is_no_week_to_compare_with(at_work, compared):
+def test_a_week_of_holidays_is_no_week_to_compare_with(at_work, compared, late_days):
     """Colleagues who stand in for others lead then, and would be taken for the owners (rules 9.2)."""
+    settled = LAST - timedelta(days=late_days)
     days = [LAST - timedelta(days=age) for age in range(WINDOW.days)]
     logons = counts(
         *(
             (f"pc-{n}", f"p{n}", 3, day)
             for n in range(10)
             for day in days
-            if n < at_work or day <= LAST - timedelta(days=7)
+            if n < at_work or not settled - timedelta(days=7) < day <= settled
         )
     )
     people = users(*(user(f"u{n}", f"p{n}@corp.example") for n in range(10)))
     assets = hosts(*(host(f"h{n}", f"pc-{n}") for n in range(10)))
-    stored = inputs(logons, assets, RULES, users=people)
+    stored = inputs(logons, assets, RULES, users=people, last_settled=settled)
     line = stored.backtest([(30, RULES)]).row(0, named=True)
     assert line["future_hosts"] == compared
     assert ("too few logons to compare with" in line["no_claim"]) == (compared == 0)
@@ -412,3 +423,10 @@ def test_an_answer_no_holds_for_each_account_of_the_person():
     decided = builders.resolution(present, people, assets, rules, answered_no=[("h1", "u1")]).decisions
     tried = inputs(logons, assets, rules, users=people, decisions=decided, stored_days=60)
     assert tried.backtest([(30, rules), (60, rules)])["to_write"].to_list() == [0, 0]
+
+
+def test_people_whose_accounts_are_one_user_are_matched_by_the_account_that_is_shown():
+    logons = counts(("pc1", "zoe", 5), ("pc1", "adm1", 1))
+    people, rules = users(user("u1", "zoe@corp.example", sam="adm1")), Rules(unite_accounts=True)
+    assets = hosts(host("h1", "pc1"))
+    assert inputs(logons, assets, rules, users=people).backtest([(30, rules)])["to_write"].item() == 1

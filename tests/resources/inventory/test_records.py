@@ -65,6 +65,14 @@ def test_a_user_is_the_fields_that_match_and_those_that_are_copied():
     }
 
 
+def test_an_inventory_that_lists_the_same_owners_in_another_order_changes_nothing():
+    """An acknowledged conflict would be open again; the first of the names is the one that is shown."""
+    one, other = (
+        host({"asset_owner": ids, "search_agent_name": ids}) for ids in (["u9", "u8"], ["u8", "u9"])
+    )
+    assert (one["owner_ids"], one["hostnames"]) == (other["owner_ids"], ["u9", "u8"])
+
+
 def test_fields_are_those_that_the_instance_names():
     settings = instance(platform_hostname_field="hostname", platform_user_field="owner")
     record = host({"hostname": "PC-2", "owner": 7, **HOST}, settings)
