@@ -5,7 +5,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from random import Random
@@ -20,7 +20,7 @@ from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit
+from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit, wrong_of_others
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
@@ -256,6 +256,10 @@ def answered(
             before, now = (("no", "yes")[each] for each in (earlier, answer))
             notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
         right[number] = answer
+    if not given:
+        notes.append(
+            "this sheet has no answers: its column right is empty; what follows counts earlier sheets only"
+        )
     columns = {"right": right, "contradicted": contradicted}
     # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
     of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
@@ -296,17 +300,25 @@ def answered_wrong(
     return rows.select(*polars_schema(AuditSample))
 
 
-def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
+def audit_in_words(
+    sample: pl.DataFrame,
+    planned: int,
+    users: pl.DataFrame,
+    *,
+    written: int = 0,
+    undone: pl.DataFrame | None = None,
+) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 
-    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`.
+    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`, `written` and `undone` as
+    `Tables.written_and_undone` returns them.
     """
     known, right = sample["right"].count(), sample.filter("right").height
     missing = [
         printable(row["hostname"] or row["host_id"])
         for row in sample.filter(pl.col("right").is_null()).to_dicts()
     ]
-    said = f"Audit with seed {sample['seed'].item(-1)}: of {counted(sample.height, 'owner')}"
+    said = f"All sheets together: of {counted(sample.height, 'owner')}"
     words = [f"{said} {known:,} are answered, {right:,} of them right."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
@@ -324,12 +336,24 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
-        estimate, low, high = (round(max(number, known - right)) for number in found)
-        words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
+        found = [max(number, known - right) for number in found]
+        plain, which = round((known - right) / known * planned), "written" if written == planned else "planned"
+        why = f", not {plain:,}, since about {100 * twice.rate():.0f} of 100 answers are themselves wrong"
+        fewer = why if round(found[0]) < plain else ""
+        words.append(f"Of the {planned:,} {which} owners about {_are_wrong(found)}{fewer}.")
+        if undone is not None and undone.height:
+            others, left = wrong_of_others(found, planned, undone)
+            were = f"{undone.height:,} of them {'was' if undone.height == 1 else 'were'} undone since"
+            words.append(f"{were}: about {_are_wrong(left, f' of the other {others:,}')}.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
     return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
+
+
+def _are_wrong(found: Sequence[float], of_which: str = "") -> str:
+    estimate, low, high = map(round, found)
+    return f"{estimate:,}{of_which} are wrong ({low:,} to {high:,})"
 
 
 def _evidence(decision: Mapping[str, Any]) -> str:

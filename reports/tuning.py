@@ -10,6 +10,7 @@ import polars as pl
 from ownership.decisions import least_certain_first
 from ownership.names import counted, printable
 from ownership.rules import Rules
+from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
@@ -29,7 +30,7 @@ _OF_PEOPLE = (
     "The number of wrong ones rests on the owners that people set: if they set them for their own hosts "
     "only, far more are wrong. An audit tells."
 )
-_OF_BEST = "Half of the hosts compared chose it; the other half says how many are wrong."
+_OF_BEST = "Chosen by one half of the hosts, measured on the other."
 
 
 @dataclass(frozen=True)
@@ -152,13 +153,15 @@ def backtest_sentence(
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
-    since, of_which = "", "them"
+    since, others, found = "", None, [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
     if written and undone is not None and undone.height:
         number = "" if written == line["to_write"] else f"{written:,} were, "
         no = undone.filter(right=False).height
         wrong = f", {no:,} of these answered no" if no else ""
-        since, of_which = f" ({number}{undone.height:,} undone since{wrong})", f"all {line['to_write']:,}"
-    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, of_which)}."
+        since = f" ({number}{undone.height:,} undone since{wrong})"
+        others, found = wrong_of_others(found, line["to_write"], undone)
+    of_which = "them" if others is None else f"the other {others:,}"
+    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, found, of_which)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -303,9 +306,8 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
-def _wrong(line: Mapping[str, Any], of_which: str) -> str:
+def _wrong(line: Mapping[str, Any], found: Sequence[float], of_which: str) -> str:
+    estimate, low, high = map(round, found)
     if line["wrong"] is None:  # `reason` says that it is not known
-        least = round(line["wrong_low"] or 0)
-        return f", at least {least:,} of {of_which} wrong" if least else ""
-    estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
+        return f", at least {low:,} of {of_which} wrong" if low else ""
     return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

@@ -76,9 +76,11 @@ def draw(
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
     planned = decisions.filter(action="write").height
+    fewer = "the others were asked about already" if sample.height < planned else "there are no more"
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
         f"{sample.height:,} of {planned:,} owners that {origin}, drawn with seed {seed}.",
+        *([f"Not {number:,}: {fewer}."] if sample.height < number else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
     ]
@@ -122,7 +124,10 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
     asked = last_drawn(sample)
     decisions = audited_plans(tables, asked)
     planned = with_answers(decisions, asked).height if decisions.height else 0
-    return run_id, [*lines, *audit_in_words(asked, planned, users)]
+    plans = [tables.written_and_undone(plan) for plan in {run_id, *asked["run_id"]}]
+    undone = pl.concat(each for _, each in plans)
+    written = sum(number for number, _ in plans)
+    return run_id, [*lines, *audit_in_words(asked, planned, users, written=written, undone=undone)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
@@ -143,7 +148,7 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
     owners = tables.read("current_owners").filter(HAS_OWNER, source="asset-owners")
     written = owners.sort("since", descending=True).collect()
-    since = written.filter(pl.col("since") > drawn_at) if drawn_at else written
+    since = written.filter(pl.col("since") > drawn_at) if drawn_at else written.clear()
     ours, words = (
         (written, "were written") if since.is_empty() else (since, "were written since the last draw")
     )

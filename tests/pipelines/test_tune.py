@@ -202,7 +202,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
         left = pl.concat(plan(one, new=values(one), run_id="later") for one in undone)
         tables.write("owner_writes", left, run_id="later", publish=False)
     said = "70 owners were written (5 undone since, 4 of these answered no)"
-    said += estimate.replace("of them", "of all 70")
+    said += ", about 0 of the other 65 wrong (0 to 5)"
     after = call(*of_it)[1]
     assert said in after
     assert f"{undone[4]} (" not in after.partition("Check the least certain by hand")[2].partition("\n")[0]
@@ -359,8 +359,10 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
     assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
-    status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "third.csv")
-    assert (status, "5 of 12 owners that were written, drawn" in printed) == (0, True)
+    status, printed, _ = call(*of_it, "50", "--written", "--audit-file", tmp_path / "third.csv")
+    assert status == 0
+    assert "12 of 12 owners that were written, drawn" in printed
+    assert "Not 50: there are no more." in printed
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

@@ -150,7 +150,8 @@ def test_a_workbook_that_takes_all_memory_is_refused(far):
     with pytest.raises(SheetError, match="too large, or has a cell far from the others"):
         read(large, sample)
     usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
-    assert read(usual, sample)[1] == []
+    [nothing] = read(usual, sample)[1]
+    assert "has no answers: its column right is empty; what follows counts earlier sheets only" in nothing
 
 
 @pytest.mark.parametrize(
@@ -255,6 +256,11 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
         "Of 5 hosts asked twice 0 got two answers: about 2% of all answers may be wrong (2.4% "
     )
     assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
+    undone = pl.DataFrame({"right": [False, None]})
+    said = audit_in_words(agreed, 150, PEOPLE, written=150, undone=undone)
+    assert said[2].startswith("Of the 150 written owners about 9 are wrong (2 to ")
+    assert said[2].endswith("), not 10, since about 2 of 100 answers are themselves wrong.")
+    assert said[3].startswith("2 of them were undone since: about 8 of the other 148 are wrong (1 to ")
     few = agreed.with_columns(
         right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)
     )

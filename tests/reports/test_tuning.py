@@ -117,12 +117,12 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
 @pytest.mark.parametrize(
     ("written", "no", "said"),
     [
-        (168, 0, "168 owners were written (5 undone since), about 65 of all 168 wrong (50 to 80)."),
-        (168, 4, "168 owners were written (5 undone since, 4 of these answered no), about 65 of all 168 "),
-        (6, 0, "168 owners were to be written (6 were, 5 undone since), about 65 of all 168 wrong"),
+        (168, 0, "168 owners were written (5 undone since), about 63 of the other 163 wrong (49 to 78)."),
+        (168, 4, "168 owners were written (5 undone since, 4 of these answered no), about 61 of the other "),
+        (6, 0, "168 owners were to be written (6 were, 5 undone since), about 63 of the other 163 wrong"),
     ],
 )
-def test_owners_undone_since_are_told_and_that_the_estimate_counts_them(written, no, said):
+def test_owners_undone_since_are_told_and_how_many_of_the_others_are_wrong(written, no, said):
     undone = pl.DataFrame({"right": [False] * no + [None] * (5 - no)}, schema={"right": pl.Boolean})
     assert said in claim_in_words(LINE, NO_ANSWERS, written=written, undone=undone)[0]
 
