@@ -256,7 +256,10 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     Hosts for which neither run gives an owner are not part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "events", "active_days", "named_since", "stable_on")
+    columns = (
+        *("evidence", "match", "action", "share", "events", "active_days", "named_since", "stable_on"),
+        "confidence",
+    )
     only_here = ("resolved_owner", "existing_owner", "decided_at")
     before, after = (
         rows.drop_nulls("host_id").select("host_id", "hostname", *columns, *only_here, owner=given)

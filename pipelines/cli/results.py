@@ -201,16 +201,16 @@ def print_result(
         print_lines(map(printable_lines, take_warnings(NOT_PLANNED)))  # of hosts that were asked for
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
         print_lines(lines)
-        if "plan" in report:
-            apply = again if about else ["apply", short_run_id(run_id)]
-            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
-            if not about:
-                print_lines(ways_to_look(instance, tables, report, decisions))
         if "diff" in report:
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
+        if report.get("plan") or ("plan" in report and "diff" not in report):
+            apply = again if about else ["apply", short_run_id(run_id)]
+            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
+            if not about:
+                print_lines(ways_to_look(instance, tables, report, decisions))
         print_lines(next_steps(instance, tables, report, again))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
