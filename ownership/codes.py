@@ -61,7 +61,7 @@ EVIDENCE: Mapping[str, Words] = {
         short="not stable yet",
     ),
     "answered_no": Words(
-        "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
+        "Somebody said, in an audit or with an undo, that the host is not the primary user's.",
         "Somebody said that this is not {username}'s. Set the right owner in the inventory, or {username} if "
         "that was a mistake.",
     ),
@@ -115,7 +115,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
         if decision["named_since"] is None:
             return MOVED
-        why = "no run replaces an owner"
+        why = "the host has an owner"
         if decision["host_id"] is None:
             why = "the host is not in the inventory"
         elif decision["existing_owner"] is None:

@@ -217,6 +217,9 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         by, instead = (answer[name] and _shown(answer[name]) for name in ("answered_by", "instead_id"))
         said = f"answered{f' by {by}' if by else ''}: no, not {_shown(answer['user_id'])}"
         happened.append((answer["answered_at"], [said + (f"; named instead: {instead}" if instead else "")]))
+    if at := decision["acknowledged_at"]:
+        by, why = (_shown(decision[name] or "") for name in ("acknowledged_by", "note"))
+        happened.append((at, [f"acknowledged by {by or 'somebody'}{': ' * bool(why)}{why}"]))
     if host := decision["host_asset"]:
         happened.insert(0, (host["listed_at"], _listed(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):

@@ -8,14 +8,14 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
-from ownership.data_checks import owners_answered_no, still_counts
+from ownership.data_checks import ANSWERED_AT, owners_answered_no, still_counts
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import Present, people_by_account
 from ownership.names import counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import display_names, logons, names_of, person
+from reports.sentences import display_names, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -30,7 +30,7 @@ class Remedies:
 
     def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._rules, self._fields, self._undo_as_wrong = present.rules, present.fields, present.undo_as_wrong
+        self._present, self._rules, self._fields = present, present.rules, present.fields
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
@@ -68,7 +68,7 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        undo = self._undo_as_wrong(host)
+        undo = self._present.undo_as_wrong(host)
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -89,7 +89,11 @@ class Remedies:
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
         """What would make the primary user the one whom the logons name."""
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
-        if events := decision["needed_events"]:
+        threshold, share = self._rules.share_threshold_percent, decision["share"]
+        if decision["evidence"] == "no_majority" and 200 * share < threshold:
+            shared = f"{counted(decision['user_count'], 'user')} share this host, and no one is near the"
+            yield f"{shared} threshold of {threshold}%: {who} has most, {percent(share)}."
+        elif events := decision["needed_events"]:
             days, weighed = decision["needed_days"], self._rules.logon_type_weights
             needed = f"{counted(events, 'more logon')}{' without a weight' if weighed else ''}"
             needed += f" on at least {counted(days, 'more day')}" if days else ""
@@ -126,6 +130,8 @@ class Remedies:
         owner = person(named, self._name_of) if named else ""
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
+        elif owners and host["acknowledged_at"]:
+            yield f"The conflict is acknowledged. To see it as one again: {self._present.unacknowledge(host)}"
         elif owners:
             name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
             yield f"Clear {field} of {name} in the inventory: the next run would write {owner}."
@@ -159,7 +165,7 @@ def hosts_by_now(
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
+    no), no_since and no_until (from when to when an answer keeps runs from writing), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
     `read` gives stored tables, `writes` are rows of `owner_writes`, answers count for `history_days`. The
     order is that of the decisions.
     """
@@ -184,7 +190,11 @@ def hosts_by_now(
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     answers = answers.filter(still_counts(history_days))
-    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
+    no = answers.filter(right=False).select(
+        "host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True), no_since=ANSWERED_AT
+    )
+    of_host, is_decisive = no.group_by("host_id").agg(no_of_host=pl.max("no_since")), {"evidence": "answered_no"}
+    no_since = pl.when(**is_decisive).then("no_of_host").otherwise("no_since")
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (
@@ -192,7 +202,10 @@ def hosts_by_now(
         .join(outcomes, on="host_id", how="left", maintain_order="left")
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
         .join(no, on=no.columns[:2], how="left", maintain_order="left")
+        .join(of_host, on="host_id", how="left", maintain_order="left")
         .with_columns(
+            no_since=no_since.dt.date(),
+            no_until=(no_since + pl.duration(days=history_days)).dt.date(),
             is_to_undo=pl.col("host_id").is_in(owners_answered_no(owners, answers)["host_id"].implode()),
             planned_owner=pl.when(planned).then(new.field("owner")),
             **{
@@ -203,7 +216,7 @@ def hosts_by_now(
             },
         )
         .with_columns(status=_status(), why=_why(has_plan=outcomes.height > 0))
-        .drop("old_values", "new_values")
+        .drop("old_values", "new_values", "no_of_host")
     )
 
 
@@ -273,12 +286,14 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
     day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
+        until = host["no_until"]
         then = f" yet; it is to get {candidate}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
             then = f" that is known: what became of the write of {who} {unknown}"
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
+            then += f"; somebody said that it is wrong, so no run writes it before {until}" if until else ""
         return f"{name} has no owner{then}."
     belongs = f"{name} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
@@ -305,6 +320,9 @@ def _reason(host: Mapping[str, Any]) -> str:
     """Why the logons name somebody, or nobody, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
+    if host["evidence"] == "answered_no" and (until := host["no_until"]):
+        who, since = f"{printable(host['username'])}'s", host["no_since"]
+        return f"somebody said on {since} that this host is not {who}, so no run writes it before {until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
 

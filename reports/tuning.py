@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import DRIFT
 from ownership.decisions import least_certain_first
 from ownership.names import counted, printable
 from ownership.rules import Rules
@@ -201,12 +202,15 @@ def settings_in_words(
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
     title = f"Best of {tried:,} tried, right for at least {aim.precision:.0%}"
     if best is None:
-        known = f"known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}% of these owners"
-        title = f"None of {tried:,} settings tried (table threshold_backtest) is {known}"
+        reached = f"{aim.precision:.0%} right and keeps {aim.keep_percent:g}% of the owners"
+        title = f"No setting that was tried reaches {reached}"
         if nearest is None:
-            better = ", or expected to be better than the present ones" * (now["wrong"] is not None)
+            better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
-        title += ". The nearest is better than now:"
+        fewer = now["to_write"] - nearest["to_write"]
+        wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
+        more = f"{counted(abs(fewer), 'owner')} {'fewer' if fewer > 0 else 'more'}"
+        title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
     words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
@@ -258,7 +262,7 @@ def confidence_in_words(
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Check the least certain by hand as well; the numbers above stay as they are"
+    asked = "Check these by hand, too; the estimate stays as it is"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 
@@ -292,8 +296,8 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
     if drift.is_empty():
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
-    counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"Logons do not confirm {counted(drift.height, 'owner')}: {counts} (table ownership_drift)."]
+    counts = " ".join(f"{number:,}: {DRIFT[reason]}" for reason, number in reasons)
+    return [f"Logons do not confirm {counted(drift.height, 'owner')} (table ownership_drift). {counts}"]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:

@@ -192,7 +192,9 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
     assert below == "    acknowledged by olga: a loan", "what has no room is said below"
     assert counted.split() == ["1", "1", "0"]
     assert how.endswith("--acknowledge HOST --note WHY")
-    assert ": a loan.\n" in call("explain", "--instance", catalogued, "pc-2")[1]
+    told = call("explain", "--instance", catalogued, "pc-2")[1]
+    assert ": a loan.\n" in told
+    assert "UTC, acknowledged by olga: a loan\n" in told
 
     tables = Tables(tmp_path / "home", "head_office")
     decisions = tables.read("owner_decisions").filter(action="conflict").collect()

@@ -152,8 +152,8 @@ CASES = {
     "named for too few days on a host with an owner": case(
         "belongs to u9 in the inventory; the logons give no owner: the primary user has been named for fewer",
         *(
-            "alice has been named on each day since 2026-03-02",
-            "To change the owner, set it in the inventory",
+            "alice has been named on each day since 2026-03-02, but no run writes it: the host has an owner.",
+            "To change the owner, set it in the inventory (owned_by): no run replaces an owner.",
         ),
         assets=[OWNED],
         rules=Rules(min_stable_days=40),
@@ -176,6 +176,10 @@ CASES = {
         "There must be a host asset with ws1 in name.",
         assets=[host("h2", "other")],
         rules=Rules(min_stable_days=40),
+    ),
+    "many users": case(
+        *(NOBODY, "4 users share this host, and no one is near the threshold of 60%: alice has most, 28%."),
+        logons=[("ws1", "alice", 27), *(("ws1", name, 23) for name in ("bob", "carol", "zoe"))],
     ),
     "kinds of logon that count more": case(
         *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
@@ -320,6 +324,7 @@ def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_n
     answers = table(AuditSample, answer | {"answered_at": NOW if by else None, "drawn_at": NOW})
     lines = lines_of(ALICE, answers=answers)
     assert EVIDENCE["answered_no"] in "".join(lines)
+    assert lines[0].startswith("ws1 has no owner: somebody said on 2026-03-30 that this host is not alice's, so ")
     assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
     assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
@@ -333,6 +338,9 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     assert now.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30.\n")
     assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
+    wrong = lines_of(ALICE, writes=[{"outcome": "written"}, UNDONE], answers=ANSWERED_NO)[0]
+    assert wrong.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said ")
+    assert wrong.endswith(" that it is wrong, so no run writes it before 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
     ]
