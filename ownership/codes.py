@@ -47,8 +47,7 @@ EVIDENCE: Mapping[str, Words] = {
     "no_majority": Words("None of several users has a share above the threshold."),
     "not_primary_device": Words(
         "The host is none of the primary_devices hosts that its primary user uses most.",
-        "{username} must have more days with a logon here than on {primary_hostnames}, or "
-        "rules.primary_devices must be greater or null.",
+        "{username} must log on here on more days than on {primary_hostnames}; or raise rules.primary_devices.",
     ),
     "idle_user": Words(
         "The primary user has not logged on to the host for max_idle_days days.",
@@ -67,8 +66,7 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "low_confidence": Words(
         "Fewer of such owners are right than min_confidence asks for, or the owner is too new to tell.",
-        "{username} must be on the host on more days, and others on fewer; or rules.min_confidence must be "
-        "lower.",
+        "{username} must be on the host on more days, others on fewer; or lower rules.min_confidence.",
     ),
     "single_user": Words("Only one user logged on to the host.", short="only one user"),
     "majority": Words("One of several users has a share above the threshold.", short="clear majority"),

@@ -174,7 +174,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
     names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
     evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
-    sure = row[f"confidence{suffix}"]
+    sure = row[f"confidence{suffix}"] is not None and f"{row[f'confidence{suffix}']:.0%} sure"
     if not evidence:
         return "not known"
     if row["change"] not in KEPT and action in ("conflict", "agree"):
@@ -186,8 +186,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     waits = (
         f"would be written from {ready} on, if nothing changes" if ready else since and f"named since {since}"
     )
-    detail = {"no_majority": of_all, "too_few_events": few, "not_stable": waits}.get(evidence)
-    if evidence == "low_confidence" and sure is not None:
-        detail = f"{sure:.0%} sure"
+    details = {"no_majority": of_all, "too_few_events": few, "not_stable": waits, "low_confidence": sure}
+    detail = details.get(evidence)
     reason = short_words(EVIDENCE, MATCH)[match or evidence]
     return f"{reason} ({detail})" if detail else reason

@@ -101,13 +101,12 @@ def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> I
     waiting = decisions.filter(evidence="not_stable")
     if waiting.is_empty():
         return
-    ready, names = waiting["stable_on"].drop_nulls(), waiting["host_id"].null_count()
-    parts = [(waiting.height - names, "host", ""), (names, "name", " that no asset has")]
-    hosts = " and ".join(counted(number, noun) + more for number, noun, more in parts if number)
-    hosts += f" {'is' if waiting.height == 1 else 'are'} not stable yet"
+    ready, unknown = waiting["stable_on"].drop_nulls(), waiting["host_id"].null_count()
+    hosts = f"{counted(waiting.height, 'host')} not stable yet"
+    hosts += f", {unknown:,} of them not in the inventory" if unknown else ""
     if ready.len():
-        get = "gets its owner" if ready.len() == 1 else "get their owners"
-        yield f"{hosts}. If nothing changes, {counted(ready.len(), 'host')} {get} by {ready.max()}. List them:"
+        get = counted(ready.len(), "host") + (" gets its owner" if ready.len() == 1 else " get their owners")
+        yield f"{hosts}. If nothing changes, {get} by {ready.max()}. List them:"
     else:
         yield f"{hosts}. Each has an owner, was answered no, or its account is nobody's:"
     yield f"    {see(NOT_STABLE)}"

@@ -5,7 +5,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import reduce
 from random import Random
@@ -193,10 +193,7 @@ def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
-        yield (
-            f"The last {number} rows ask about {number} of the hosts again, to see how often an answer is "
-            "wrong: answer them without looking up."
-        )
+        yield f"The last {number} rows ask again, to see how often an answer is wrong: answer without looking up."
 
 
 def answered(
@@ -257,9 +254,7 @@ def answered(
             notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
         right[number] = answer
     if not given:
-        notes.append(
-            "this sheet has no answers: its column right is empty; what follows counts earlier sheets only"
-        )
+        notes.append("this sheet has no answers (column right); what follows counts earlier sheets only")
     columns = {"right": right, "contradicted": contradicted}
     # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
     of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
@@ -301,12 +296,7 @@ def answered_wrong(
 
 
 def audit_in_words(
-    sample: pl.DataFrame,
-    planned: int,
-    users: pl.DataFrame,
-    *,
-    written: int = 0,
-    undone: pl.DataFrame | None = None,
+    sample: pl.DataFrame, planned: int, users: pl.DataFrame, *, written: int, undone: pl.DataFrame
 ) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 
@@ -337,23 +327,21 @@ def audit_in_words(
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         found = [max(number, known - right) for number in found]
-        plain, which = round((known - right) / known * planned), "written" if written == planned else "planned"
+        plain, all_of = (
+            round((known - right) / known * planned),
+            "written" if written == planned else "planned",
+        )
         why = f", not {plain:,}, since about {100 * twice.rate():.0f} of 100 answers are themselves wrong"
+        wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
         fewer = why if round(found[0]) < plain else ""
-        words.append(f"Of the {planned:,} {which} owners about {_are_wrong(found)}{fewer}.")
-        if undone is not None and undone.height:
+        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
+        if undone.height:
             others, left = wrong_of_others(found, planned, undone)
-            were = f"{undone.height:,} of them {'was' if undone.height == 1 else 'were'} undone since"
-            words.append(f"{were}: about {_are_wrong(left, f' of the other {others:,}')}.")
+            words.append(f"{undone.height:,} undone since. Of the other {others:,} {wrong.format(*left)}.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
     return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
-
-
-def _are_wrong(found: Sequence[float], of_which: str = "") -> str:
-    estimate, low, high = map(round, found)
-    return f"{estimate:,}{of_which} are wrong ({low:,} to {high:,})"
 
 
 def _evidence(decision: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from ownership.matching import Present, people_by_account
 from ownership.names import counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import display_names, logons, names_of, percent, person
+from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -165,7 +165,8 @@ def hosts_by_now(
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), no_since and no_until (from when to when an answer keeps runs from writing), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
+    no), no_until (the last day on which a no about the host counts), is_to_undo (so was an owner that
+    asset-owners wrote), status (of `STATUS`) and why (in a few words).
     `read` gives stored tables, `writes` are rows of `owner_writes`, answers count for `history_days`. The
     order is that of the decisions.
     """
@@ -190,11 +191,9 @@ def hosts_by_now(
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     answers = answers.filter(still_counts(history_days))
-    no = answers.filter(right=False).select(
-        "host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True), no_since=ANSWERED_AT
-    )
-    of_host, is_decisive = no.group_by("host_id").agg(no_of_host=pl.max("no_since")), {"evidence": "answered_no"}
-    no_since = pl.when(**is_decisive).then("no_of_host").otherwise("no_since")
+    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
+    last = (ANSWERED_AT.max() + pl.duration(days=history_days)).dt.date()
+    until = answers.filter(right=False).group_by("host_id").agg(no_until=last)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (
@@ -202,10 +201,8 @@ def hosts_by_now(
         .join(outcomes, on="host_id", how="left", maintain_order="left")
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
         .join(no, on=no.columns[:2], how="left", maintain_order="left")
-        .join(of_host, on="host_id", how="left", maintain_order="left")
+        .join(until, on="host_id", how="left", maintain_order="left")
         .with_columns(
-            no_since=no_since.dt.date(),
-            no_until=(no_since + pl.duration(days=history_days)).dt.date(),
             is_to_undo=pl.col("host_id").is_in(owners_answered_no(owners, answers)["host_id"].implode()),
             planned_owner=pl.when(planned).then(new.field("owner")),
             **{
@@ -216,7 +213,7 @@ def hosts_by_now(
             },
         )
         .with_columns(status=_status(), why=_why(has_plan=outcomes.height > 0))
-        .drop("old_values", "new_values", "no_of_host")
+        .drop("old_values", "new_values")
     )
 
 
@@ -251,10 +248,11 @@ def with_words(
     The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
     `Remedies.with_needs`.
     """
-    remedies = Remedies(users, name_of, present)
+    remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
     asked = remedies.with_needs(hosts)
     rows = [
-        (ownership_sentence(host, name_of), [*remedies.of_host(host)]) for host in asked.iter_rows(named=True)
+        (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
+        for host in asked.iter_rows(named=True)
     ]
     schema = {"summary": pl.String, "what_would_change": pl.List(pl.String)}
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
@@ -269,11 +267,11 @@ def told_hosts(
     return with_words(hosts_by_now(decisions, read, writes, present.history_days), users, names, present)
 
 
-def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
+def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
-    `host` is a row of `hosts_by_now`, `name_of` has names of user assets. Of a write that is pending nobody
-    knows what became of it.
+    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. Of a write
+    that is pending nobody knows what became of it.
     """
     name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
@@ -286,16 +284,17 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
     day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
-        until = host["no_until"]
         then = f" yet; it is to get {candidate}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
             then = f" that is known: what became of the write of {who} {unknown}"
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
-            then += f"; somebody said that it is wrong, so no run writes it before {until}" if until else ""
+            if host["is_wrong"] or host["evidence"] == "answered_no":
+                then += f"; somebody said that it is wrong, so no run writes it until {host['no_until']}"
         return f"{name} has no owner{then}."
-    belongs = f"{name} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
+    shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
+    belongs = f"{name} belongs to {', '.join(shown)}"
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
@@ -320,9 +319,9 @@ def _reason(host: Mapping[str, Any]) -> str:
     """Why the logons name somebody, or nobody, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
-    if host["evidence"] == "answered_no" and (until := host["no_until"]):
-        who, since = f"{printable(host['username'])}'s", host["no_since"]
-        return f"somebody said on {since} that this host is not {who}, so no run writes it before {until}"
+    if host["evidence"] == "answered_no":
+        who, until = printable(host["username"]), host["no_until"]
+        return f"somebody said that this host is not {who}'s, so no run writes it until {until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
 

@@ -27,10 +27,7 @@ _MEASURES = {
     "future": "Of {hosts:,} primary users who logged on in the last week",
 }
 
-_OF_PEOPLE = (
-    "The number of wrong ones rests on the owners that people set: if they set them for their own hosts "
-    "only, far more are wrong. An audit tells."
-)
+_OF_PEOPLE = "If people set owners for their own hosts only, far more are wrong. An audit tells."
 _OF_BEST = "Chosen by one half of the hosts, measured on the other."
 
 
@@ -232,9 +229,7 @@ def confidence_in_words(
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED:
             return [f"{unknown}."]
-        how = (
-            "Answer rows that are empty, and give the sheet back again; where nobody knows, draw more owners"
-        )
+        how = "Answer the empty rows and give the sheet back; where nobody knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []

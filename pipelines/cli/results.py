@@ -70,10 +70,8 @@ def execute(
         )
         if recorded.get_run_by_id(run_id) is None:
             look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
-            raise AssetOwnersError(
-                f"Somebody deleted run {run_id} in Dagster while it worked, so it ended. What it "
-                f"wrote: {look}"
-            )
+            said = f"Somebody deleted run {run_id} in Dagster while it worked"
+            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {look}")
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
@@ -343,8 +341,5 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"
-    return (
-        f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
-        f"not written: {len(outcomes) - done - unknown:,}. "
-        f"Next: {command_line(instance, *again)} (settles the rest)"
-    )
+    counts = f"{done:,}; not known yet: {unknown:,}; not written: {len(outcomes) - done - unknown:,}"
+    return f"{failed} {what}: {counts}. Next: {command_line(instance, *again)} (settles the rest)"

@@ -126,8 +126,7 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
     decisions = audited_plans(tables, asked)
     planned = with_answers(decisions, asked).height if decisions.height else 0
     plans = [tables.written_and_undone(plan) for plan in {run_id, *asked["run_id"]}]
-    undone = pl.concat(each for _, each in plans)
-    written = sum(number for number, _ in plans)
+    written, undone = sum(number for number, _ in plans), pl.concat(each for _, each in plans)
     return run_id, [*lines, *audit_in_words(asked, planned, users, written=written, undone=undone)]
 
 
@@ -150,9 +149,7 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     owners = tables.read("current_owners").filter(HAS_OWNER, source="asset-owners")
     written = owners.sort("since", descending=True).collect()
     since = written.filter(pl.col("since") > drawn_at) if drawn_at else written.clear()
-    ours, words = (
-        (written, "written") if since.is_empty() else (since, "written since the last draw")
-    )
+    ours, words = (written, "written") if since.is_empty() else (since, "written since the last draw")
     decided_by = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
     ours = ours.with_columns(pl.col("run_id").replace(decided_by))
     kept = [one for one in ours["run_id"].unique(maintain_order=True) if keeps_decisions(tables, one)]

@@ -188,6 +188,9 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
         "  1a2b3c4d  dry run  2026-11-27 12:50  168 to write": (
             "  1a2b3c4d  dry run  2026-11-27 12:50\n    168 to write"
         ),
+        "  28692168  undo  2026-11-27 12:50  run 2947e39f  2 undone": (
+            "  28692168  undo  2026-11-27 12:50\n    run 2947e39f, 2 undone"
+        ),
         "       9  The account belongs to no person": "       9  The account belongs to no\n          person",
         f"    {command}": f"    {command}",
         f"and 148 more; all: {command}": f"and 148 more; all:\n    {command}",

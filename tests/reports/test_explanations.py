@@ -150,7 +150,7 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days on a host with an owner": case(
-        "belongs to u9 in the inventory; the logons give no owner: the primary user has been named for fewer",
+        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: the primary user has",
         *(
             "alice has been named on each day since 2026-03-02, but no run writes it: the host has an owner.",
             "To change the owner, set it in the inventory (owned_by): no run replaces an owner.",
@@ -187,7 +187,7 @@ CASES = {
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
     ),
     "no logons of an owned host": case(
-        "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
+        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: nobody logged on",
         *("One user would be named as the owner", "To change the owner, set it in the inventory (owned_by)"),
         logons=[],
         assets=[OWNED],
@@ -257,7 +257,7 @@ CASES = {
         logons=[("ws1", "odd", 3)],
     ),
     "conflict": case(
-        "belongs to u9 in the inventory, but the logons name alice@corp.example (u1)",
+        "belongs to u9 (no such user asset) in the inventory, but the logons name alice@corp.example (u1)",
         "Clear owned_by of ws1 (h1) in the inventory: the next run would write alice@corp.example (u1)",
         assets=[OWNED],
     ),
@@ -324,7 +324,7 @@ def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_n
     answers = table(AuditSample, answer | {"answered_at": NOW if by else None, "drawn_at": NOW})
     lines = lines_of(ALICE, answers=answers)
     assert EVIDENCE["answered_no"] in "".join(lines)
-    assert lines[0].startswith("ws1 has no owner: somebody said on 2026-03-30 that this host is not alice's, so ")
+    assert lines[0].startswith("ws1 has no owner: somebody said that this host is not alice's, so ")
     assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
     assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
@@ -339,8 +339,10 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
     wrong = lines_of(ALICE, writes=[{"outcome": "written"}, UNDONE], answers=ANSWERED_NO)[0]
-    assert wrong.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said ")
-    assert wrong.endswith(" that it is wrong, so no run writes it before 2126-03-06.")
+    assert wrong.startswith(
+        "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said "
+    )
+    assert wrong.endswith(" that it is wrong, so no run writes it until 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
     ]
