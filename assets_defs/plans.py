@@ -280,9 +280,9 @@ def undo_run(
         of_run = _followed_run(run, "undo", undone_id)
         if not run.may_write and of_run in ledger.targets():  # otherwise it is settled now
             short = short_run_id(of_run)
-            undo = command_line(run.instance, "undo", short)
             raise ConfigurationError(
-                f"Run {short} was cut off; what it wrote, the next run finds out, or: {undo}"
+                f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds "
+                f"out, and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
             )
         rows = rows_to_undo(run.instance, run.tables, of_run, hosts, run_id=run.run_id)
         plan = Plan(rows=rows, command="undo", of_run=of_run, hosts=hosts, allowed=allow_writes)

@@ -45,13 +45,12 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: an instance's rules, field names, commands and keep.history_days."""
+    """What advice follows from: an instance's rules, field names, command `undo` and keep.history_days."""
 
     rules: Rules
     fields: FieldNames
     undo: str
     history_days: int = 36_500
-    conflicts: str = "asset-owners conflicts"
 
     def undo_as_wrong(self, host: Mapping[str, Any]) -> str | None:
         """Return the command that undoes what asset-owners wrote to a host; None: it is not the owner.
@@ -62,10 +61,6 @@ class Present(NamedTuple):
             return None
         of_host = host_arguments("--host", [printable(host["host_id"])])
         return f"{self.undo} {shlex.join([host['wrote_in'][:8], *of_host, '--wrong'])}"
-
-    def unacknowledge(self, host: Mapping[str, Any]) -> str:
-        """Return the command after which the conflict of a host is no longer acknowledged."""
-        return f"{self.conflicts} {shlex.join(host_arguments('--undo', [printable(host['host_id'])]))}"
 
 
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:

@@ -162,8 +162,8 @@ def in_words(story: Mapping[str, Any]) -> str:
     lines = [decision["summary"] for decision in decisions]
     if not decisions:
         lines.append(
-            f"{_shown(story['hostname'])}: no such host or person in the inventory or the logons that count."
-            f"{did_you_mean(story.get('near', ()))} Users may be excluded (exclude_users, skip_account_kinds)."
+            f"{_shown(story['hostname'])}: no such host or person in the inventory or counted logons."
+            f"{did_you_mean(story.get('near', ()))} Users may be excluded: exclude_users, skip_account_kinds."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")

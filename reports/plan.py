@@ -17,7 +17,7 @@ _ENRICHED = ("department", "criticality")
 _FIELDS = ("owner", *_ENRICHED)
 _SIGNS = {
     "add": ("+", "get{s} an owner"),
-    "drop": ("-", "no longer get{s} one"),
+    "drop": ("-", "no longer get{s} an owner"),
     "change": ("~", "get{s} another owner"),
     "keep": ("=", "keep{s} {their} owner, though {1} would not choose it"),
     "confirm": ("=", "keep{s} {their} owner, though {0} would not choose it"),

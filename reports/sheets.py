@@ -193,7 +193,7 @@ def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
-        yield f"The last {number} rows ask again, to see how often an answer is wrong: answer without looking up."
+        yield f"The last {number} rows ask again, to see how often answers are wrong: do not look them up."
 
 
 def answered(

@@ -30,7 +30,7 @@ class Remedies:
 
     def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._present, self._rules, self._fields = present, present.rules, present.fields
+        self._rules, self._fields, self._undo_as_wrong = present.rules, present.fields, present.undo_as_wrong
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
@@ -68,7 +68,7 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
-        undo = self._present.undo_as_wrong(host)
+        undo = self._undo_as_wrong(host)
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
@@ -131,7 +131,7 @@ class Remedies:
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif owners and host["acknowledged_at"]:
-            yield f"The conflict is acknowledged. To see it as one again: {self._present.unacknowledge(host)}"
+            yield f"The conflict is acknowledged; `conflicts --undo {printable(host['host_id'])}` ends that."
         elif owners:
             name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
             yield f"Clear {field} of {name} in the inventory: the next run would write {owner}."

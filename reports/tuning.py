@@ -206,7 +206,11 @@ def settings_in_words(
             return [*words, f"{title}{better}."]
         fewer = now["to_write"] - nearest["to_write"]
         wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
-        more = f"{counted(abs(fewer), 'owner')} {'fewer' if fewer > 0 else 'more'}"
+        more = (
+            f"{counted(abs(fewer), 'owner')} {'fewer' if fewer > 0 else 'more'}"
+            if fewer
+            else "as many owners"
+        )
         title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
     words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]

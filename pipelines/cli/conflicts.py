@@ -62,9 +62,10 @@ def conflicts(
 ) -> int | None:
     """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
 
-    since is the day from which the logons name another, or else of the first run that found it. An acknowledged conflict is no longer a warning, until
-    the evidence (its code) or one of its owners changes. To acknowledge many, write them into a file with
-    --format csv, delete the lines of the others, and give it as @FILE.
+    since is the day from which the logons name another, or else of the first run that found it. One that is
+    acknowledged is no longer a warning, until the evidence (its code) or one of its owners changes. To
+    acknowledge many, write them into a file with --format csv, delete the lines of the others, and give it
+    as @FILE.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """

@@ -47,7 +47,9 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     """
     for run_id in (first, second):
         if not keeps_decisions(tables, run_id):
-            raise ConfigurationError(f"Run {run_id} decided nothing, or its decisions are no longer kept")
+            raise ConfigurationError(
+                f"Run {run_id} decided nothing, or its decisions are no longer kept; see `runs`"
+            )
     decisions = [tables.read_own("owner_decisions", run_id) for run_id in (first, second)]
     differences = compare_plans(*decisions)
     named = pl.concat([differences["owner"], differences["owner_before"]]).implode()

@@ -222,10 +222,7 @@ def as_of_run(tables: Tables, run: str | None) -> Tables:
     run_id = tables.run_id(run)
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
     if lost and tables.published_run() != run_id:
-        note(
-            f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
-            f"them: {', '.join(lost)}."
-        )
+        note(f"Not kept of run {short_run_id(run_id)}, shown as the last run left them: {', '.join(lost)}.")
     return tables.view(run_id)
 
 

@@ -382,6 +382,5 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
-    undo, conflicts = command_line(instance, "undo"), command_line(instance, "conflicts")
-    rules = instance.rules.as_rules()
-    return Present(rules, instance.field_names, undo, instance.keep.history_days, conflicts)
+    undo, history_days = command_line(instance, "undo"), instance.keep.history_days
+    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days)

@@ -224,7 +224,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     assert lines[0] == f"Settings that differ: {differ}"
     assert (status, lines[1:]) == (
         0,
-        ["1 host no longer gets one:", "- pc-1.corp.example  ann@corp.example  now: no majority (100%)"],
+        ["1 host no longer gets an owner:", "- pc-1.corp.example  ann@corp.example  now: no majority (100%)"],
     )
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]

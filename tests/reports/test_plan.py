@@ -119,7 +119,7 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "Settings that differ: rules.min_events 1 → 2, index",
         "1 host gets an owner:",
         "+ added  ann@corp.example  was: no majority (54%)",
-        "2 hosts no longer get one:",
+        "2 hosts no longer get an owner:",
         "- dropped  ann@corp.example  now: several user assets",
         "- taken    ann@corp.example  now: has another owner",
         "1 host gets another owner:",
