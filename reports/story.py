@@ -290,7 +290,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
             then = f" that is known: what became of the write of {who} {unknown}"
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
-            if host["is_wrong"] or host["evidence"] == "answered_no":
+            if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
                 then += f"; somebody said that it is wrong, so no run writes it until {host['no_until']}"
         return f"{name} has no owner{then}."
     shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
@@ -320,8 +320,8 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
-        who, until = printable(host["username"]), host["no_until"]
-        return f"somebody said that this host is not {who}'s, so no run writes it until {until}"
+        until = f", so no run writes it until {host['no_until']}" if host["no_until"] else ""
+        return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
 

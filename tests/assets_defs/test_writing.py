@@ -89,7 +89,7 @@ def test_a_run_of_some_hosts_plans_these_alone(tmp_path):
 @pytest.mark.parametrize(
     ("asset", "why"),
     [
-        (host("h1", "pc-1"), "has no owner: somebody said, in an audit or with an undo"),
+        (host("h1", "pc-1"), "has no owner: somebody said that this host is not ann's. Somebody said"),
         (
             host("h1", "pc-1", owners=("u2",)),
             "belongs to bob@corp.example (u2) in the inventory, but the logons",
