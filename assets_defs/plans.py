@@ -153,7 +153,9 @@ def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame
     plan = replace(plan, rows=without_changed_hosts(plan.rows, hosts, decisions))
     owned = hosts.filter(HAS_OWNER).height
     run.record.add(hosts=hosts.height, owned_before=owned, to_write=plan.to_write)
-    run.log.info(f"Plan: {plan.to_write:,} of {plan.rows.height:,} {plan.what}")
+    skipped = plan.rows.height - plan.to_write
+    more = f", {counted(skipped, 'host')} skipped" if skipped else ""
+    run.log.info(f"Plan: {plan.to_write:,} {plan.what}{more}")
     run.store("owner_writes", plan.rows)
     return plan, hosts
 

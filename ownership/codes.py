@@ -47,8 +47,7 @@ EVIDENCE: Mapping[str, Words] = {
     "no_majority": Words("None of several users has a share above the threshold."),
     "not_primary_device": Words(
         "The host is none of the primary_devices hosts that its primary user uses most.",
-        "{username} must have more days with a logon here than on {primary_hostnames}, or "
-        "rules.primary_devices must be greater or null.",
+        "{username} must use this host on more days than {primary_hostnames}; or raise primary_devices.",
     ),
     "idle_user": Words(
         "The primary user has not logged on to the host for max_idle_days days.",
@@ -61,14 +60,13 @@ EVIDENCE: Mapping[str, Words] = {
         short="not stable yet",
     ),
     "answered_no": Words(
-        "Somebody answered no, to an audit or with an undo: the host is not the primary user's.",
+        "Somebody said, in an audit or with an undo, that the host is not the primary user's.",
         "Somebody said that this is not {username}'s. Set the right owner in the inventory, or {username} if "
         "that was a mistake.",
     ),
     "low_confidence": Words(
         "Fewer of such owners are right than min_confidence asks for, or the owner is too new to tell.",
-        "{username} must be on the host on more days, and others on fewer; or rules.min_confidence must be "
-        "lower.",
+        "{username} must be on the host on more days, others on fewer; or lower rules.min_confidence.",
     ),
     "single_user": Words("Only one user logged on to the host.", short="only one user"),
     "majority": Words("One of several users has a share above the threshold.", short="clear majority"),
@@ -115,7 +113,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
         if decision["named_since"] is None:
             return MOVED
-        why = "no run replaces an owner"
+        why = "the host has an owner"
         if decision["host_id"] is None:
             why = "the host is not in the inventory"
         elif decision["existing_owner"] is None:

@@ -256,10 +256,10 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     Hosts for which neither run gives an owner are not part of it.
     """
     given = pl.when(pl.col("action").is_in(["write", "agree"])).then("resolved_owner")
-    columns = ("evidence", "match", "action", "share", "events", "active_days", "named_since", "stable_on")
+    why = ("evidence", "match", "action", "share", "events", "active_days", "named_since", "stable_on")
     only_here = ("resolved_owner", "existing_owner", "decided_at")
     before, after = (
-        rows.drop_nulls("host_id").select("host_id", "hostname", *columns, *only_here, owner=given)
+        rows.drop_nulls("host_id").select("host_id", "hostname", "confidence", *why, *only_here, owner=given)
         for rows in (first, second)
     )
     old, new = pl.col("owner_before"), pl.col("owner")

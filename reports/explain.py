@@ -19,6 +19,7 @@ from ownership.windows import Window
 from reports.plan import sent_changes
 from reports.sentences import (
     COUNTS,
+    NO_SUCH_ASSET,
     confidence_words,
     display_names,
     host_name,
@@ -161,9 +162,8 @@ def in_words(story: Mapping[str, Any]) -> str:
     lines = [decision["summary"] for decision in decisions]
     if not decisions:
         lines.append(
-            f"{_shown(story['hostname'])}: neither the inventory nor the logons that count know such a host "
-            f"or person.{did_you_mean(story.get('near', ()))} Users may be excluded (rules.exclude_users, "
-            "rules.skip_account_kinds)."
+            f"{_shown(story['hostname'])}: no such host or person in the inventory or counted logons."
+            f"{did_you_mean(story.get('near', ()))} Users may be excluded: exclude_users, skip_account_kinds."
         )
     if story["similar"]:
         lines.append(f"Different in the domain part only (rules.hostname_match): {_shown(story['similar'])}.")
@@ -217,6 +217,9 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         by, instead = (answer[name] and _shown(answer[name]) for name in ("answered_by", "instead_id"))
         said = f"answered{f' by {by}' if by else ''}: no, not {_shown(answer['user_id'])}"
         happened.append((answer["answered_at"], [said + (f"; named instead: {instead}" if instead else "")]))
+    if at := decision["acknowledged_at"]:
+        by, why = (_shown(decision[name] or "") for name in ("acknowledged_by", "note"))
+        happened.append((at, [f"acknowledged by {by or 'somebody'}{': ' * bool(why)}{why}"]))
     if host := decision["host_asset"]:
         happened.insert(0, (host["listed_at"], _listed(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
@@ -235,7 +238,7 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
         yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
-        held = ", ".join(values) or "no such user asset"
+        held = ", ".join(values) or NO_SUCH_ASSET
         found = asset["user_id"] in decision["candidate_ids"] and decision["matched_by"]
         by = f", found by {found}" if found else ""
         yield f"User {_shown(asset['user_id'])} in the inventory{by}: {held}"
@@ -261,11 +264,8 @@ def _listed(host: Mapping[str, Any]) -> Iterator[str]:
     """What the inventory held about the host when it was listed."""
     owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
     values = (host["hostnames"], owners, host["department"], host["criticality"])
-    name, owner, department, criticality = (_shown(value or "none") for value in values)
-    yield (
-        f"in the inventory: host name {name}, owner {owner}, department {department}, "
-        f"criticality {criticality}"
-    )
+    name, owner, part, criticality = (_shown(value or "none") for value in values)
+    yield f"in the inventory: host name {name}, owner {owner}, department {part}, criticality {criticality}"
 
 
 def _shown(value: object) -> str:

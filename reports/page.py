@@ -30,7 +30,7 @@ from ownership.rules import Rules
 from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
-from reports.sentences import display_names
+from reports.sentences import NO_SUCH_ASSET, display_names
 from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, in_order, with_words
 
 _FOLDER = Path(__file__).parent
@@ -211,7 +211,8 @@ class People:
         """Return what the page shows of everybody who has a number."""
         columns: dict[str, list[str | None]] = {"key": [], "name": [], "address": [], "department": []}
         for key, is_account in self._numbers:
-            asset = (key, self._names.get(key, key), *self._details.get(key, (None, None)))
+            unnamed = key if key in self._details else f"{key} ({NO_SUCH_ASSET})"
+            asset = (key, self._names.get(key, unnamed), *self._details.get(key, (None, None)))
             texts = (f"{key} (account)", key, None, None) if is_account else asset
             for column, text in zip(columns.values(), texts, strict=True):
                 column.append(text)

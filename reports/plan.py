@@ -16,13 +16,13 @@ SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
 _FIELDS = ("owner", *_ENRICHED)
 _SIGNS = {
-    "add": ("+", "to add"),
-    "drop": ("-", "no longer planned"),
-    "change": ("~", "another owner"),
-    "keep": ("=", "keeps an owner whom {1} would not choose"),
-    "confirm": ("=", "keeps an owner whom {0} would not choose"),
+    "add": ("+", "get{s} an owner"),
+    "drop": ("-", "no longer get{s} an owner"),
+    "change": ("~", "get{s} another owner"),
+    "keep": ("=", "keep{s} {their} owner, though {1} would not choose it"),
+    "confirm": ("=", "keep{s} {their} owner, though {0} would not choose it"),
 }
-"""The sign of each change of `compare_plans`, and what it means; {0} and {1} are the two runs."""
+"""The sign of each change of `compare_plans`, and what the hosts do; {0} and {1} are the two runs."""
 
 
 def sent_changes(names: Mapping[str, str] | None = None) -> list[pl.Expr]:
@@ -144,30 +144,29 @@ def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> li
 def differences_in_words(
     compared: Mapping[str, Any], runs: Sequence[str], see_all: str = ""
 ) -> Iterator[str]:
-    """Yield which settings of two plans differ, each difference as a line with its sign, and what signs mean.
+    """Yield which settings of two plans differ, and for each change how many hosts have it, and these.
 
     `compared` has settings (a list), and `compared_owners` as diff, not_chosen and not_chosen_before: those
     of hosts that keep an owner whom one of the plans would not choose. Of these all are shown, or the first
-    ones and `see_all`, the command that shows the others. `runs` is how the two runs are called.
+    of each and `see_all`, the command that shows the others. `runs` is how the two runs are called.
     """
     yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
-    diff, kept = compared["diff"], (*compared["not_chosen"], *compared["not_chosen_before"])
-    rows = []
-    shown = kept[:SHOWN_HOSTS] if see_all else kept
-    for row in (*diff, *shown):
-        joint = ", not " if row["change"] in KEPT else " → "
-        owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
-        owners = owners[::-1] if row["change"] == "confirm" else owners
-        cells = [row["hostname"] or row["host_id"] or "", joint.join(dict.fromkeys(owners))]
-        rows.append((_SIGNS[str(row["change"])][0], [*cells, row["reason"] or ""]))
-    yield from _lines(rows)
-    if len(kept) > len(shown):
-        yield f"  and {len(kept) - len(shown):,} more: {see_all}"
-    counts = Counter(row["change"] for row in (*diff, *kept))
-    for name, (sign, meaning) in _SIGNS.items():
-        if counts[name]:
-            yield f"{sign} {meaning.format(*runs)}: {counts[name]:,}"
-    if not counts:
+    hosts = [*compared["diff"], *compared["not_chosen"], *compared["not_chosen_before"]]
+    for change, (sign, meaning) in _SIGNS.items():
+        if not (changed := [row for row in hosts if row["change"] == change]):
+            continue
+        s, their = ("s", "its") if len(changed) == 1 else ("", "their")
+        yield f"{counted(len(changed), 'host')} {meaning.format(*runs, s=s, their=their)}:"
+        joint, rows = ", not " if change in KEPT else " → ", []
+        for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
+            owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
+            owners = owners[::-1] if change == "confirm" else owners
+            cells = [row["hostname"] or row["host_id"] or "", joint.join(dict.fromkeys(owners))]
+            rows.append((sign, [*cells, row["reason"] or ""]))
+        yield from _lines(rows)
+        if len(changed) > len(rows):
+            yield f"  and {len(changed) - len(rows):,} more: {see_all}"
+    if not hosts:
         yield "No owner differs"
 
 
@@ -175,6 +174,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     """Why a run gives a host this owner, or none, in a few words."""
     names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
     evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
+    sure = row[f"confidence{suffix}"] is not None and f"{row[f'confidence{suffix}']:.0%} sure"
     if not evidence:
         return "not known"
     if row["change"] not in KEPT and action in ("conflict", "agree"):
@@ -186,6 +186,7 @@ def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
     waits = (
         f"would be written from {ready} on, if nothing changes" if ready else since and f"named since {since}"
     )
-    detail = {"no_majority": of_all, "too_few_events": few, "not_stable": waits}.get(evidence)
+    details = {"no_majority": of_all, "too_few_events": few, "not_stable": waits, "low_confidence": sure}
+    detail = details.get(evidence)
     reason = short_words(EVIDENCE, MATCH)[match or evidence]
     return f"{reason} ({detail})" if detail else reason

@@ -87,7 +87,7 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
             reasons[evidence if match == "null" else match] += count
     for action, count in actions.most_common():
         sentence = str(ACTION[action])
-        if action == "write" and in_run is not None:
+        if action == "write" and in_run not in (None, count):
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
         yield f"{count:>8,}  {sentence}"
     if reasons:
@@ -101,11 +101,14 @@ def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> I
     waiting = decisions.filter(evidence="not_stable")
     if waiting.is_empty():
         return
-    hosts, ready = f"{counted(waiting.height, 'host')} not stable yet", waiting["stable_on"].drop_nulls()
+    ready, unknown = waiting["stable_on"].drop_nulls(), waiting["host_id"].null_count()
+    hosts = f"{counted(waiting.height, 'host')} not stable yet"
+    hosts += f", {unknown:,} of them not in the inventory" if unknown else ""
     if ready.len():
-        yield f"{hosts}. If nothing changes, owners are written by {ready.max()} on {ready.len():,}; each:"
+        get = counted(ready.len(), "host") + (" gets its owner" if ready.len() == 1 else " get their owners")
+        yield f"{hosts}. If nothing changes, {get} by {ready.max()}. List them:"
     else:
-        yield f"{hosts}. None gets an owner: there is one, somebody answered no, or the account is nobody's:"
+        yield f"{hosts}. Each has an owner, was answered no, or its account is nobody's:"
     yield f"    {see(NOT_STABLE)}"
 
 

@@ -45,6 +45,9 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
 
 
+NO_SUCH_ASSET = "no such user asset"
+
+
 def host_name(row: Mapping[str, Any]) -> str:
     """A host as its name with its id in parentheses, as far as it has both."""
     name, host_id = (printable(row.get(field) or "") for field in ("hostname", "host_id"))

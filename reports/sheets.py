@@ -20,7 +20,7 @@ from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit
+from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit, wrong_of_others
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
@@ -193,10 +193,7 @@ def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
-        yield (
-            f"The last {number} rows ask about {number} of the hosts again, to see how often an answer is "
-            "wrong: answer them without looking up."
-        )
+        yield f"The last {number} rows ask again, to see how often answers are wrong: do not look them up."
 
 
 def answered(
@@ -257,6 +254,8 @@ def answered(
             before, now = (("no", "yes")[each] for each in (earlier, answer))
             notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
         right[number] = answer
+    if not given:
+        notes.append("this sheet has no answers (column right); what follows counts earlier sheets only")
     columns = {"right": right, "contradicted": contradicted}
     # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
     of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
@@ -297,17 +296,20 @@ def answered_wrong(
     return rows.select(*polars_schema(AuditSample))
 
 
-def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> list[str]:
+def audit_in_words(
+    sample: pl.DataFrame, planned: int, users: pl.DataFrame, *, written: int, undone: pl.DataFrame
+) -> list[str]:
     """Say what the answers mean for the plan that they were drawn from, and who was named instead.
 
-    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`.
+    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`, `written` and `undone` as
+    `Tables.written_and_undone` returns them.
     """
     known, right = sample["right"].count(), sample.filter("right").height
     missing = [
         printable(row["hostname"] or row["host_id"])
         for row in sample.filter(pl.col("right").is_null()).to_dicts()
     ]
-    said = f"Audit with seed {sample['seed'].item(-1)}: of {counted(sample.height, 'owner')}"
+    said = f"All sheets together: of {counted(sample.height, 'owner')}"
     words = [f"{said} {known:,} are answered, {right:,} of them right."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
@@ -325,8 +327,18 @@ def audit_in_words(sample: pl.DataFrame, planned: int, users: pl.DataFrame) -> l
         words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
-        estimate, low, high = (round(max(number, known - right)) for number in found)
-        words.append(f"Of the {planned:,} planned owners about {estimate:,} are wrong ({low:,} to {high:,}).")
+        found = [max(number, known - right) for number in found]
+        plain, all_of = (
+            round((known - right) / known * planned),
+            "written" if written == planned else "planned",
+        )
+        why = f", not {plain:,}, since about {100 * twice.rate():.0f} of 100 answers are themselves wrong"
+        wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
+        fewer = why if round(found[0]) < plain else ""
+        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
+        if undone.height:
+            others, left = wrong_of_others(found, planned, undone)
+            words.append(f"{undone.height:,} undone since. Of the other {others:,} {wrong.format(*left)}.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]

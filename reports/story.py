@@ -1,21 +1,21 @@
 """The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUCCESSES, reason_of, short_words
-from ownership.data_checks import owners_answered_no, still_counts
+from ownership.data_checks import ANSWERED_AT, owners_answered_no, still_counts
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import Present, people_by_account
 from ownership.names import counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import display_names, logons, names_of, person
+from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -89,7 +89,11 @@ class Remedies:
     def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
         """What would make the primary user the one whom the logons name."""
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
-        if events := decision["needed_events"]:
+        threshold, share = self._rules.share_threshold_percent, decision["share"]
+        if decision["evidence"] == "no_majority" and 200 * share < threshold:
+            shared = f"{counted(decision['user_count'], 'user')} share this host, and no one is near the"
+            yield f"{shared} threshold of {threshold}%: {who} has most, {percent(share)}."
+        elif events := decision["needed_events"]:
             days, weighed = decision["needed_days"], self._rules.logon_type_weights
             needed = f"{counted(events, 'more logon')}{' without a weight' if weighed else ''}"
             needed += f" on at least {counted(days, 'more day')}" if days else ""
@@ -126,6 +130,8 @@ class Remedies:
         owner = person(named, self._name_of) if named else ""
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
+        elif owners and host["acknowledged_at"]:
+            yield f"The conflict is acknowledged; `conflicts --undo {printable(host['host_id'])}` ends that."
         elif owners:
             name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
             yield f"Clear {field} of {name} in the inventory: the next run would write {owner}."
@@ -159,7 +165,8 @@ def hosts_by_now(
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
+    no), no_until (the last day on which a no about the host counts), is_to_undo (so was an owner that
+    asset-owners wrote), status (of `STATUS`) and why (in a few words).
     `read` gives stored tables, `writes` are rows of `owner_writes`, answers count for `history_days`. The
     order is that of the decisions.
     """
@@ -185,6 +192,8 @@ def hosts_by_now(
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     answers = answers.filter(still_counts(history_days))
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
+    last = (ANSWERED_AT.max() + pl.duration(days=history_days)).dt.date()
+    until = answers.filter(right=False).group_by("host_id").agg(no_until=last)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (
@@ -192,6 +201,7 @@ def hosts_by_now(
         .join(outcomes, on="host_id", how="left", maintain_order="left")
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
         .join(no, on=no.columns[:2], how="left", maintain_order="left")
+        .join(until, on="host_id", how="left", maintain_order="left")
         .with_columns(
             is_to_undo=pl.col("host_id").is_in(owners_answered_no(owners, answers)["host_id"].implode()),
             planned_owner=pl.when(planned).then(new.field("owner")),
@@ -238,10 +248,11 @@ def with_words(
     The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
     `Remedies.with_needs`.
     """
-    remedies = Remedies(users, name_of, present)
+    remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
     asked = remedies.with_needs(hosts)
     rows = [
-        (ownership_sentence(host, name_of), [*remedies.of_host(host)]) for host in asked.iter_rows(named=True)
+        (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
+        for host in asked.iter_rows(named=True)
     ]
     schema = {"summary": pl.String, "what_would_change": pl.List(pl.String)}
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
@@ -256,11 +267,11 @@ def told_hosts(
     return with_words(hosts_by_now(decisions, read, writes, present.history_days), users, names, present)
 
 
-def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> str:
+def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
-    `host` is a row of `hosts_by_now`, `name_of` has names of user assets. Of a write that is pending nobody
-    knows what became of it.
+    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. Of a write
+    that is pending nobody knows what became of it.
     """
     name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
@@ -279,8 +290,11 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str]) -> s
             then = f" that is known: what became of the write of {who} {unknown}"
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
+            if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
+                then += f"; somebody said that it is wrong, so no run writes it until {host['no_until']}"
         return f"{name} has no owner{then}."
-    belongs = f"{name} belongs to {', '.join(person(owner, name_of) for owner in owners)}"
+    shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
+    belongs = f"{name} belongs to {', '.join(shown)}"
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
@@ -305,6 +319,9 @@ def _reason(host: Mapping[str, Any]) -> str:
     """Why the logons name somebody, or nobody, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
+    if host["evidence"] == "answered_no":
+        until = f", so no run writes it until {host['no_until']}" if host["no_until"] else ""
+        return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from ownership.codes import DRIFT
 from ownership.decisions import least_certain_first
 from ownership.names import counted, printable
 from ownership.rules import Rules
+from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
@@ -25,11 +27,8 @@ _MEASURES = {
     "future": "Of {hosts:,} primary users who logged on in the last week",
 }
 
-_OF_PEOPLE = (
-    "The number of wrong ones rests on the owners that people set: if they set them for their own hosts "
-    "only, far more are wrong. An audit tells."
-)
-_OF_BEST = "Half of the hosts compared chose it; the other half says how many are wrong."
+_OF_PEOPLE = "If people set owners for their own hosts only, far more are wrong. An audit tells."
+_OF_BEST = "Chosen by one half of the hosts, measured on the other."
 
 
 @dataclass(frozen=True)
@@ -152,13 +151,15 @@ def backtest_sentence(
         return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
-    since, of_which = "", "them"
+    since, others, found = "", None, [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
     if written and undone is not None and undone.height:
         number = "" if written == line["to_write"] else f"{written:,} were, "
         no = undone.filter(right=False).height
         wrong = f", {no:,} of these answered no" if no else ""
-        since, of_which = f" ({number}{undone.height:,} undone since{wrong})", f"all {line['to_write']:,}"
-    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, of_which)}."
+        since = f" ({number}{undone.height:,} undone since{wrong})"
+        others, found = wrong_of_others(found, line["to_write"], undone)
+    of_which = "them" if others is None else f"the other {others:,}"
+    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, found, of_which)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -198,12 +199,19 @@ def settings_in_words(
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
     title = f"Best of {tried:,} tried, right for at least {aim.precision:.0%}"
     if best is None:
-        known = f"known to be right for {aim.precision:.0%} and to keep {aim.keep_percent:g}% of these owners"
-        title = f"None of {tried:,} settings tried (table threshold_backtest) is {known}"
+        reached = f"{aim.precision:.0%} right and keeps {aim.keep_percent:g}% of the owners"
+        title = f"No setting that was tried reaches {reached}"
         if nearest is None:
-            better = ", or expected to be better than the present ones" * (now["wrong"] is not None)
+            better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
-        title += ". The nearest is better than now:"
+        fewer = now["to_write"] - nearest["to_write"]
+        wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
+        more = (
+            f"{counted(abs(fewer), 'owner')} {'fewer' if fewer > 0 else 'more'}"
+            if fewer
+            else "as many owners"
+        )
+        title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
     words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
@@ -225,9 +233,7 @@ def confidence_in_words(
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED:
             return [f"{unknown}."]
-        how = (
-            "Answer rows that are empty, and give the sheet back again; where nobody knows, draw more owners"
-        )
+        how = "Answer the empty rows and give the sheet back; where nobody knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []
@@ -255,7 +261,7 @@ def confidence_in_words(
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Check the least certain by hand as well; the numbers above stay as they are"
+    asked = "Check these by hand, too; the estimate stays as it is"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 
@@ -289,8 +295,8 @@ def drift_in_words(drift: pl.DataFrame) -> list[str]:
     if drift.is_empty():
         return []
     reasons = drift["reason"].value_counts().sort("count", "reason", descending=[True, False]).iter_rows()
-    counts = ", ".join(f"{number:,} {reason}" for reason, number in reasons)
-    return [f"Logons do not confirm {counted(drift.height, 'owner')}: {counts} (table ownership_drift)."]
+    counts = " ".join(f"{number:,}: {DRIFT[reason]}" for reason, number in reasons)
+    return [f"Logons do not confirm {counted(drift.height, 'owner')} (table ownership_drift). {counts}"]
 
 
 def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
@@ -303,9 +309,8 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
-def _wrong(line: Mapping[str, Any], of_which: str) -> str:
+def _wrong(line: Mapping[str, Any], found: Sequence[float], of_which: str) -> str:
+    estimate, low, high = map(round, found)
     if line["wrong"] is None:  # `reason` says that it is not known
-        least = round(line["wrong_low"] or 0)
-        return f", at least {least:,} of {of_which} wrong" if least else ""
-    estimate, low, high = (round(line[name]) for name in ("wrong", "wrong_low", "wrong_high"))
+        return f", at least {low:,} of {of_which} wrong" if low else ""
     return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

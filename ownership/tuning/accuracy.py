@@ -1,6 +1,6 @@
 """How often the owner decided on is the right one, by three measures (rules 9.1, 9.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import floor, sqrt
@@ -128,6 +128,17 @@ def wrong_by_audit(
     )
     low, high = np.quantile(counts, [0.025, 0.975])
     return estimate, float(low), float(high) + to_write - drawn_from
+
+
+def wrong_of_others(
+    found: Sequence[float], owners: int, undone: pl.DataFrame
+) -> tuple[int, tuple[float, ...]]:
+    """Return how many owners are not undone, and how many of these are wrong, where `found` are of all.
+
+    `undone` has right: who was answered no was one of the wrong ones, the rest are like those not undone.
+    """
+    no, others = undone.filter(right=False).height, owners - undone.height
+    return others, tuple(max(number - no, 0) * others / max(owners - no, 1) for number in found)
 
 
 def least_right_percent(answered: int) -> int:

@@ -19,10 +19,16 @@ from resources.settings import command_line, load_instances, system_user
 from resources.store.tables import Tables
 
 LISTED = """\
-SELECT hostname, host_id, coalesce(existing_owner_email, existing_owner) AS owner,
+SELECT hostname, host_id, coalesce(owners.owner, existing_owner) AS owner,
        coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, round(share, 3) AS share,
        CAST(since AS DATE) AS since, acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
-FROM conflicts ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
+FROM conflicts LEFT JOIN (
+    SELECT host_id, string_agg(coalesce(nullif(array_to_string(user_email, ', '), ''), user_id,
+                                        id || ' (no such user asset)'), ', ' ORDER BY id) AS owner
+    FROM (SELECT host_id, unnest(owner_ids) AS id FROM inventory_hosts)
+    LEFT JOIN inventory_users ON user_id = id GROUP BY host_id
+) AS owners USING (host_id)
+ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
 """
 FOR_PEOPLE = """\
 SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PARTITION BY hostname) > 1
@@ -56,9 +62,10 @@ def conflicts(
 ) -> int | None:
     """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
 
-    It shows since when, and who has acknowledged it. An acknowledged conflict is no longer a warning, until
-    the evidence (its code) or one of its owners changes. To acknowledge many, write them into a file with
-    --format csv, delete the lines of the others, and give it as @FILE.
+    since is the day from which the logons name another, or else of the first run that found it. One that is
+    acknowledged is no longer a warning, until the evidence (its code) or one of its owners changes. To
+    acknowledge many, write them into a file with --format csv, delete the lines of the others, and give it
+    as @FILE.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """
@@ -71,8 +78,7 @@ def conflicts(
         return status
     if bool(acknowledge) == bool(undo) or run_id or (note is not None and undo):
         raise ConfigurationError(
-            "--acknowledge and --undo are about the last run, each by itself and without --run; --note "
-            "belongs to --acknowledge"
+            "--acknowledge and --undo go alone, without --run; --note with --acknowledge"
         )
     option, given = ("--acknowledge", acknowledge) if acknowledge else ("--undo", undo)
     with held_tables(path) as (instance, tables):

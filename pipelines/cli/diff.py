@@ -48,8 +48,7 @@ def compare(tables: Tables, first: str, second: str) -> dict[str, Any]:
     for run_id in (first, second):
         if not keeps_decisions(tables, run_id):
             raise ConfigurationError(
-                f"Run {run_id} decided nothing, such as an apply or an undo, or its decisions are no "
-                "longer kept. `runs` lists the runs"
+                f"Run {run_id} decided nothing, or its decisions are no longer kept; see `runs`"
             )
     decisions = [tables.read_own("owner_decisions", run_id) for run_id in (first, second)]
     differences = compare_plans(*decisions)

@@ -222,10 +222,7 @@ def as_of_run(tables: Tables, run: str | None) -> Tables:
     run_id = tables.run_id(run)
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
     if lost and tables.published_run() != run_id:
-        note(
-            f"Of run {short_run_id(run_id)} these tables are not kept and are shown as the last run left "
-            f"them: {', '.join(lost)}."
-        )
+        note(f"Not kept of run {short_run_id(run_id)}, shown as the last run left them: {', '.join(lost)}.")
     return tables.view(run_id)
 
 
@@ -273,7 +270,7 @@ _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners (?:\w+ -|sa
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What lies between two columns."""
 _STATE = "(?P<state>ok|warning|wrong|not tried) +"
-_START = re.compile(rf"(?P<sign>[+~-]) .{{4}}|\s*(?:{_STATE}|[\d,]+  |[\d:]{{8}} |- )?")
+_START = re.compile(rf"(?P<sign>[+~-]) .{{4}}|\s*(?:{_STATE}|(?!\d{{8}})[\d,]+  |\d\d:[\d:]{{5}} |- )?")
 """What a line begins with, before its text: a sign, how well something is, a number of hosts, or a time."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
 

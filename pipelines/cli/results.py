@@ -70,10 +70,8 @@ def execute(
         )
         if recorded.get_run_by_id(run_id) is None:
             look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
-            raise AssetOwnersError(
-                f"Somebody deleted run {run_id} in Dagster while it worked, so it ended. What it "
-                f"wrote: {look}"
-            )
+            said = f"Somebody deleted run {run_id} in Dagster while it worked"
+            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {look}")
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
@@ -201,16 +199,16 @@ def print_result(
         print_lines(map(printable_lines, take_warnings(NOT_PLANNED)))  # of hosts that were asked for
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
         print_lines(lines)
-        if "plan" in report:
-            apply = again if about else ["apply", short_run_id(run_id)]
-            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
-            if not about:
-                print_lines(ways_to_look(instance, tables, report, decisions))
         if "diff" in report:
             last, this = (short_run_id(each) for each in (report["compared_with"], run_id))
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
+        if report.get("plan") or ("plan" in report and "diff" not in report):
+            apply = again if about else ["apply", short_run_id(run_id)]
+            print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
+            if not about:
+                print_lines(ways_to_look(instance, tables, report, decisions))
         print_lines(next_steps(instance, tables, report, again))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
@@ -343,8 +341,5 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
         return f"{failed} Nothing was written.{'' if known else next_step}"
     what = "Undone" if again[0] == "undo" else "Written"
-    return (
-        f"{failed} {what}: {done:,}; not known yet: {unknown:,}; "
-        f"not written: {len(outcomes) - done - unknown:,}. "
-        f"Next: {command_line(instance, *again)} (settles the rest)"
-    )
+    counts = f"{done:,}; not known yet: {unknown:,}; not written: {len(outcomes) - done - unknown:,}"
+    return f"{failed} {what}: {counts}. Next: {command_line(instance, *again)} (settles the rest)"

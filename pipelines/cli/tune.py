@@ -12,7 +12,7 @@ from typing import Annotated
 import polars as pl
 
 from ownership.decisions import HAS_OWNER
-from ownership.names import printable
+from ownership.names import counted, printable
 from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, write_file
 from pipelines.cli.options import (
@@ -62,13 +62,13 @@ def draw(
         window, rules = decided_with(tables, run_id)
         # Earlier answers count on if they are about the same rules and window (rules 9.8), and each no does.
         recent = recent_answers(tables, instance.keep.history_days)
-        counted, now = counted_as(instance), datetime.now(UTC)
-        alike = drawn_alike(recent, window, rules, counted)
+        by, now = counted_as(instance), datetime.now(UTC)
+        alike = drawn_alike(recent, window, rules, by)
         no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
         not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
         asked = draw_sample(not_answered, number, seed=seed)
         answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
-        sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=counted)
+        sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
@@ -79,9 +79,12 @@ def draw(
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
     planned = decisions.filter(action="write").height
+    some = f"{sample.height:,} of " if sample.height < planned else ""
+    fewer = "the others were asked about already" if sample.height < planned else "there are no more"
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
-        f"{sample.height:,} of {planned:,} owners that {origin}, drawn with seed {seed}.",
+        f"{some}{counted(planned, 'owner')} {origin}, drawn with seed {seed}.",
+        *([f"Not {number:,}: {fewer}."] if sample.height < number else ()),
         *([_REPLACED.format(replaced)] if replaced else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
@@ -126,7 +129,9 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
     asked = last_drawn(sample)
     decisions = audited_plans(tables, asked)
     planned = with_answers(decisions, asked).height if decisions.height else 0
-    return run_id, [*lines, *audit_in_words(asked, planned, users)]
+    plans = [tables.written_and_undone(plan) for plan in {run_id, *asked["run_id"]}]
+    written, undone = sum(number for number, _ in plans), pl.concat(each for _, each in plans)
+    return run_id, [*lines, *audit_in_words(asked, planned, users, written=written, undone=undone)]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
@@ -134,7 +139,7 @@ def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, s
     for run_id in runs_by_file(tables):
         decisions = tables.read_own("owner_decisions", run_id)
         if "write" in decisions["action"]:
-            return run_id, decisions, f"run {short_run_id(run_id)} planned"
+            return run_id, decisions, f"planned by run {short_run_id(run_id)}"
     plan = command_line(instance, "run", "--dry-run")
     raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
 
@@ -147,10 +152,8 @@ def _written(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str
     drawn_at = tables.read("audit_sample").drop_nulls("seed").collect()["drawn_at"].max()
     owners = tables.read("current_owners").filter(HAS_OWNER, source="asset-owners")
     written = owners.sort("since", descending=True).collect()
-    since = written.filter(pl.col("since") > drawn_at) if drawn_at else written
-    ours, words = (
-        (written, "were written") if since.is_empty() else (since, "were written since the last draw")
-    )
+    since = written.filter(pl.col("since") > drawn_at) if drawn_at else written.clear()
+    ours, words = (written, "written") if since.is_empty() else (since, "written since the last draw")
     decided_by = {run_id: tables.decided_by(run_id) for run_id in ours["run_id"].unique()}
     ours = ours.with_columns(pl.col("run_id").replace(decided_by))
     kept = [one for one in ours["run_id"].unique(maintain_order=True) if keeps_decisions(tables, one)]
@@ -250,9 +253,7 @@ def tune(
     planned, model = planned.filter(action="write"), fit(answers)
     written_since, undone = tables.written_and_undone(audited or decided_by)
     more = tuning.audit_to_draw(planned.height, written_since, tuning.answers_missing(answers))
-    where = [
-        f"From the next run on this has it for each owner; of a dry run with --run and its id:\n    {see}"
-    ]
+    where = [f"After the next run, list how sure each owner is:\n    {see}"]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],

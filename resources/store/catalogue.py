@@ -49,15 +49,16 @@ coalesce(confidence, active_days / (host_days + {OTHER_DAYS}) * active_days / (u
 """How sure an owner is, as `ownership.decisions.certainty` (rules 9.9)."""
 
 _WRITTEN = {
-    **_from("owner_writes", "completed_at hostname host_id outcome"),
-    "owner_before": "Id of the owner that the host had.",
-    "owner": "Id of the owner written; null: not sent; empty: cleared.",
-    "owner_email": "E-mail address of that user asset, as last listed.",
+    **_from("owner_writes", "hostname"),
+    "owner_email": "E-mail address of the owner, as last listed.",
     "department_before": "Department that the host had.",
     "department": "Department written; null: not sent; empty: cleared.",
+    **_from("owner_writes", "outcome completed_at"),
+    "owner_before": "Id of the owner that the host had.",
+    "owner": "Id of the owner written; null: not sent; empty: cleared.",
     "criticality_before": "Criticality that the host had.",
     "criticality": "Criticality written; null: not sent; empty: cleared.",
-    **_from("owner_writes", "message intended_at run_id"),
+    **_from("owner_writes", "message host_id intended_at run_id"),
 }
 
 VIEWS: Mapping[str, View] = {
@@ -160,12 +161,11 @@ ORDER BY owners.hostname, host_id, owner""",
         "comes first; in a plan, the least certain.",
         meanings=_WRITTEN,
         sql=f"""\
-SELECT completed_at, hostname, host_id, outcome,
+SELECT hostname, nullif(array_to_string(user_email, ', '), '') AS owner_email,
+       old_values.department AS department_before, new_values.department AS department, outcome, completed_at,
        old_values.owner AS owner_before, new_values.owner AS owner,
-       nullif(array_to_string(user_email, ', '), '') AS owner_email,
-       old_values.department AS department_before, new_values.department AS department,
        old_values.criticality AS criticality_before, new_values.criticality AS criticality,
-       message, intended_at, run_id
+       message, host_id, intended_at, run_id
 FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
 LEFT JOIN (SELECT host_id AS planned_id, {_CERTAINTY} AS certainty FROM owner_decisions)
     ON planned_id = host_id AND outcome = 'planned'

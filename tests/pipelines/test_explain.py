@@ -192,7 +192,9 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
     assert below == "    acknowledged by olga: a loan", "what has no room is said below"
     assert counted.split() == ["1", "1", "0"]
     assert how.endswith("--acknowledge HOST --note WHY")
-    assert ": a loan.\n" in call("explain", "--instance", catalogued, "pc-2")[1]
+    told = call("explain", "--instance", catalogued, "pc-2")[1]
+    assert ": a loan.\n" in told
+    assert "UTC, acknowledged by olga: a loan\n" in told
 
     tables = Tables(tmp_path / "home", "head_office")
     decisions = tables.read("owner_decisions").filter(action="conflict").collect()
@@ -223,6 +225,14 @@ def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
     ):
         assert call("conflicts", "--instance", catalogued, *wrong)[0] == 2, wrong
     assert listed()[0]["acknowledged_at"] is None
+
+
+def test_a_conflict_names_all_owners_and_says_who_is_no_user_asset(listed, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office")
+    two = pl.when(host_id="h2").then(pl.lit(["u2", "u9"])).otherwise("owner_ids")
+    hosts = tables.read("inventory_hosts").collect().with_columns(owner_ids=two)
+    tables.write("inventory_hosts", hosts, run_id=RUN, publish=True)
+    assert listed()[0]["owner"] == "bob@corp.example, u9 (no such user asset)"
 
 
 def test_conflicts_are_acknowledged_by_a_file_and_that_is_undone_likewise(

@@ -178,7 +178,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     before = call(*of_it)[1]
     estimate = before.partition("70 owners were written")[2].partition("\n")[0]
     assert ", about 4 of them wrong (4 to 9)" in estimate
-    least = before.partition("Check the least certain by hand")[2].partition("\n")[0]
+    least = before.partition("Check these by hand, too")[2].partition("\n")[0]
     assert "% sure)" in least
     assert not any(f" {host_id} (" in least for host_id in sample["host_id"][:4])
     undone = sample["host_id"][:5]
@@ -216,10 +216,10 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
         assert "At more than 75% over 30 days, 40 owners would be written" in call(*of_it)[1]
         return
     said = "70 owners were written (5 undone since, 4 of these answered no)"
-    said += estimate.replace("of them", "of all 70")
+    said += ", about 0 of the other 65 wrong (0 to 5)"
     after = call(*of_it)[1]
     assert said in after
-    assert f"{undone[4]} (" not in after.partition("Check the least certain by hand")[2].partition("\n")[0]
+    assert f"{undone[4]} (" not in after.partition("Check these by hand, too")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ("5 owners would be written." if since == "over a limit" else said) in page
@@ -372,11 +372,13 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     store_writes(tables, again.with_columns(run_id=pl.lit("undo")), run_id="undo")
     tables.store_current_owners(run_id=RUN)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
-    assert (status, "5 of 12 owners that were written since the last draw" in printed) == (0, True)
+    assert (status, "5 of 12 owners written since the last draw" in printed) == (0, True)
     assert "This replaces 40 unanswered of earlier draws, whose sheets are void." in printed
     assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
-    status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "third.csv")
-    assert (status, "5 of 12 owners that were written, drawn" in printed) == (0, True)
+    status, printed, _ = call(*of_it, "50", "--written", "--audit-file", tmp_path / "third.csv")
+    assert status == 0
+    assert " 12 owners written, drawn" in printed
+    assert "Not 50: there are no more." in printed
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

@@ -49,6 +49,11 @@ def read(content, sample, users=PEOPLE):
     return answered(content, sample, users, Persons(Rules(), [("inventory_users", users)]))
 
 
+def words_of(sample, planned, *, written=0, undone=None):
+    undone = pl.DataFrame({"right": []}, schema={"right": pl.Boolean}) if undone is None else undone
+    return audit_in_words(sample, planned, PEOPLE, written=written, undone=undone)
+
+
 def filled_in(text, change, separator=","):
     """The sheet with its rows changed, as a spreadsheet would write it."""
     rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
@@ -150,7 +155,8 @@ def test_a_workbook_that_takes_all_memory_is_refused(far):
     with pytest.raises(SheetError, match="too large, or has a cell far from the others"):
         read(large, sample)
     usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
-    assert read(usual, sample)[1] == []
+    [nothing] = read(usual, sample)[1]
+    assert "has no answers (column right); what follows counts earlier sheets only" in nothing
 
 
 @pytest.mark.parametrize(
@@ -211,9 +217,7 @@ def test_who_is_named_instead_is_listed_for_the_inventory_and_answers_no():
     assert rows["instead_id"].to_list() == ["u2", "u2", None, None, None]
     assert len(notes) == 1
     assert "line 5: no user asset, or several, are called 'somebody in Sales'" in notes[0]
-    assert [line.split()[-2:] for line in audit_in_words(rows, 6, PEOPLE)[-2:]] == [
-        ["bob@corp.example", "(u2)"]
-    ] * 2
+    assert [line.split()[-2:] for line in words_of(rows, 6)[-2:]] == [["bob@corp.example", "(u2)"]] * 2
 
 
 def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contradict_count_as_none():
@@ -241,7 +245,7 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     assert answers["contradicted"].value_counts().sort("contradicted").rows() == [
         (None, 25), (False, 4), (True, 1),
     ]  # fmt: skip
-    said = audit_in_words(answers, 30, PEOPLE)
+    said = words_of(answers, 30)
     assert said[1:] == [
         f"1 without an answer: {twice[4]}.",
         "Of 5 hosts asked twice 1 got two answers.",
@@ -251,15 +255,20 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
         filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
         sample,
     )
-    said = audit_in_words(agreed, 30, PEOPLE)
+    said = words_of(agreed, 30)
     assert said[1].startswith(
         "Of 5 hosts asked twice 0 got two answers: about 2% of all answers may be wrong (2.4% "
     )
     assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
+    undone = pl.DataFrame({"right": [False, None]})
+    said = words_of(agreed, 150, written=150, undone=undone)
+    assert said[2].startswith("Of the 150 written owners about 9 are wrong (2 to ")
+    assert said[2].endswith("), not 10, since about 2 of 100 answers are themselves wrong.")
+    assert said[3].startswith("2 undone since. Of the other 148 about 8 are wrong (1 to ")
     few = agreed.with_columns(
         right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)
     )
-    [missing, little] = audit_in_words(few, 30, PEOPLE)[1:]
+    [missing, little] = words_of(few, 30)[1:]
     assert missing.startswith(f"25 without an answer: {rows[5]}, ")
     assert missing.endswith(" and 20 more.")
     assert little == "5 answers about 30 planned owners say little: an estimate takes 30, 25 more."

@@ -150,10 +150,10 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days on a host with an owner": case(
-        "belongs to u9 in the inventory; the logons give no owner: the primary user has been named for fewer",
+        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: the primary user has",
         *(
-            "alice has been named on each day since 2026-03-02",
-            "To change the owner, set it in the inventory",
+            "alice has been named on each day since 2026-03-02, but no run writes it: the host has an owner.",
+            "To change the owner, set it in the inventory (owned_by): no run replaces an owner.",
         ),
         assets=[OWNED],
         rules=Rules(min_stable_days=40),
@@ -177,13 +177,17 @@ CASES = {
         assets=[host("h2", "other")],
         rules=Rules(min_stable_days=40),
     ),
+    "many users": case(
+        *(NOBODY, "4 users share this host, and no one is near the threshold of 60%: alice has most, 28%."),
+        logons=[("ws1", "alice", 27), *(("ws1", name, 23) for name in ("bob", "carol", "zoe"))],
+    ),
     "kinds of logon that count more": case(
         *(NOBODY, "with 9 more logons without a weight.", "If bob is not a person"),
         logons=[("ws1", "alice", 1, DAY, "2"), ("ws1", "bob", 2, DAY, "3")],
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
     ),
     "no logons of an owned host": case(
-        "belongs to u9 in the inventory; the logons give no owner: nobody logged on",
+        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: nobody logged on",
         *("One user would be named as the owner", "To change the owner, set it in the inventory (owned_by)"),
         logons=[],
         assets=[OWNED],
@@ -253,7 +257,7 @@ CASES = {
         logons=[("ws1", "odd", 3)],
     ),
     "conflict": case(
-        "belongs to u9 in the inventory, but the logons name alice@corp.example (u1)",
+        "belongs to u9 (no such user asset) in the inventory, but the logons name alice@corp.example (u1)",
         "Clear owned_by of ws1 (h1) in the inventory: the next run would write alice@corp.example (u1)",
         assets=[OWNED],
     ),
@@ -320,6 +324,7 @@ def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_n
     answers = table(AuditSample, answer | {"answered_at": NOW if by else None, "drawn_at": NOW})
     lines = lines_of(ALICE, answers=answers)
     assert EVIDENCE["answered_no"] in "".join(lines)
+    assert lines[0].startswith("ws1 has no owner: somebody said that this host is not alice's, so ")
     assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
     assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
@@ -333,6 +338,11 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     assert now.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30.\n")
     assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
+    wrong = lines_of(ALICE, writes=[{"outcome": "written"}, UNDONE], answers=ANSWERED_NO)[0]
+    assert wrong.startswith(
+        "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said "
+    )
+    assert wrong.endswith(" that it is wrong, so no run writes it until 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
     ]
@@ -357,7 +367,7 @@ def test_the_history_of_a_host_shows_what_changed_and_why_the_last_run_skipped_i
 
 
 def test_an_unknown_host_is_said_to_be_unknown_with_names_that_are_like_it():
-    assert in_words(story([], host("h1", "pc"), asked="ws9")).startswith("ws9: neither")
+    assert in_words(story([], host("h1", "pc"), asked="ws9")).startswith("ws9: no such host or person")
     found = story([("ws1.lab", "bob", 1), ("ws11", "bob", 1)], host("h1", "WS1.corp", "pc"))
     assert found["similar"] == ["ws1.corp", "ws1.lab"]
     assert "ws1.corp, ws1.lab" in in_words(found)

@@ -77,6 +77,7 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     )
     some = next(decisions_in_words(decisions, in_run=2))
     assert some.endswith("and gets this one: 2 in this run, 1,166 left for later.")
+    assert next(decisions_in_words(decisions, in_run=1168)).endswith(ACTION["write"])
 
 
 def test_conflicts_are_counted_alike_everywhere():
@@ -90,14 +91,18 @@ def test_conflicts_are_counted_alike_everywhere():
         ([], []),
         (
             [date(2026, 3, 9), None],
-            ["2 hosts not stable yet. If nothing changes, owners are written by 2026-03-09 on 1;"],
+            ["2 hosts not stable yet, 1 of them not in the inventory. If nothing changes, 1 host gets its "],
         ),
-        ([None], ["1 host not stable yet. None gets an owner: there is one, somebody answered no, or the"]),
+        (
+            [None],
+            ["1 host not stable yet. Each has an owner, was answered no, or its account is nobody's:"],
+        ),
     ],
 )
 def test_a_run_says_of_hosts_that_are_not_stable_when_they_get_an_owner_or_that_none_does(ready, said):
     rows = {"evidence": ["not_stable"] * len(ready) + ["single_user"], "stable_on": [*ready, None]}
-    decisions = pl.DataFrame(rows, schema={"evidence": pl.String, "stable_on": pl.Date})
+    rows["host_id"] = [*["h1", None][: len(ready)], "h3"]
+    decisions = pl.DataFrame(rows, schema=dict.fromkeys(rows, pl.String) | {"stable_on": pl.Date})
     lines = [*not_stable_in_words(decisions, "sql {}".format)]
     assert [line[: len(text)] for line, text in zip(lines, said, strict=False)] == said
     assert all("named_since, stable_on" in line for line in lines[1:])

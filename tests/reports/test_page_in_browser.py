@@ -219,9 +219,11 @@ def test_an_empty_list_says_why_and_where_to_look(opened):
 def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(opened):
     page = opened(report(), "host=h3", **CLIPBOARD)
     panel = page.get_by_role("complementary")
-    expect(panel).to_contain_text("u9 (owner): no logon in 30 days")
+    expect(panel).to_contain_text("u9 (no such user asset) (owner): no logon in 30 days")
     sentence, remedy, address = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
-    assert sentence.startswith("pc-10 belongs to u9 in the inventory, but the logons name")
+    assert sentence.startswith(
+        "pc-10 belongs to u9 (no such user asset) in the inventory, but the logons name"
+    )
     assert remedy.startswith("Clear asset_owner of pc-10")
     assert address == page.url
     expect(opened(report(), "host=h2").get_by_role("complementary")).not_to_contain_text("no logon in")
@@ -297,7 +299,7 @@ def test_a_person_opens_with_hosts_and_accounts(opened):
     expect(panel.get_by_role("heading", level=2)).to_have_text("pc-2")
     for address, shown in {
         "person=kim%20(account)": "kim",
-        "person=u9": "u9",
+        "person=u9": "u9 (no such user asset)",
         "person=Ann@corp.example": "ann@corp.example",
         "host=PC-1": "pc-1",
         "host=h4": "pc-4",

@@ -117,15 +117,15 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
 
     assert [*told(["rules.min_events 1 → 2", "index"], compared, kept)] == [
         "Settings that differ: rules.min_events 1 → 2, index",
-        "+ added    ann@corp.example       was: no majority (54%)",
+        "1 host gets an owner:",
+        "+ added  ann@corp.example  was: no majority (54%)",
+        "2 hosts no longer get an owner:",
+        "- dropped  ann@corp.example  now: several user assets",
+        "- taken    ann@corp.example  now: has another owner",
+        "1 host gets another owner:",
         "~ changed  ann@corp.example → u2  was: 100%, now: 100%",
-        "- dropped  ann@corp.example       now: several user assets",
-        "- taken    ann@corp.example       now: has another owner",
-        "= written  ann@corp.example       now: no majority (100%)",
-        "+ to add: 1",
-        "- no longer planned: 2",
-        "~ another owner: 1",
-        "= keeps an owner whom run B would not choose: 1",
+        "1 host keeps its owner, though run B would not choose it:",
+        "= written  ann@corp.example  now: no majority (100%)",
     ]
     for ready, says in (
         (DAY, f"would be written from {DAY} on, if nothing changes"),
@@ -135,20 +135,23 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         waiting = unsure.with_columns(pl.col("evidence").replace("no_majority", "not_stable"), **since)
         [reason] = [row["reason"] for row in compared_owners(compare_plans(second, waiting), names)]
         assert reason == f"now: not stable yet ({says})"
+    unsure = unsure.with_columns(pl.col("evidence").replace("no_majority", "low_confidence"), confidence=0.49)
+    [reason] = [row["reason"] for row in compared_owners(compare_plans(second, unsure), names)]
+    assert reason == "now: low confidence (49% sure)"
     other = kept[0] | {"owner": "u2"}
     lines = [*told([], [], [other] * 22, see_all="SEE ALL")]
-    assert lines[SHOWN_HOSTS:] == [
+    assert lines[1] == "22 hosts keep their owner, though run B would not choose it:"
+    assert lines[SHOWN_HOSTS + 1 :] == [
         "= written  ann@corp.example, not u2  now: no majority (100%)",
         "  and 2 more: SEE ALL",
-        "= keeps an owner whom run B would not choose: 22",
     ]
     assert [*told([], [], [])] == ["Settings that differ: none", "No owner differs"]
     back = compared_owners(compare_plans(unsure, second), names)
     assert [*told([], [], back)][1:] == [
-        "= written  ann@corp.example  was: no majority (100%)",
-        "= keeps an owner whom run A would not choose: 1",
+        "1 host keeps its owner, though run A would not choose it:",
+        "= written  ann@corp.example  was: low confidence (49% sure)",
     ]
-    [line] = [*told([], [], [back[0] | {"owner_before": "u2"}])][1:-1]
+    [line] = [*told([], [], [back[0] | {"owner_before": "u2"}])][2:]
     assert line.startswith("= written  ann@corp.example, not u2  was: ")
 
 

@@ -56,7 +56,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, *[None] * 4),
-            f"Clear asset_owner of pc-2 (h3) in the inventory: the next run would write {ANN}.",
+            "The conflict is acknowledged; `conflicts --undo h3` ends that.",
             *(None, NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
@@ -66,8 +66,8 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         ),
     ]
     assert sheet["In words"][1] == (
-        f"pc-2 belongs to bob@corp.example (u2), u9 in the inventory, but the logons name {majority}. "
-        f"kim acknowledged this conflict on {NOW:%Y-%m-%d}: a loan."
+        f"pc-2 belongs to bob@corp.example (u2), u9 (no such user asset) in the inventory, but the "
+        f"logons name {majority}. kim acknowledged this conflict on {NOW:%Y-%m-%d}: a loan."
     )
     (planned,) = hosts_sheet(by_now(ASSETS, "planned"), *OF_NOW)[:1].to_dicts()
     expected = {"Status": "planned", "Owner": None, "Planned owner": ann, "Planned owner's id": "u1"}
