@@ -16,6 +16,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -122,6 +123,7 @@ def ui(*, port: Port = 3000) -> None:
 
     Example: --port 3001
     """
+    listen_at("--port", "127.0.0.1", port).close()  # before an engine is started
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
         serve(port=port)
 
