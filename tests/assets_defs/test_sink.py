@@ -47,7 +47,8 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
 
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
     job = Job(tmp_path, instance())
-    runs = [job(options={"dry_run": True})]
+    recorded = dg.DagsterInstance.ephemeral()
+    runs = [job(options={"dry_run": True}, recorded=recorded)]
     assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
     (planned,) = runs[0].get_asset_observation_events()
     planned = planned.asset_observation_data.asset_observation.metadata
@@ -56,12 +57,11 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
     assert decided.metadata["as_of"].value.endswith(", plan only (dry run)")
     assert decided.metadata["published"].value == "not yet; the tables show the last dry run"
-    with dg.DagsterInstance.ephemeral() as recorded:
-        for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
-            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
-            runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
-        results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
-    assert results == ["1 undone", "1 written, undone"]
+    for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
+        ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
+        runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
+    results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
+    assert results[:2] == ["1 undone", "1 written, undone"]
     shown_again, event = runs[1].get_asset_materialization_events()
     assert shown_again.asset_key == dg.AssetKey(["windows_logons", "owner_decisions"])
     shown = shown_again.materialization.metadata
