@@ -98,16 +98,14 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    as_of = {"as_of": "before this run wrote; now: see owner_writes"}
+    found: dict[str, Any] = {"as_of": "before this run wrote; now: see owner_writes"}
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
         until = f"run {short_run_id(shown)}" if shown else "the last dry run"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
-        as_of = {
-            "as_of": f"{run.window.last}, plan only ({kind})",
-            "published": f"not yet; the tables show {until}",
-        }
-    found = as_of | shown_decisions(run, frame, run.run_id)
+        found["as_of"] = f"{run.window.last}, plan only ({kind})"
+        found["published"] = f"not yet; the tables show {until}"
+    found |= shown_decisions(run, frame, run.run_id)
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". Not in the inventory: {counted(unknown, 'name')} in the logons" if unknown else ""

@@ -132,17 +132,14 @@ def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.Resourc
     # Runs have others: with these, each launchpad would offer another address.
     keys = resource_keys(instance)
     if isinstance(instance, BrokenInstance):
-        invalid = dg.ResourceDefinition(invalid_instance_file, description=instance.message)
+        shown_as: Any = BrokenInstance  # as type; nobody calls it
+        invalid = dg.ResourceDefinition(shown_as, description=instance.message)
         return dict.fromkeys((keys.scan, keys.search, keys.inventory), invalid)
     return {
         keys.scan: _options_resource(instance),
         keys.search: Service(place=instance.source_place).get_resource_definition(),
         keys.inventory: Service(place=instance.platform.place).get_resource_definition(),
     }
-
-
-def invalid_instance_file(_: dg.InitResourceContext) -> None:
-    """Return nothing: no run uses it; Dagster shows its name as the resource's type."""
 
 
 def _options_resource(instance: Instance) -> dg.ResourceDefinition:

@@ -55,7 +55,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert planned["result"].value == "Dry run: 1 host would be written"
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
-    assert decided.metadata["as_of"].value.endswith(", plan only (dry run)")
+    assert str(decided.metadata["as_of"].value).endswith(", plan only (dry run)")
     assert decided.metadata["published"].value == "not yet; the tables show the last dry run"
     for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
         ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
@@ -104,5 +104,5 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
         assert decided.metadata["published"].value == (f"not yet; the tables show run {last.run_id[:8]}")
-        assert decided.metadata["as_of"].value.endswith(f", plan only ({what})")
+        assert str(decided.metadata["as_of"].value).endswith(f", plan only ({what})")
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"
