@@ -260,10 +260,8 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """No conflict is new since the last real run."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     earlier = run.tables.all_runs("owner_decisions_history", except_run=run.run_id).limit(1).collect()
-    # A first run has nothing to compare with.
-    new = (
-        conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)[: conflicts.height * earlier.height]
-    )
+    new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
+    new = new.head(new.height * earlier.height)  # a first run has nothing to compare with
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
     return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 

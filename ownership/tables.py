@@ -548,9 +548,7 @@ class ConfidenceBands(Table, filled_by="tune"):
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
 
-    band: pl.Float64 = column(
-        "Least confidence of the band (0 to 1), up to the next one's.", ge=0, le=1, unique=True
-    )
+    band: pl.Float64 = column("Confidence from here up to the next band (0 to 1).", ge=0, le=1, unique=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
     expected_right: pl.Float64 = column("How many of them are expected to be right.", ge=0)
     low: pl.Float64 = column(_LOW, ge=0)
