@@ -9,10 +9,9 @@ import polars as pl
 
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
-from assets_defs.run_request import SINK
 from ownership.decisions import funnel, least_certain_first, owned_percent, summary
 from ownership.declaration import column_descriptions, columns_of, description, polars_schema
-from ownership.names import counted, printable
+from ownership.names import printable
 from ownership.rules import NAMING
 from ownership.tables import TABLES
 from reports.run_results import writes_in_words
@@ -152,22 +151,30 @@ def days_metadata(days: pl.DataFrame) -> dict[str, Any]:
     return examples("days_lacking_events", lacking)
 
 
-def decisions_metadata(decisions: pl.DataFrame, *, events: int) -> dict[str, Any]:
-    """Return the stages from events to owners, and numbers to watch over time, all from before any write."""
+def decisions_metadata(decisions: pl.DataFrame, *, events: int, written: int = 0) -> dict[str, Any]:
+    """Return the stages from events to owners, and numbers to watch over time, once so many are `written`."""
     new = decisions.filter("new_conflict").sort("host_id")
     return {
-        "as_of": f"before any write; {SINK} says what was written",
+        **_funnel_metadata(decisions, written or None),
         "hosts_in_inventory": decisions["host_id"].count(),
-        "hosts_owned_percent": round(owned_percent(decisions), 1),
-        "hosts_to_write": decisions.filter(action="write").height,
+        "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
+        "hosts_to_write": decisions.filter(action="write").height - written,
         "conflicts": decisions.filter(action="conflict").height,
-        "funnel": _table(funnel(decisions).to_dicts()),
         "new_conflicts": new.height,
         "names_not_in_inventory": decisions["host_id"].null_count(),
         "events": events,
         "decisions": summary(decisions),
         **examples("first_new_conflicts", new.select(CONFLICT)),
     }
+
+
+def _funnel_metadata(decisions: pl.DataFrame, written: int | None) -> dict[str, Any]:
+    """Return the funnel, and why others drop out as a table of its own: a page cuts off a third column."""
+    stages = funnel(decisions, written=written)
+    reasons = stages.drop_nulls("others").with_columns(pl.col("others").str.split(", ")).explode("others")
+    why = reasons.select(pl.col("others").alias("drop out before the next stage"), after="stage")
+    drop_out = {"drop_out": _table(why.to_dicts())} if why.height else {}
+    return {"funnel": _table(stages.drop("others").to_dicts()), **drop_out}
 
 
 def hosts_metadata(
@@ -192,16 +199,15 @@ def hosts_metadata(
 
 
 def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """Return whether a run sent anything, and the outcome of its plan, rows of owner_writes."""
+    """Return the outcome of a run's plan, rows of owner_writes."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
-    done, planned = counts.get("written", 0), f"Nothing is sent: {counted(rows.height, 'host')} to write"
+    done = counts.get("written", 0)
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
     return {
-        "result": planned if counts.keys() <= {"planned"} else f"{counted(done, 'host')} written",
         "outcomes": writes_in_words(rows),
         "hosts_written": done,
         # Of an old run that is undone they may no longer be kept.
-        **({"funnel": _table(funnel(decisions, written=done).to_dicts())} if decisions.height else {}),
+        **(_funnel_metadata(decisions, done) if decisions.height else {}),
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=done), 1),
         **examples("first_failures", unsent.select("host_id", "outcome", "message")),

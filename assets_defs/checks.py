@@ -193,11 +193,11 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
     users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
     pairs = data_checks.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:
-        follows = f"platform_user_value_field ({field}) decides where it has the name"
+        follows = f"and platform_user_value_field ({field}) decides where it has the name"
     else:
-        follows = "none of them gets a host; write in platform_user_value_field which field is right"
+        follows = "so none is chosen. Set platform_user_value_field to the field that decides"
     names = "name fits" if pairs.height == 1 else "names fit"
-    return _none(pairs, f"{pairs.height} account {names} several user assets: {follows}")
+    return _none(pairs, f"{pairs.height} account {names} several people, {follows}")
 
 
 @check("inventory_checks", "inventory_hosts")
@@ -262,9 +262,11 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
-    """Every conflict was there in the previous run that published its decisions."""
+    """No conflict is new since the last real run."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
+    earlier = run.tables.all_runs("owner_decisions_history", except_run=run.run_id).limit(1).collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
+    new = new.head(new.height * earlier.height)  # a first run has nothing to compare with
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
     return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 

@@ -98,14 +98,14 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    found = shown_decisions(run, frame, run.run_id)
+    found: dict[str, Any] = {"as_of": "before this run wrote; now: see owner_writes"}
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
         until = f"run {short_run_id(shown)}" if shown else "the last dry run"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
-        found = {
-            "published": f"not yet: this was a {kind}; the tables show {until} until a run may write"
-        } | found
+        found["as_of"] = f"{run.window.last}, plan only ({kind})"
+        found["published"] = f"not yet; the tables show {until}"
+    found |= shown_decisions(run, frame, run.run_id)
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()
     more = f". Not in the inventory: {counted(unknown, 'name')} in the logons" if unknown else ""
@@ -124,13 +124,16 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     }
 
 
-def shown_decisions(run: InstanceRun, decisions: pl.DataFrame, decided_by: str) -> dict[str, Any]:
-    """Return what Dagster shows of the decisions of a run, also where another one applies its plan."""
+def shown_decisions(
+    run: InstanceRun, decisions: pl.DataFrame, decided_by: str, *, written: int = 0
+) -> dict[str, Any]:
+    """Return what Dagster shows of the decisions of a run, also once another one has `written` its plan."""
     shares = run.tables.read("host_user_shares", run_id=decided_by)
+    events = shares.select(pl.sum("events")).collect().item()
     see_all = list_command(run, "FROM owner_decisions")
     return {
         "dagster/row_count": decisions.height,
-        **decisions_metadata(decisions, events=shares.select(pl.sum("events")).collect().item()),
+        **decisions_metadata(decisions, events=events, written=written),
         "report": where_reported(run),
         **hosts_metadata(decisions, partial(sheet_of, run), see_all=see_all),
     }

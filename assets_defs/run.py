@@ -132,7 +132,8 @@ def shown_resources(instance: Instance | BrokenInstance) -> dict[str, dg.Resourc
     # Runs have others: with these, each launchpad would offer another address.
     keys = resource_keys(instance)
     if isinstance(instance, BrokenInstance):
-        invalid = dg.ResourceDefinition.none_resource(description=instance.message)
+        shown_as: Any = BrokenInstance  # as type; nobody calls it
+        invalid = dg.ResourceDefinition(shown_as, description=instance.message)
         return dict.fromkeys((keys.scan, keys.search, keys.inventory), invalid)
     return {
         keys.scan: _options_resource(instance),
@@ -153,7 +154,7 @@ def _options_resource(instance: Instance) -> dg.ResourceDefinition:
         given = {name: value for name, value in context.resource_config.items() if value is not None}
         return ScanOptions(**given)  # Dagster takes nothing, as in `hosts:`, for what has a default
 
-    return dg.ResourceDefinition(chosen, fields)
+    return dg.ResourceDefinition(chosen, fields, "What may be chosen for a run, in its launchpad.")
 
 
 def opened_once(

@@ -82,12 +82,23 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
+        "result": _result(run, rows),
         **writes_metadata(rows, decisions),
         **known,
         # Of decisions that are no longer kept, none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
         **({"dagster/row_count": written} if run.may_write else {}),
     }
+
+
+def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
+    """What a run wrote or would write."""
+    if set(rows["outcome"]) - {"planned"}:
+        return f"{counted(rows.filter(outcome='written').height, 'host')} written"
+    if run.may_write and rows.is_empty():
+        return "This run may write, but there is no host to write"
+    kind = run.mode.kind if isinstance(run, ScanRun) and not run.may_write else "stopped"
+    return f"{kind.replace('_', ' ').capitalize()}: {counted(rows.height, 'host')} would be written"
 
 
 def _written_last(run: InstanceRun) -> dict[str, Any]:
@@ -118,6 +129,7 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     location = origin.location_name if origin else LOCATION  # another one in a project of somebody else's
     address = f"/locations/{location}/jobs/{job}/playground/setup?config={config}"
     return {
+        "when_applied": f"decides again by the inventory of that day (logons to {run.window.last})",
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
         "open_in_launchpad": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
     }
@@ -156,20 +168,29 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         with reporting(run), as_dagster_failure(run.record, last=True):
             written = act(run, config.run_id, config.allow_writes, config.hosts, **is_wrong)
         if command == "apply" and run.may_write:
-            plan_id = run.tables.decided_by(run.run_id)
-            # The page of the decisions shows them as the last ones, too.
-            key = asset_key(instance, "owner_decisions")
-            last = context.instance.get_latest_materialization_event(key)
-            # The checks belong to the entry that the plan's own run made.
-            if run.tables.published_run() == plan_id and (last is None or last.run_id != plan_id):
-                shown = shown_decisions(run, run.tables.read_own("owner_decisions", plan_id), plan_id)
-                context.log_event(dg.AssetMaterialization(key, metadata=shown))
+            _show_applied(context, run)
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
 
     follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
     name, needed = part_name(instance, act.__name__), {keys.tables, keys.inventory}
     return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
+
+
+def _show_applied(context: dg.OpExecutionContext, run: InstanceRun) -> None:
+    """Show the decisions of an applied plan as the last ones, as they are now, with its checks."""
+    tables, plan_id = run.tables, run.tables.decided_by(run.run_id)
+    if tables.published_run() != plan_id:
+        return
+    key, (written, undone) = asset_key(run.instance, "owner_decisions"), tables.written_and_undone(plan_id)
+    decisions, written = tables.read_own("owner_decisions", plan_id), written - undone.height
+    as_of = {"as_of": f"after run {short_run_id(run.run_id)} applied it: {written:,} written"}
+    shown = as_of | shown_decisions(run, decisions, plan_id, written=written)
+    context.log_event(dg.AssetMaterialization(key, metadata=shown))
+    for entry in context.instance.all_logs(plan_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
+        checked: Any = entry.get_dagster_event().asset_check_evaluation_data
+        if checked.asset_key == key:
+            context.log_event(checked)
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:

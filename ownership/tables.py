@@ -256,8 +256,8 @@ class OwnerDecisions(Table):
     user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
     confidence: pl.Float64 = _fraction(
-        "How likely the owner is right, learnt from an audit; null: none is answered, or it says nothing of "
-        "an owner who is named for so short (rules 9.8)."
+        "How likely the owner is right, learnt from an audit; null: no audit is answered yet, or the owner "
+        "has been named for too few days (rules 9.8)."
     )
     named_since: pl.Date = column(
         "First of the last days in a row, min_stable_days at most, whose windows name username.",
@@ -548,7 +548,7 @@ class ConfidenceBands(Table, filled_by="tune"):
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
 
-    band: pl.Float64 = column("Least confidence of the band (0 to 1).", ge=0, le=1, unique=True)
+    band: pl.Float64 = column("Confidence from here up to the next band (0 to 1).", ge=0, le=1, unique=True)
     hosts: pl.Int64 = column("Planned owners in the band.", ge=0)
     expected_right: pl.Float64 = column("How many of them are expected to be right.", ge=0)
     low: pl.Float64 = column(_LOW, ge=0)

@@ -24,7 +24,15 @@ from ownership.windows import Window
 from pipelines.dagster_gaps.console import console
 from resources.errors import ConfigurationError
 from resources.failures import operator_message
-from resources.settings import BrokenInstance, Instance, executor, instances_folder, load_instances, part_name
+from resources.settings import (
+    BrokenInstance,
+    Instance,
+    command_line,
+    executor,
+    instances_folder,
+    load_instances,
+    part_name,
+)
 from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
@@ -69,9 +77,10 @@ hosts that have none. A host that has an owner keeps it.{plan_only}
 
 **First steps**
 
-1. On a terminal: `asset-owners check --instance FILE` tries both services and writes nothing.
-2. Here: the arrow beside *Materialize all…*, *Open launchpad*: choose the last day, set `dry_run: true`, \
-*Materialize*. The *Events* of the asset `owner_writes` then show the plan, and a link to apply it.
+1. On a terminal: `{command_line(instance, "check")}` tries both services and writes nothing.
+2. Here: the arrow beside *Materialize all…*, *Open launchpad*. First choose the last day: choosing it \
+resets the settings. Then set `dry_run: true`, *Materialize*. The *Events* of the asset `owner_writes` \
+show the plan, and a link to apply it.
 3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 
@@ -80,8 +89,8 @@ some of the assets does not write. The first line of a run's log says whether it
 
 The job `{part_name(instance, "apply")}` applies a stored plan, `{part_name(instance, "undo")}` undoes a run.
 
-Guides, on a terminal: `asset-owners docs operations` (the daily work), `asset-owners docs rules` (how \
-owners are decided), `asset-owners docs configuration` (every setting).""",
+Guides, on a terminal: `{command_line(None, "docs", "operations")}` (the daily work); `rules` in its place \
+says how owners are decided, `configuration` lists every setting.""",
         tags=run_tags(instance),
         run_tags=run_tags(instance),
         config=run_config(instance, **default_options(instance).model_dump()),
@@ -93,7 +102,7 @@ _HOW_TO = """
 
 *Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
 between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes even if
-`writes.dry_run` is on. On a terminal: `asset-owners {job} --instance FILE RUN_ID`.
+`writes.dry_run` is on. On a terminal: `{command} RUN_ID`.
 """
 _DOES = {
     "apply": "Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
@@ -115,7 +124,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
                 lambda chosen: chosen,
                 {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}},
             ),
-            description=_DOES[job].format(name=literal(instance.name), job=job),
+            description=_DOES[job].format(name=literal(instance.name), command=command_line(instance, job)),
             tags=run_tags(instance),
             run_tags=run_tags(instance),
             metadata={"inventory service": instance.platform.place},
@@ -195,7 +204,8 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     @dg.sensor(name=part_name(broken, name), default_status=dg.DefaultSensorStatus.RUNNING, description=said)
     def report_invalid(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         failed = dg.AssetCheckEvaluation(asset_key=last, check_name=name, passed=False, description=said)
-        return dg.SensorResult(asset_events=[failed] * (context.cursor != said), cursor=said)
+        events, why = [failed] * (context.cursor != said), "A failed check says what is wrong."
+        return dg.SensorResult(asset_events=events, cursor=said, skip_reason=why)
 
     @dg.op(name=part_name(broken, "instance_file"))
     def refuse() -> None:

@@ -17,6 +17,7 @@ import polars as pl
 import typer
 
 from ownership.names import some_of
+from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -129,6 +130,7 @@ def ui(*, port: Port = 3000) -> None:
 
     Example: --port 3001
     """
+    listen_at("--port", "127.0.0.1", port).close()  # before an engine is started
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
         serve(port=port)
 

@@ -83,7 +83,7 @@ def test_the_questions_between_the_recipes_have_rows_that_fit(asked, query):
 
 def test_the_lines_for_other_clients_are_those_that_the_command_uses(demo):
     lines = "\n".join(opening_lines(demo, "demo"))
-    shown = lines.replace(str(demo), "/srv/asset-owners")
+    shown = lines.replace(str(demo), "$ASSET_OWNERS_HOME")
     assert shown.replace("demo", "head_office") in TEXT
 
 
@@ -91,7 +91,7 @@ def test_the_lines_for_notebooks_give_rows(demo):
     lines = re.findall(r"^(?:duckdb|polars)\..*", TEXT, re.MULTILINE)
     assert len(lines) == 2
     for line in lines:
-        here = line.replace("/srv/asset-owners", str(demo)).replace("head_office", "demo")
+        here = line.replace("$ASSET_OWNERS_HOME", str(demo)).replace("head_office", "demo")
         assert eval(here, {"duckdb": duckdb, "polars": pl}).shape[0]  # noqa: S307  (our page's)
 
 

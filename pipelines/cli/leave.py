@@ -145,9 +145,9 @@ def delete_beside_tables(
         if really:
             delete_file(path)
     runs = runs_of(dagster, instance.name)
-    whose = f"all that {printable(instance.name)} has there{', also about others' * (What.EXPORT in kinds)}"
-    with_them = "with logs, plots and checks; its assets begin anew there"
-    print_lines([f"  {len(runs):>9,} run{'s' * (len(runs) != 1)} in Dagster: {whose}, {with_them}"])
+    logs = f"with their logs{', also about others' * (What.EXPORT in kinds)}; its assets start empty"
+    of_it = f"All runs of {printable(instance.name)} in Dagster ({len(runs):,}), {logs}"
+    print_lines([f"  {of_it if runs else 'No runs in Dagster'}."])
     if really:
         delete_runs(dagster, runs)
         delete_unlisted(dagster)

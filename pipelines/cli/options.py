@@ -125,7 +125,7 @@ RunId = Annotated[
         "--run",
         metavar="RUN_ID",
         help="Id of a run, or its first 8 characters; may be a dry run.",
-        show_default="the last one",
+        show_default="the last that may write, or before any the last dry run",
     ),
 ]
 Format = Literal["table", "csv", "json"]

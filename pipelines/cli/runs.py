@@ -63,7 +63,7 @@ def runs(
         lines = (_line(row, undone_by.get(row["run_id"])) for row in listed.iter_rows(named=True))
         print_lines(in_columns([heading, *lines]))
     if older := every.height - listed.height:
-        note(f"{counted(older, 'older run')}: --limit {every.height}")
+        note(f"{counted(older, 'older run')} not shown; --limit {every.height} shows all")
 
 
 def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
 from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, forget_daemon, has_daemon
 from resources.errors import AssetOwnersError
-from resources.settings import home, instances_folder, logs_as_json
+from resources.settings import CALLED_AS, home, instances_folder, logs_as_json
 
 WATCH_SECONDS = 10
 """How often `serve` asks whether the code server answers, and whether there is space on the disk."""
@@ -57,7 +57,7 @@ def serve(
     Example: --port 3001
     """
     listen_at("--port", host, port).close()
-    os.environ["DAGSTER_HOME"] = str(dagster_home(home()))
+    os.environ["DAGSTER_HOME"], os.environ[CALLED_AS] = str(dagster_home(home())), sys.argv[0]
     _require_space()
     # To start a process takes minutes on a busy machine; Dagster would wait for one.
     from assets_defs.asset_specs import LOCATION

@@ -82,7 +82,7 @@ def sql(
     several statements --format json prints the last rows. Without a query it is read from standard
     input; if that is a terminal, DuckDB's shell starts.
 
-    Example: --instance NAME 'FROM conflicts' --format csv > conflicts.csv
+    Example: --instance NAME 'FROM conflicts' --format csv
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()

@@ -16,6 +16,7 @@ from resources.settings.environment import (
     without_password,
 )
 from resources.settings.files import (
+    CALLED_AS,
     BrokenInstance,
     changes_in_words,
     command_line,

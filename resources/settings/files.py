@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -30,6 +31,7 @@ from resources.settings.models import (
     slug_of,
 )
 
+CALLED_AS = "ASSET_OWNERS_CALLED_AS"  # how `serve` was called, whose processes have Dagster's names
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".
@@ -374,8 +376,8 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
         in_folder = file is None or file.resolve().parent == instances_folder().resolve()
         by_slug = in_folder and isinstance(instance, Instance)
         words += ["--instance", instance.slug if by_slug else str(file)]
-    # As the shell finds it: its name, or the path by which it was called.
-    called, found = Path(sys.argv[0]), shutil.which(PROGRAM)
+    # As the shell finds it: its name, or the path by which it, or the `serve` around Dagster, was called.
+    called, found = Path(os.environ.get(CALLED_AS, sys.argv[0])), shutil.which(PROGRAM)
     by_name = called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called))
     return shlex.join([PROGRAM if by_name else str(called), *words, *arguments])
 

@@ -75,14 +75,14 @@ def test_decisions_show_the_way_from_events_to_owners():
         "existing_owner": "u9|<b>",
         "resolved_owner": "u2",
     }
-    first = records(found["funnel"])[0]
-    assert first == {"stage": "in the inventory", "hosts": 5, "others": "no host name 1"}
-    assert next(iter(found.items())) == (
-        "as_of",
-        "before any write; owner_writes says what was written",
-    )
+    assert next(iter(found)) == "funnel"
+    assert records(found["funnel"])[0] == {"stage": "in the inventory", "hosts": 5}
+    dropped = {"drop out before the next stage": "no host name 1", "after": "in the inventory"}
+    assert records(found["drop_out"])[0] == dropped
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
+    written = decisions_metadata(DECISIONS, events=26, written=1)
+    assert [written[name] for name in numbers] == [26, 60.0, 0, 1, 1]
 
 
 def test_days_are_listed_that_lack_events():

@@ -42,26 +42,41 @@ def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
     assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
     assert "allow_writes" in shown["open_in_launchpad"].value
     assert shown["hosts"].records[0].data["Planned owner"] == "ann@corp.example"
-    assert shown["result"].value == "Nothing is sent: 1 host to write"
+    assert shown["result"].value == "Stopped: 1 host would be written"
 
 
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):
     job = Job(tmp_path, instance())
-    runs = [job(options={"dry_run": True})]
+    recorded = dg.DagsterInstance.ephemeral()
+    runs = [job(options={"dry_run": True}, recorded=recorded)]
     assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
+    (planned,) = runs[0].get_asset_observation_events()
+    planned = planned.asset_observation_data.asset_observation.metadata
+    assert planned["result"].value == "Dry run: 1 host would be written"
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
-    assert decided.metadata["published"].value == (
-        "not yet: this was a dry run; the tables show the last dry run until a run may write"
-    )
-    with dg.DagsterInstance.ephemeral() as recorded:
-        for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
-            ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
-            runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
-        results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
-    assert results == ["1 undone", "1 written, undone"]
+    assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
+    assert str(decided.metadata["as_of"].value).endswith(", plan only (dry run)")
+    assert decided.metadata["published"].value == "not yet; the tables show the last dry run"
+    for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
+        ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
+        runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
+    results = [run.tags["asset_owners/result"] for run in recorded.get_runs()]
+    assert results[:2] == ["1 undone", "1 written, undone"]
     shown_again, event = runs[1].get_asset_materialization_events()
     assert shown_again.asset_key == dg.AssetKey(["windows_logons", "owner_decisions"])
-    assert "published" not in shown_again.materialization.metadata
+    shown = shown_again.materialization.metadata
+    assert "published" not in shown
+    assert shown["as_of"].value == f"after run {runs[1].run_id[:8]} applied it: 1 written"
+    assert [shown[name].value for name in ("hosts_to_write", "hosts_owned_percent")] == [0, 100.0]
+    of_plan, again = (
+        [
+            one.check_name
+            for one in run.get_asset_check_evaluations()
+            if one.asset_key == shown_again.asset_key
+        ]
+        for run in runs[:2]
+    )
+    assert of_plan == again != [], "the page shows the plan's checks beside the entry"
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
     assert numbers(event) == (1, 100, {"in the inventory": 1, "to write": 1, "written": 1})
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 1)
@@ -77,6 +92,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert last.success
     (event,) = [one for one in last.get_asset_materialization_events() if one.asset_key == WRITES]
     assert numbers(event)[:2] == (0, 0)
+    said = event.materialization.metadata["result"].value
+    assert said == "This run may write, but there is no host to write"
     some: Any = {"asset_selection": [dg.AssetKey(["windows_logons", "owner_decisions"])]}
     for what, run in {
         "dry run": job(options={"dry_run": True}),
@@ -86,7 +103,6 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         plans = [one.asset_key for one in run.get_asset_materialization_events() if one.asset_key == WRITES]
         assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
-        assert decided.metadata["published"].value == (
-            f"not yet: this was a {what}; the tables show run {last.run_id[:8]} until a run may write"
-        )
+        assert decided.metadata["published"].value == (f"not yet; the tables show run {last.run_id[:8]}")
+        assert str(decided.metadata["as_of"].value).endswith(f", plan only ({what})")
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"

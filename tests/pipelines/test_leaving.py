@@ -109,7 +109,7 @@ def test_a_person_is_forgotten_everywhere_once_that_is_confirmed(home, stored, c
     assert (status, "Did you mean ann@corp.example" in said) == (1, True), said
     status, said, _ = call("forget", "ANN@corp.example", "--instance", stored)
     assert (status, tables_of(home)) == (0, before)
-    assert re.search(r"^ +\d+ runs? in Dagster: all that Head office has there, also", said, re.MULTILINE)
+    assert re.search(r"^  All runs of Head office in Dagster \(\d+\), with .*, also", said, re.MULTILINE)
     assert str(report) in said
     assert report.exists()
     assert "owner_decisions" in said
