@@ -91,6 +91,7 @@ def normalised_names(
         .drop_nulls("hostname")
         .collect()
     )
+    first = pl.col("domains").list.first()  # of a computer only where it holds no further backslash
     users = (
         spellings(user)
         .with_columns(name=normalise_username(user), own_name=normalise_name(user), domains=domains_of(user))
@@ -98,7 +99,7 @@ def normalised_names(
         .filter(~fits_any(name, rules.exclude_users), ~fits_any(pl.col("own_name"), rules.exclude_users))
         .with_columns(
             username=pl.when(_stands_for_nobody(pl.col("domains"), rules)).then("own_name").otherwise(name),
-            local_to=netbios_name(pl.col("domains").list.first()),
+            local_to=pl.when(~first.str.contains("\\", literal=True)).then(netbios_name(first)),
         )
         .join(people.lazy(), left_on="name", right_on="username", how="left")
         .with_columns(pl.when(pl.col("username") == name).then("user_id"))

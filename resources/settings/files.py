@@ -31,7 +31,7 @@ from resources.settings.models import (
     slug_of,
 )
 
-CALLED_AS = "ASSET_OWNERS_CALLED_AS"  # how `serve` was called, whose processes have Dagster's names
+CALLED_AS = "_ASSET_OWNERS_CALLED_AS"  # how `serve` was called, whose processes have Dagster's names
 MAX_COMPLAINTS = 20
 MAX_SHOWN = 200  # characters of a wrong value
 # Besides its own errors YAML raises these: for a date such as 2026-02-30, a tag such as !!int "".

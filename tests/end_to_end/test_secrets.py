@@ -201,7 +201,7 @@ def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_sta
     failed = stand.run(settings)
     stand.inventory.hooks.faults = None
     written = stand.run(settings)
-    assert "new: m-3" in failed.stderr
+    assert "that of m-" in failed.stderr
     for ran, status in ((failed, 1), (written, 0)):
         assert (ran.status, ran.report["decisions"]["single_user/matched/write"]) == (status, 2)
         with dagster_instance(stand.home) as recorded:
