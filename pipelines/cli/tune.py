@@ -253,7 +253,7 @@ def tune(
     planned, model = planned.filter(action="write"), fit(answers)
     written_since, undone = tables.written_and_undone(audited or decided_by)
     more = tuning.audit_to_draw(planned.height, written_since, tuning.answers_missing(answers))
-    where = [f"After the next run, list how sure each owner is:\n    {see}"]
+    where = [f"After the next run list how sure each owner is (of a dry run: --run and its id):\n    {see}"]
     parts = [
         audit_words,
         ["\n    ".join(written_but_wrong(instance, tables)[1])],
