@@ -71,7 +71,7 @@ def demo() -> None:
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
     if (tables := home() / "tables" / slug_of(NAME)).exists():
-        _progress("starts the demo anew: deletes the tables of last time, with plans, undos and audit answers")
+        _progress("starts the demo anew: deletes the tables of last time with plans, undos and answers")
         shutil.rmtree(tables, ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
     log.unlink(missing_ok=True)
