@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
-    """Hold the lock of a file, whose text names the holder; a process that dies frees it."""
+    """Hold the lock of a file of its own, whose text becomes the holder; a process that dies frees it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         wait_until(lambda: _try_lock(descriptor), lambda: path.read_text("utf-8", "replace"), what)

@@ -64,7 +64,7 @@ rules = st.builds(
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
     domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
     unite_accounts=st.booleans(),
-    max_idle_days=st.sampled_from([None, None, 24, 26]),
+    max_idle_days=st.sampled_from([None, None, 22, 24, 26]),
     min_stable_days=st.sampled_from([None, None, 2, 28]),
     exclude_user_assets=st.sampled_from(
         [{}, {"enabled": ("false",)}, {"group": ("x", "l*"), "enabled": ("fa*",)}]
