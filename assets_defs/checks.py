@@ -114,8 +114,8 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
 
     An error where the instance asks for a complete window; the sink then writes nothing and keeps the plan.
     """
-    begins = pl.col("day").filter(pl.col("counted") > 0).min().over("log")
-    days = run.days(run.window).with_columns(begins=begins)
+    first_with_events = pl.col("day").filter(pl.col("counted") > 0).min().over("log")
+    days = run.days(run.window).with_columns(begins=first_with_events)
     if not days["counted"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
     found = gaps(days, timezone=run.instance.scan.timezone)
@@ -266,7 +266,8 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     earlier = run.tables.all_runs("owner_decisions_history", except_run=run.run_id).limit(1).collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
-    new = new.head(new.height * earlier.height)  # a first run has nothing to compare with
+    if earlier.is_empty():  # a first run has nothing to compare with
+        new = new.clear()
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
     return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 

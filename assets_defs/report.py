@@ -127,8 +127,7 @@ class Report:
     def hosts_now(self) -> pl.DataFrame:
         """Each host's decision with its owner now: rows of `reports.story.hosts_by_now`."""
         writes = pl.concat([self._tables.writes(), self._writes[0].lazy()])
-        days = self._instance.keep.history_days
-        hosts = hosts_by_now(self._decisions, self._tables.read, writes, days)
+        hosts = hosts_by_now(self._decisions, self._tables.read, writes, present_of(self._instance))
         return planned_first(hosts.with_columns(_at_home(self._instance)))
 
     @cached_property
@@ -178,11 +177,11 @@ class Report:
 
 def sheet_of(run: InstanceRun, decisions: pl.DataFrame) -> pl.DataFrame:
     """Return the sheet of some decisions as a run leaves these hosts, also one that applies or undoes."""
-    tables, instance = run.tables.view(run.run_id), run.instance
+    tables, present = run.tables.view(run.run_id), present_of(run.instance)
     decided_by = decisions.select(pl.first("run_id")).item()
     users = tables.read("inventory_users", run_id=decided_by).collect()
-    hosts = hosts_by_now(decisions, tables.read, tables.writes(), instance.keep.history_days)
-    return hosts_sheet(hosts.with_columns(_at_home(instance)), users, present_of(instance))
+    hosts = hosts_by_now(decisions, tables.read, tables.writes(), present)
+    return hosts_sheet(hosts.with_columns(_at_home(run.instance)), users, present)
 
 
 def _at_home(instance: Instance) -> pl.Expr:

@@ -1,7 +1,7 @@
 """Checks of evidence and inventory: each returns the rows that break it."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import polars as pl
 
@@ -253,9 +253,9 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
 ANSWERED_AT = pl.coalesce("answered_at", "drawn_at")
 
 
-def still_counts(history_days: int) -> pl.Expr:
+def still_counts(history_days: int, now: datetime) -> pl.Expr:
     """Whether an answer to an audit counts: for so many days (rules 1.12, 9.8)."""
-    return datetime.now(UTC) - timedelta(days=history_days) <= ANSWERED_AT
+    return now - timedelta(days=history_days) <= ANSWERED_AT
 
 
 def owners_answered_no(owners: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -45,12 +46,13 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: an instance's rules, field names, command `undo` and keep.history_days."""
+    """What advice follows from: an instance's rules, field names, `undo` and keep.history_days, and now."""
 
     rules: Rules
     fields: FieldNames
     undo: str
-    history_days: int = 36_500
+    history_days: int
+    now: datetime
 
     def undo_as_wrong(self, host: Mapping[str, Any]) -> str | None:
         """Return the command that undoes what asset-owners wrote to a host; None: it is not the owner.

@@ -328,10 +328,8 @@ def audit_in_words(
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         found = [max(number, known - right) for number in found]
-        plain, all_of = (
-            round((known - right) / known * planned),
-            "written" if written == planned else "planned",
-        )
+        plain = round((known - right) / known * planned)
+        all_of = "written" if written == planned else "planned"
         why = f", not {plain:,}, since about {100 * twice.rate():.0f} of 100 answers are themselves wrong"
         wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
         fewer = why if round(found[0]) < plain else ""

@@ -158,7 +158,7 @@ _STOPPED = ("failed", "intended", "not_written", "undone", LEFT_FOR_LATER)
 
 
 def hosts_by_now(
-    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, history_days: int
+    decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, present: Present
 ) -> pl.DataFrame:
     """Return the decisions with each host's owners now and how it stands.
 
@@ -167,8 +167,7 @@ def hosts_by_now(
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
     no), no_until (the last day on which a no about the host counts), is_to_undo (so was an owner that
     asset-owners wrote), status (of `STATUS`) and why (in a few words).
-    `read` gives stored tables, `writes` are rows of `owner_writes`, answers count for `history_days`. The
-    order is that of the decisions.
+    `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
     """
     owners, acknowledged, answers = (
         read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
@@ -190,9 +189,9 @@ def hosts_by_now(
         *("host_id", "owner_ids", "source", "since", "department", "criticality"), wrote_in="run_id"
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
-    answers = answers.filter(still_counts(history_days))
+    answers = answers.filter(still_counts(present.history_days, present.now))
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
-    last = (ANSWERED_AT.max() + pl.duration(days=history_days)).dt.date()
+    last = (ANSWERED_AT.max() + pl.duration(days=present.history_days)).dt.date()
     until = answers.filter(right=False).group_by("host_id").agg(no_until=last)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
@@ -264,7 +263,7 @@ def told_hosts(
     """Return decisions as `hosts_by_now` with their words, from stored tables."""
     users = read("inventory_users").collect()
     names = names_of(users.iter_rows(named=True))
-    return with_words(hosts_by_now(decisions, read, writes, present.history_days), users, names, present)
+    return with_words(hosts_by_now(decisions, read, writes, present), users, names, present)
 
 
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:

@@ -14,22 +14,23 @@ from ownership.plan import select_hosts
 from ownership.tables import AcknowledgedConflicts
 from pipelines.cli.options import InstanceFile, RowsAs, RunId, held_tables, read_host_names
 from pipelines.cli.sql import sql
+from reports.sentences import NO_SUCH_ASSET
 from resources.errors import ConfigurationError
 from resources.settings import command_line, load_instances, system_user
 from resources.store.tables import Tables
 
-LISTED = """\
+LISTED = f"""\
 SELECT hostname, host_id, coalesce(owners.owner, existing_owner) AS owner,
        coalesce(resolved_owner_email, resolved_owner) AS named_by_logons, round(share, 3) AS share,
        CAST(since AS DATE) AS since, acknowledged_by, CAST(acknowledged_at AS DATE) AS acknowledged_at, note
 FROM conflicts LEFT JOIN (
     SELECT host_id, string_agg(coalesce(nullif(array_to_string(user_email, ', '), ''), user_id,
-                                        id || ' (no such user asset)'), ', ' ORDER BY id) AS owner
+                                        id || ' ({NO_SUCH_ASSET})'), ', ' ORDER BY id) AS owner
     FROM (SELECT host_id, unnest(owner_ids) AS id FROM inventory_hosts)
     LEFT JOIN inventory_users ON user_id = id GROUP BY host_id
 ) AS owners USING (host_id)
 ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostname, host_id
-"""
+"""  # noqa: S608  (of words of our own)
 FOR_PEOPLE = """\
 SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PARTITION BY hostname) > 1
                                      THEN host_id END) AS host,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -385,4 +386,4 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
     undo, history_days = command_line(instance, "undo"), instance.keep.history_days
-    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days)
+    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days, datetime.now(UTC))

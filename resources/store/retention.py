@@ -215,7 +215,11 @@ def keeps_decisions(tables: Tables, run_id: str) -> bool:
 
 def recent_answers(tables: Tables, history_days: int) -> pl.DataFrame:
     """Return the rows of `audit_sample` that were answered within so many days."""
-    return tables.read("audit_sample").filter(_HAS_ANSWER, still_counts(history_days)).collect()
+    return (
+        tables.read("audit_sample")
+        .filter(_HAS_ANSWER, still_counts(history_days, datetime.now(UTC)))
+        .collect()
+    )
 
 
 def audited_plans(tables: Tables, sample: pl.DataFrame) -> pl.DataFrame:

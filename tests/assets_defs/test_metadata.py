@@ -13,11 +13,9 @@ from assets_defs.asset_specs import (
 )
 from ownership.declaration import empty
 from ownership.history import current_owners, with_new_conflicts
-from ownership.matching import FieldNames, Present
-from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet
-from tests.ownership.builders import counts, decide, host, hosts, plan, reading, user, users
+from tests.ownership.builders import PRESENT, counts, decide, host, hosts, plan, reading, user, users
 
 PEOPLE = users(
     user("u1", "alice@corp.example", user_department="Sales", criticality="low"),
@@ -55,8 +53,8 @@ def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
     owners = current_owners(assets, people, rows)
 
     def sheet_of(some):
-        now = hosts_by_now(some, reading(current_owners=owners), rows, 400)
-        return hosts_sheet(now, people, Present(Rules(), FieldNames(), "asset-owners undo"))
+        now = hosts_by_now(some, reading(current_owners=owners), rows, PRESENT)
+        return hosts_sheet(now, people, PRESENT)
 
     return hosts_metadata(decisions, sheet_of, see_all="list them")
 

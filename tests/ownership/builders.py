@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from ownership.declaration import Table, empty, polars_schema, validated
+from ownership.matching import FieldNames, Present
 from ownership.plan import plan_writes
 from ownership.rules import Rules
 from ownership.tables import TABLES, HostUserShares, InventoryHosts, InventoryUsers, LogonCounts, OwnerWrites
@@ -19,6 +20,7 @@ NOW = datetime(2026, 3, 30, 12, 0, tzinfo=UTC)
 BEGUN = NOW - timedelta(minutes=1)
 """When the run began that lists, decides and plans; a plan is as old as that."""
 RUN = "run-1"
+PRESENT = Present(Rules(), FieldNames(), "asset-owners undo", 400, NOW)
 
 
 def table(model: type[Table], *rows: dict[str, Any]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import pytest
 from ownership.codes import ACTION, EVIDENCE, OUTCOME, reason_of
 from ownership.declaration import empty
 from ownership.history import current_owners
-from ownership.matching import FieldNames, Present
+from ownership.matching import FieldNames
 from ownership.names import near_names
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
@@ -22,7 +22,19 @@ from reports.explain import (
     person_in_words,
 )
 from reports.page import MAX_TEXT
-from tests.ownership.builders import DAY, NOW, WINDOW, counts, host, hosts, resolution, table, user, users
+from tests.ownership.builders import (
+    DAY,
+    NOW,
+    PRESENT,
+    WINDOW,
+    counts,
+    host,
+    hosts,
+    resolution,
+    table,
+    user,
+    users,
+)
 from tests.resources.writeback.world import row, values
 
 PEOPLE = users(
@@ -83,7 +95,7 @@ def story(
         writes=written,
         window=WINDOW,
         decided_by=rules,
-        present=Present(now or rules, fields or FieldNames(), "asset-owners undo"),
+        present=PRESENT._replace(rules=now or rules, fields=fields or FieldNames(), history_days=36_500),
     )
 
 
@@ -455,9 +467,7 @@ def told(asked, found, logons, assets, *, people=PERSONS, rules=None):
         return tables.get(name, empty(TABLES[name])).lazy()
 
     found = found or Persons(rules, tables.items()).find(asked)
-    explained = person_explanation(
-        asked, found, read, writes, Present(rules, FieldNames(), "asset-owners undo")
-    )
+    explained = person_explanation(asked, found, read, writes, PRESENT._replace(rules=rules))
     return person_in_words(explained)
 
 

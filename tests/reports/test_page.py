@@ -8,7 +8,7 @@ import polars as pl
 
 from ownership.declaration import empty
 from ownership.history import ACKNOWLEDGED, current_owners, with_conflict_since
-from ownership.matching import FieldNames, Present, unmatched_users
+from ownership.matching import unmatched_users
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, ClosestUsers, HostProfiles, Runs
 from reports import page
@@ -17,6 +17,7 @@ from reports.story import hosts_by_now, planned_first
 from tests.ownership.builders import (
     NOW,
     PEOPLE,
+    PRESENT,
     WINDOW,
     counts,
     host,
@@ -98,7 +99,7 @@ def report(
     return report_page(
         lambda name: tables[name].lazy(),
         instance=instance,
-        hosts_now=planned_first(hosts_by_now(decisions, read_now, writes.lazy(), 400)),
+        hosts_now=planned_first(hosts_by_now(decisions, read_now, writes.lazy(), PRESENT)),
         counts=logons,
         days=days,
         writes=writes,
@@ -108,7 +109,7 @@ def report(
         is_plan=outcome == "planned",
         answered_no=["1 is <wrong>:", "asset-owners undo run-1 --wrong"] if outcome == "written" else [],
         decided_by=Rules(),
-        present=Present(Rules(), FieldNames(), COMMANDS["undo"]),
+        present=PRESENT._replace(undo=COMMANDS["undo"]),
         commands=COMMANDS | {"apply": "asset-owners apply --instance demo run-1"},
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,

@@ -1,24 +1,22 @@
 """The hosts of a run as people look for them, on the page and in a spreadsheet."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import polars as pl
 import pytest
 
 from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
-from ownership.matching import FieldNames, Present
-from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, AuditSample
 from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
-from tests.ownership.builders import NOW, PEOPLE, counts, decide, host, hosts, plan, reading, table
+from tests.ownership.builders import NOW, PEOPLE, PRESENT, counts, decide, host, hosts, plan, reading, table
 
 LOGONS = counts(
     ("pc-1", "ann", 9), ("pc-2", "ann", 7), ("pc-2", "bob", 3), ("kiosk", "ann", 1), ("kiosk", "bob", 1)
 )
 ASSETS = hosts(host("h1", "kiosk"), host("h2", "pc-1"), host("h3", "pc-2", owners=("u2", "u9")))
 UNDO = "asset-owners undo run-1 --host h2 --wrong"
-OF_NOW = (PEOPLE, Present(Rules(), FieldNames(), "asset-owners undo"))
+OF_NOW = (PEOPLE, PRESENT)
 NOBODY = empty(AcknowledgedConflicts)
 NO_ANSWERS = empty(AuditSample)
 
@@ -34,7 +32,7 @@ def by_now(assets, *outcomes, acknowledged=NOBODY, answers=NO_ANSWERS):
     ).lazy()
     owners = current_owners(assets, PEOPLE, writes)
     read = reading(current_owners=owners, acknowledged_conflicts=acknowledged, audit_sample=answers)
-    return planned_first(hosts_by_now(decisions, read, writes, 400))
+    return planned_first(hosts_by_now(decisions, read, writes, PRESENT))
 
 
 ANN = "ann@corp.example (u1)"
@@ -108,7 +106,7 @@ def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes,
 def test_an_owner_who_was_written_and_answered_no_is_to_be_undone_as_wrong(
     host_id, user_id, outcome, reason, said
 ):
-    at = datetime.now(UTC) - timedelta(days=401 if outcome == "written long ago" else 399)
+    at = NOW - timedelta(days=401 if outcome == "written long ago" else 399)
     answer = {"host_id": host_id, "user_id": user_id, "right": False, "answered_at": at}
     answers, outcome = table(AuditSample, answer), outcome.partition(" ")[0]
     found = hosts_sheet(by_now(ASSETS, outcome, answers=answers), *OF_NOW)
