@@ -1,4 +1,4 @@
-"""The settings of an instance file: the page from the models, the schema for editors with the example's texts."""
+"""An instance file's settings: the page from the models, the schema for editors with the example's texts."""
 
 import json
 import re

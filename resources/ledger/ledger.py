@@ -200,9 +200,10 @@ class Ledger:
             )
         return len(runs)
 
-    def has_stored(self, table: str) -> bool:
-        """Return whether any run stored rows of a table in `TOGETHER`, even if there were none to store."""
-        return bool(self._execute("SELECT 1 FROM together WHERE name = ? LIMIT 1", table))
+    def has_stored(self, table: str, *, except_run: str | None = None) -> bool:
+        """Return whether any other run stored rows of a table in `TOGETHER`, even if they were none."""
+        runs = self._execute("SELECT run_id FROM together WHERE name = ? LIMIT 2", table)
+        return any(run_id != except_run for (run_id,) in runs)
 
     def _together(self, table: str) -> Iterator[tuple[str, str, pl.DataFrame]]:
         """Yield what runs stored of a table: the run, when, and the rows."""
