@@ -36,17 +36,17 @@ def schema_text() -> str:
     schema: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
     schema |= Instance.model_json_schema()
     definitions = schema["$defs"]
-    for key, text in _texts().items():
+    for key, text in texts().items():
         *above, name = key.split(".")
         of_section = definitions[_section(above).__name__] if above else schema
         of_section["properties"][name]["description"] = text
     for name in OneQuery.model_fields:
-        definitions[Logs.__name__]["properties"][name]["description"] = _texts()[name]
+        definitions[Logs.__name__]["properties"][name]["description"] = texts()[name]
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 @cache
-def _texts() -> Mapping[str, str]:
+def texts() -> Mapping[str, str]:
     """The comment above each key of the example, by the dotted key, in order."""
     found, path, said = dict[str, str](), list[str](), list[str]()
     for line in (SETTINGS / "example.yaml").read_text(encoding="utf-8").splitlines():
@@ -68,8 +68,8 @@ def _section(path: list[str]) -> Any:
 
 def _lines(model: type[BaseModel], *above: str) -> Iterator[str]:
     """The settings of a section with their defaults, then its sections, in the order of the example."""
-    keys = [name for *path, name in (key.split(".") for key in _texts()) if path == [*above]]
-    sections = [one for one in keys if any(key.startswith(".".join((*above, one, ""))) for key in _texts())]
+    keys = [name for *path, name in (key.split(".") for key in texts()) if path == [*above]]
+    sections = [one for one in keys if any(key.startswith(".".join((*above, one, ""))) for key in texts())]
     indent = "  " * len(above)
     for name in keys:
         if name not in sections:

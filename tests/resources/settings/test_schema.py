@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 
-from docs.make.settings_page import refreshed, schema_text
+from docs.make.settings_page import refreshed, schema_text, texts
 from resources.settings import Instance, changes_in_words, load_instance
 
 ROOT = Path(__file__).parents[3]
@@ -90,6 +90,7 @@ def test_the_example_sets_what_is_required_and_recommended(tmp_path):
 
 def test_the_page_lists_the_keys_of_the_models():
     assert refreshed(PAGE) == PAGE, "run `make docs`"
+    assert all(texts().values()), "each key of the example has its text above it"
 
 
 def test_the_example_has_every_key_with_its_default(tmp_path):
