@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel
@@ -62,7 +62,8 @@ def _section(path: list[str]) -> Any:
     """The model of a section, by the keys that lead to it."""
     model: Any = Instance
     for name in path:
-        model = model.model_fields[name].annotation
+        kind = model.model_fields[name].annotation
+        model = next(one for one in (kind, *get_args(kind)) if hasattr(one, "model_fields"))  # it may be null
     return model
 
 
