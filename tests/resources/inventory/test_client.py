@@ -264,6 +264,13 @@ def test_whatever_is_answered_outside_the_pages_of_a_whole_list_is_its_end(serve
         assert ids(inventory) == [f"h-{number}" for number in range(hosts)]
 
 
+def test_a_service_that_asks_to_wait_is_asked_for_no_other_page(served):
+    busy = Reply(b"", 503, {"Retry-After": "9999"})
+    with served(busy) as (stub, inventory), pytest.raises(TransientError, match=r"asks to wait for 9,999 s"):
+        ids(inventory)
+    assert [request.form["page"] for request in stub.requests[1:]] == ["0"]
+
+
 @pytest.mark.parametrize("end", NO_PAGE)
 def test_an_end_before_the_count_is_reached_is_an_error(served, end):
     def page_of(page, _):
