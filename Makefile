@@ -114,8 +114,6 @@ ui: setup ## the Dagster UI on that company
 # Writes the pages that are generated from the code; a test tells when they are stale.
 docs: setup ## write the generated pages
 	@echo 'Writing the pages that are generated from the code'
-	@$(BIN)/python -c 'from resources.settings.models import instance_schema_text as page; print(page(), end="")' \
-	  > resources/settings/instance.schema.json
 	@for page in settings_page examples promises_page cookbook; do \
 	  $(BIN)/python -c "from docs.make.$$page import refresh; refresh()" || exit; done
 

@@ -27,10 +27,6 @@ RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
 
 SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
-_READ_FROM = {
-    **dict.fromkeys(("logon_counts", "logon_days"), (SEARCH_SERVICE,)),
-    **dict.fromkeys(("inventory_hosts", "inventory_users"), (INVENTORY_SERVICE,)),
-}
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -72,12 +68,9 @@ def table_asset(
 
 def asset_place(instance: Instance | BrokenInstance, table: str, *further: str) -> dict[str, Any]:
     """Return where a table's asset stands: tuning has a group of its own, beside the daily run's."""
-    reads = TABLES[table].__reads__
-    # Of what is made from results, only these: the lineage is readable without forty more lines.
-    drawn = [read for read in reads if read in (*RESULTS, "audit_sample")] or _READ_FROM.get(table, reads)
     return {
         "key": asset_key(instance, table),
-        "deps": [asset_key(instance, read) for read in (*drawn, *further)],
+        "deps": [asset_key(instance, read) for read in (*TABLES[table].__reads__, *further)],
         "group_name": part_name(instance, "tuning") if TABLES[table].__filled_by__ else instance.slug,
     }
 

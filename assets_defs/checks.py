@@ -264,10 +264,10 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """No conflict is new since the last real run."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
-    earlier = run.tables.all_runs("owner_decisions_history", except_run=run.run_id).limit(1).collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
-    if earlier.is_empty():  # a first run has nothing to compare with
-        new = new.clear()
+    with run.tables.ledger() as ledger:  # a first run has nothing to compare with
+        if not ledger.has_stored("owner_decisions_history", except_run=run.run_id):
+            new = new.clear()
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
     return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
 

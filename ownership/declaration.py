@@ -49,7 +49,10 @@ class PersonalData(Enum):
 
 
 class Table:
-    """A stored table: its grain (the columns that identify a row), layout, and the tables it is made of."""
+    """A stored table: its grain (the columns that identify a row), layout, and what it is made of.
+
+    Of what is made from results, `__reads__` has only these: lineage is readable without forty more lines.
+    """
 
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT

@@ -79,6 +79,7 @@ class LogonCounts(Table):
 
     __key__ = ("day", "log", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
+    __reads__ = ("search_service",)
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     log: Text = _text(_LOG)
@@ -93,6 +94,7 @@ class LogonDays(Table):
 
     __key__ = ("day", "log")
     __layout__ = Layout.BY_DAY
+    __reads__ = ("search_service",)
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     log: Text = _text(_LOG)
@@ -119,6 +121,7 @@ class InventoryHosts(Table):
     """A host asset as the inventory listed it."""
 
     __key__ = ("host_id",)
+    __reads__ = ("inventory_service",)
 
     host_id: Text = _text(_HOST_ID, unique=True)
     hostnames: Texts = column("Values of platform_hostname_field; null: unreadable.", nullable=True)
@@ -136,6 +139,7 @@ class InventoryUsers(Table):
     """A user asset as the inventory listed it."""
 
     __key__ = ("user_id",)
+    __reads__ = ("inventory_service",)
 
     user_id: UserId = _text(_USER_ID, unique=True)
     user_value: Names = column("Values of platform_user_value_field; null: unreadable.", nullable=True)
@@ -298,7 +302,7 @@ class UnmatchedUsers(Table):
     """
 
     __key__ = ("username",)
-    __reads__ = ("host_user_shares", "username_matches", "owner_decisions")
+    __reads__ = ("owner_decisions",)
 
     username: Account = _text(_USERNAME, unique=True)
     user_assets: pl.Int64 = column("User assets that have the name: 0, several, or 1 unreadable one.", ge=0)
@@ -355,7 +359,7 @@ class OwnerWrites(Table):
 
     __key__ = ("run_id", "host_id")
     __layout__ = Layout.LEDGER
-    __reads__ = ("owner_decisions", "inventory_hosts", "inventory_users")
+    __reads__ = ("owner_decisions",)
 
     run_id: Text = _text("Id of the run that planned the write.")
     host_id: Text = _text(_HOST_ID)
@@ -376,7 +380,7 @@ class CurrentOwners(Table):
     """A host and its owner now: as listed, with what runs wrote, undid and saw since."""
 
     __key__ = ("host_id",)
-    __reads__ = ("inventory_hosts", "inventory_users", "owner_writes")
+    __reads__ = ("owner_writes",)
 
     host_id: Text = _text(_HOST_ID, unique=True)
     hostname: Text = column("First name of the host, as the inventory spells it.", nullable=True)
@@ -443,7 +447,7 @@ class Accuracy(Table, filled_by="tune"):
     """How often the owner decided on was right, for all hosts and for groups of them (rules 9.1, 9.2)."""
 
     __key__ = ("measure", "by", "value")
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __reads__ = ("owner_decisions", "owner_writes")
 
     measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
@@ -459,7 +463,7 @@ class ThresholdBacktest(Table, filled_by="tune"):
     """What other settings would have led to on the stored evidence: a row for each combination tried."""
 
     __key__ = ("window_days", "threshold_percent", "min_active_days", "evidence_metric", "primary_devices")
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "owner_writes")
+    __reads__ = ("owner_decisions", "owner_writes")
 
     window_days: pl.Int64 = column("Look-back window (days).", ge=1)
     threshold_percent: pl.Int64 = column("Share that a primary user must exceed (percent).", ge=50, le=99)
@@ -506,7 +510,7 @@ class AuditSample(Table, filled_by="tune --audit"):
     """
 
     __key__ = ("host_id", "user_id")
-    __reads__ = ("owner_decisions", "inventory_users")
+    __reads__ = ("owner_decisions",)
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -559,7 +563,7 @@ class HostProfiles(Table, filled_by="tune"):
     """What kind of host it is, by its name and by who logs on. Users are people and administrators."""
 
     __key__ = ("hostname", "host_id")
-    __reads__ = ("logon_counts", "inventory_hosts", "owner_decisions")
+    __reads__ = ("owner_decisions",)
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -575,7 +579,7 @@ class AccountProfiles(Table, filled_by="tune"):
     """What kind of account a user name is, by the name and by what it does; excluded accounts, too."""
 
     __key__ = ("username",)
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __reads__ = ("owner_decisions",)
 
     username: Account = _text(_USERNAME, unique=True)
     kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
@@ -589,7 +593,7 @@ class Suggestions(Table, filled_by="tune"):
     """A value for the instance file that would change decisions, tried by itself."""
 
     __key__ = ("setting", "value")
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions")
+    __reads__ = ("owner_decisions",)
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
@@ -604,7 +608,7 @@ class OwnershipDrift(Table, filled_by="tune"):
     """An owner whom the evidence no longer supports."""
 
     __key__ = ("host_id", "owner")
-    __reads__ = ("logon_counts", "inventory_hosts", "inventory_users", "owner_decisions", "runs")
+    __reads__ = ("owner_decisions",)
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
@@ -619,7 +623,7 @@ class ClosestUsers(Table, filled_by="tune"):
     """A user asset that a user name without one may stand for; runs never use it."""
 
     __key__ = ("username", "user_id")
-    __reads__ = ("logon_counts", "inventory_users", "owner_decisions")
+    __reads__ = ("owner_decisions",)
 
     username: Account = _text(_USERNAME)
     user_id: UserId = _text(_USER_ID)

@@ -9,7 +9,10 @@ import typer
 import yaml
 
 from docs.make.promises_page import PROMISES, promises_page
+from ownership.declaration import columns_of
+from ownership.tables import LogonCounts
 from pipelines.cli.app import app
+from resources.search.asking import COUNTED_APART
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".md", ".html", ".json", ".js", ".css", ".sql", ".toml", ".yaml"}
@@ -61,6 +64,12 @@ def test_every_citation_leads_to_a_rule():
     }
     known = set(numbers())
     assert not [one for one in cited if one[0] not in known], "cited, but not in docs/rules.md"
+
+
+def test_what_is_counted_apart_is_in_the_key_of_the_counts_and_in_the_rule_of_what_is_kept():
+    assert {*LogonCounts.__key__, "events"} == {*columns_of(LogonCounts)}
+    kept = page("rules.md").partition("**4.4 ")[2].partition("**4.5 ")[0]
+    assert all(f"`{name}_field`" in kept for name in COUNTED_APART)
 
 
 def test_every_promise_has_tests_that_exist_and_is_on_the_page():

@@ -1,58 +1,83 @@
-"""The settings of an instance file as docs/configuration.md lists them, from their models."""
+"""An instance file's settings: the page from the models, the schema for editors with the example's texts."""
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from resources.settings import Instance
-from resources.settings.models import Secret
+from resources.settings.models import Logs, OneQuery
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
-EXAMPLE = Path(__file__).parents[2] / "resources" / "settings" / "example.yaml"
+SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 _BLOCK = re.compile(r"(?<=```yaml\n).*?(?=```)", re.DOTALL)
 
 
 def refresh() -> None:
-    """Write the settings of today's models into the page."""
+    """Write the settings of today's models into the page and the schema."""
     PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    (SETTINGS / "instance.schema.json").write_text(schema_text(), encoding="utf-8")
 
 
 def refreshed(page: str) -> str:
     """Return the page with the settings that the models have, in its first block."""
-    block = "".join(f"{line}\n" for line in _lines(Instance, ""))
+    block = "".join(f"{line}\n" for line in _lines(Instance))
     return _BLOCK.sub(lambda _: block, page, count=1)
 
 
-def _lines(model: type[BaseModel], indent: str) -> Iterator[str]:
-    """The settings of a section with their defaults, then its sections."""
-    fields = _fields_of(model)
-    sections = {name: section for name, field in fields.items() if (section := _model_of(field))}
-    yield from (
-        f"{indent}{name}: {_default(fields[name])}".rstrip() for name in fields if name not in sections
-    )
-    for name, section in sections.items():
+def schema_text() -> str:
+    """Return the schema for editors, draft 7, as it is stored in instance.schema.json."""
+    schema: dict[str, Any] = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    schema |= Instance.model_json_schema()
+    definitions = schema["$defs"]
+    for key, text in texts().items():
+        *above, name = key.split(".")
+        of_section = definitions[_section(above).__name__] if above else schema
+        of_section["properties"][name]["description"] = text
+    for name in OneQuery.model_fields:
+        definitions[Logs.__name__]["properties"][name]["description"] = texts()[name]
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+@cache
+def texts() -> Mapping[str, str]:
+    """The comment above each key of the example, by the dotted key, in order."""
+    found, path, said = dict[str, str](), list[str](), list[str]()
+    for line in (SETTINGS / "example.yaml").read_text(encoding="utf-8").splitlines():
+        comment = re.fullmatch(" *# (.*)", line)
+        if key := re.match(r"( *)#?(\w+):( |$)", line):
+            path = [*path[: len(key[1]) // 2], key[2]]
+            found[".".join(path)] = " ".join(said)
+        said = [*said, comment[1]] if comment else []
+    return found
+
+
+def _section(path: list[str]) -> Any:
+    """The model of a section, by the keys that lead to it."""
+    model: Any = Instance
+    for name in path:
+        kind = model.model_fields[name].annotation
+        model = next(one for one in (kind, *get_args(kind)) if hasattr(one, "model_fields"))  # it may be null
+    return model
+
+
+def _lines(model: type[BaseModel], *above: str) -> Iterator[str]:
+    """The settings of a section with their defaults, then its sections, in the order of the example."""
+    keys = [name for *path, name in (key.split(".") for key in texts()) if path == [*above]]
+    sections = [one for one in keys if any(key.startswith(".".join((*above, one, ""))) for key in texts())]
+    indent = "  " * len(above)
+    for name in keys:
+        if name not in sections:
+            yield f"{indent}{name}: {_default(model.model_fields[name])}".rstrip()
+    for name in sections:
         yield f"{indent}{name}:"
-        yield from _lines(section, f"{indent}  ")
-
-
-def _fields_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The keys of a section, of an instance as its example has them: a model has those of its base first."""
-    if not issubclass(section, Instance):
-        return section.model_fields
-    in_order = re.findall(r"(?m)^#?(\w+):", EXAMPLE.read_text(encoding="utf-8"))
-    return {name: section.model_fields[name] for name in sorted(section.model_fields, key=in_order.index)}
-
-
-def _model_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a field that is a section: one whose keys are described, but for a secret's."""
-    kind = field.annotation
-    if not isinstance(kind, type) or not issubclass(kind, BaseModel) or kind is Secret:
-        return None
-    return kind if all(key.description for key in kind.model_fields.values()) else None
+        yield from _lines(_section([*above, name]), *above, name)
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,6 +1,6 @@
 """`asset-owners check`: try both services without writing, and show what works and what to fix.
 
-What is tried is what a run relies on. Another source or inventory than ours is only asked whether it answers.
+What is tried is what a run relies on; each source and inventory says what that is.
 """
 
 import json
@@ -11,13 +11,10 @@ from typing import Annotated, Any
 
 from assets_defs.run_request import today_of, window_of
 from ownership.names import printable
-from ownership.windows import Window
 from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_finding
 from pipelines.dagster_home import dagster_folder
-from resources.findings import Finding, check_call, check_folder, check_store
+from resources.findings import Finding, check_folder, check_store
 from resources.inventory import open_inventory
-from resources.inventory.client import AssetInventory
-from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.ledger.ledger import ledger_findings
 from resources.notify import check_addresses
 from resources.search import open_source
@@ -63,11 +60,7 @@ def check(
             f"Search service {instance.source_place}": check_logs(
                 logs, window, exclude_hosts=instance.rules.exclude_hosts
             ),
-            f"Inventory service {instance.platform.place}": (
-                check_inventory(inventory)
-                if isinstance(inventory, AssetInventory)
-                else check_call("connection", inventory.probe, "answers")
-            ),
+            f"Inventory service {instance.platform.place}": inventory.check(),
         }
         if instance.notify:
             sections["Notices"] = check_addresses(instance, send=notify)
@@ -76,8 +69,8 @@ def check(
         if not isinstance(location, Path):
             sections[f"Tables {location}"] = check_store(location)
         found: list[dict[str, Any]] = []
-        if isinstance(inventory, AssetInventory):
-            sections["Names of both services"] = _name_findings(instance, logs, inventory, window, found)
+        names = inventory.compare_names(logs, window)
+        sections["Names of both services"] = _unless_wrong(found, names)
         for heading, findings in sections.items():
             if not as_json:
                 print(printable(heading))
@@ -103,14 +96,12 @@ def check(
     return 1 if wrong else 0
 
 
-def _name_findings(
-    instance: Instance, logs: Logs, inventory: AssetInventory, window: Window, found: list[dict[str, Any]]
-) -> Iterator[Finding]:
+def _unless_wrong(found: list[dict[str, Any]], names: Iterator[Finding]) -> Iterator[Finding]:
     """Compare names if nothing was found wrong: otherwise it would be found a second time."""
     if any(one["state"] == "wrong" for one in found):
         yield Finding("not tried", "names", "are compared once nothing above is wrong")
     else:
-        yield from compare_names(instance, logs, inventory, window)
+        yield from names
 
 
 def _local_findings(instance: Instance) -> Iterator[Finding]:

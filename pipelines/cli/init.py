@@ -20,7 +20,7 @@ from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
-from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in, compare_names
+from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in
 from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.explaining import NAME_THE_INDEX, Proposal, propose
@@ -39,7 +39,7 @@ OWN = {
     "query": "Query that selects logons (* is every document)",
 }
 """What is asked of an index with fields of its own."""
-FURTHER = {
+ASKED_IF_NAMED = {
     "ca_file": ("ca_file", "File with the certificate authority to trust"),
     NAME_THE_INDEX: ("index", "Index pattern to search"),
 }
@@ -84,7 +84,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
                 yield from check_first_page("hosts", inventory)
                 if found:
                     window = window_of(instance, today_of(instance))
-                    names[:] = compare_names(instance, opened, inventory, window)
+                    names[:] = inventory.compare_names(opened, window)
 
     def read() -> Instance:
         return validate_instance(content, path)
@@ -184,7 +184,7 @@ def _ask_until_good(
 def _ask_further(section: dict[str, Any], wrong: str) -> bool:
     """Ask for what a finding names; return whether it was given."""
     given = False
-    for word, (key, question) in FURTHER.items():
+    for word, (key, question) in ASKED_IF_NAMED.items():
         if word in wrong and (answer := prompt(f"{question} (Enter: none)", **NO_DEFAULT)):
             section[key] = str(Path(answer).expanduser().absolute()) if key == "ca_file" else answer
             given = True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import polars as pl
@@ -21,9 +21,11 @@ from ownership.data_checks import too_many_unreadable, unreadable_assets
 from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
+from resources.inventory import try_inventory
 from resources.inventory.adapter import Inventory, Values
 from resources.inventory.records import (
     Fields,
+    Kind,
     host_form,
     host_rows,
     taken_fields,
@@ -37,8 +39,6 @@ MAX_LIST_READS = 3  # attempts for a list that changes while it is read
 ASSETS_TOGETHER = 2_000  # assets that become rows together; page by page would take much longer
 MAX_PAGES_READ_AGAIN = 8
 MAX_TIMES_ANNOUNCED = 100  # a list that is so much longer than announced never ends
-
-Kind = Literal["hosts", "users"]
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +162,9 @@ class AssetInventory(Inventory):
             ).payload()
         except ProtocolError as error:
             raise TransientError(str(error)) from error
+
+    check = try_inventory.check_inventory
+    compare_names = try_inventory.compare_names
 
     # Calls by the convention (rules 5.1)
 
@@ -318,19 +321,20 @@ class AssetInventory(Inventory):
         return pages
 
     def _first_pages(self, kind: Kind) -> list[Page]:
-        # A service that starts with page 1 refuses page 0, or returns it empty, or page 1 instead.
+        # A service that starts with page 1 refuses page 0, fails, or returns it empty, or page 1 instead.
         zero = self._page(kind, 0)
-        if isinstance(zero.refusal, TransientError):
-            raise zero.refusal
+        failure = zero.refusal if isinstance(zero.refusal, TransientError) else None
+        if failure and failure.asks_to_wait:
+            raise failure
         if not zero.refusal and len(zero.ids) == zero.size:
             return [zero]
         one = self._page(kind, 1)
         if zero.ids and {*zero.ids} != {*one.ids}:
             return [zero, one]
         if one.refusal:
-            raise one.refusal
+            raise failure or one.refusal
         if one.size and not one.ids:
-            raise _IncompleteError(
+            raise failure or _IncompleteError(
                 f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page "
                 f"(platform.contract.{kind}); result not used"
             )

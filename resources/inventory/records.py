@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import polars as pl
@@ -15,6 +15,7 @@ from resources.search.asking import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
+Kind = Literal["hosts", "users"]
 _LISTED = "listed values"  # the key that `_with_listed_values` adds to the fields of an asset
 
 

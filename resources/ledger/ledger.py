@@ -34,9 +34,10 @@ from resources.settings import journal_url
 from resources.store.files import replacing
 
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
-"""Tables whose rows the ledger keeps one by one, and their names in it."""
-TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
-"""Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
+"""Tables whose rows the ledger keeps one by one, and their names in it.
+
+Of others it keeps together what was stored together, as Parquet: nobody asks for single rows.
+"""
 
 BEGUN = "begun_at"  # the setting that `begin` stores
 
@@ -121,7 +122,7 @@ class Ledger:
     ) -> pl.DataFrame:
         """Return the rows of a table, or those that one run stored, in the order of their keys or of storing.
 
-        Some `columns` alone are read in half the time; of a table in `TOGETHER` all are returned.
+        Some `columns` alone are read in half the time; of a table not in `BY_ROW` all are returned.
 
         Raises:
             AssetOwnersError: the ledger is damaged.
@@ -130,7 +131,7 @@ class Ledger:
         schema = polars_schema(TABLES[table])
         schema = {name: schema[name] for name in columns or schema}
         try:
-            if table in TOGETHER:
+            if table not in BY_ROW:
                 parts = [rows for run, _, rows in self._together(table) if run_id in (None, run)]
                 return pl.concat([empty(TABLES[table]), *parts])
             columns, key = _listed(schema), _listed(TABLES[table].__key__)
@@ -147,9 +148,9 @@ class Ledger:
     def store(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
         """Store rows, all or none, on disk before this returns.
 
-        They take the place of rows with the same keys, or of all that a run stored of a table in `TOGETHER`.
+        They take the place of rows with the same keys; of a table not in `BY_ROW`, of all that the run had.
         """
-        if table in TOGETHER:
+        if table not in BY_ROW:
             now = _as_text(datetime.now(UTC))
             self._change(
                 ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run_id)]),
@@ -163,7 +164,7 @@ class Ledger:
         now = _as_text(datetime.now(UTC))
         changes = [(_STORE_SETTING, [(BEGUN, json.dumps(now))])]
         for table, rows in before.items():
-            if table in TOGETHER:
+            if table not in BY_ROW:
                 key = TABLES[table].__key__
                 missing = rows.join(self.rows(table), on=key, how="anti", nulls_equal=True)
                 parts = [] if missing.is_empty() else [(table, "", now, _as_parquet(missing))]
@@ -179,7 +180,7 @@ class Ledger:
 
     def replace(self, table: str, replaced: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         """Put in the place of each row what a function makes of it; its key and when it was stored stay."""
-        if table in TOGETHER:
+        if table not in BY_ROW:
             rows = [(_as_parquet(replaced(part)), table, run) for run, _, part in self._together(table)]
             self._change(("UPDATE together SET rows = ? WHERE name = ? AND run_id = ?", rows))
             return
@@ -200,9 +201,10 @@ class Ledger:
             )
         return len(runs)
 
-    def has_stored(self, table: str) -> bool:
-        """Return whether any run stored rows of a table in `TOGETHER`, even if there were none to store."""
-        return bool(self._execute("SELECT 1 FROM together WHERE name = ? LIMIT 1", table))
+    def has_stored(self, table: str, *, except_run: str | None = None) -> bool:
+        """Return whether any other run stored rows of a table not in `BY_ROW`, even if none."""
+        runs = self._execute("SELECT run_id FROM together WHERE name = ? LIMIT 2", table)
+        return any(run_id != except_run for (run_id,) in runs)
 
     def _together(self, table: str) -> Iterator[tuple[str, str, pl.DataFrame]]:
         """Yield what runs stored of a table: the run, when, and the rows."""

@@ -1,4 +1,7 @@
-"""The keys of an instance file, a class for each section (rules 5.5 and 6), and the types of their values."""
+"""The keys of an instance file, a class for each section (rules 5.5 and 6), and the types of their values.
+
+What a key is for stands beside it in `example.yaml`, from which the schema for editors has its texts.
+"""
 
 import hashlib
 import json
@@ -305,48 +308,28 @@ class Contract(Section):
     """What the specification of the inventory service does not show (rules 5.5)."""
 
     tenant_param: Text = "tenant_id"
-    """parameter that carries the tenant id"""
     mfa_required: MfaRequired = MfaRequired()
-    """how the log-in answer says that a code is needed; such as `{member: message, equals: code required}`"""
     hosts: ListCall = ListCall(path="/api/v1/assets/list", params={"type": "host"})
-    """lists host assets"""
     users: ListCall = ListCall(path="/api/v1/assets/list", params={"type": "user"})
-    """lists user assets"""
     read: ItemCall | None = ItemCall(path="/api/v1/assets/get")
-    """reads one asset; null where the service cannot"""
     update: ItemCall = ItemCall(path="/api/v1/assets/update")
-    """sets fields of one asset; they go beside its id"""
     fields_in: str = Field("", max_length=MAX_TEXT)
-    """dotted path inside an item to its fields; empty = beside its id; such as `attributes`"""
     page_size: int = Field(1000, ge=1)
-    """items to ask for in a page; the service may give fewer"""
     enrich_fields: EnrichFields = EnrichFields()
-    """user asset's field: host asset's field; such as
-    `{user_department: user_department, criticality: null}`"""
     changed_by_writes: tuple[Text, ...] = ()
-    """fields that the service itself changes when a host is written, as the message of a stopped run names
-    them; such as `[etag, meta.signature]`"""
 
 
 class Platform(Section):
     """The asset-inventory service."""
 
     url: Url
-    """base URL, without /api/v1"""
     email: Text
-    """account that signs in"""
     password: Secret
-    """its password"""
     mfa_secret: Secret | None = None
-    """its TOTP secret (base32), where MFA applies; such as `{file: /run/secrets/inventory-mfa}`"""
     tenant_id: Annotated[IdText, StringConstraints(strip_whitespace=True)]
-    """tenant that holds the assets"""
     ignore_ssl: bool = False
-    """skip certificate checks; prefer ca_file"""
     ca_file: FilePath | None = None
-    """PEM file with the certificate authority to trust, or the service's own certificate"""
     contract: Contract = Contract()
-    """what the specification does not show"""
 
     @property
     def address(self) -> str:
@@ -375,65 +358,35 @@ class ScanSettings(Section):
     """The days whose logons count, the schedule, and enrichment."""
 
     lookback_days: int = Field(30, ge=1, le=MAX_LOOKBACK_DAYS)
-    """look-back window in calendar days, the running one included"""
     enrich: bool = True
-    """copy the owner's department and criticality to the host"""
     timezone: Timezone = "UTC"
-    """time zone of the days"""
     first_day: date = Field(date(2020, 1, 1), ge=date(1970, 1, 1), le=date(2999, 12, 31))
-    """earliest day that is fetched, in 1970 or later; if it is set, the UI offers the days since then,
-    otherwise those of the window"""
     late_days: int = Field(3, ge=0, le=60)
-    """days after its end during which every run fetches a day again; later only if it has more events"""
     schedule: Cron | None = "0 5 * * *"
-    """cron expression in `timezone`; null = no schedule"""
     require_complete_window: bool = False
-    """write nothing when days of the window lack events"""
 
 
 class RuleSettings(Section):
     """How owners are decided (rules 1, 2)."""
 
     share_threshold_percent: int = Field(Rules.share_threshold_percent, ge=50, le=99, strict=True)
-    """the primary user of several needs more than this percentage"""
     hostname_match: Literal["exact", "short"] = Rules.hostname_match
-    """compare whole names, or their first label"""
     exclude_users: tuple[Text, ...] = Rules.exclude_users
-    """user names that are not people; * and ? are wildcards; such as `['*$', svc_*]`"""
     exclude_hosts: tuple[Text, ...] = Rules.exclude_hosts
-    """host names that get no owner; * and ? are wildcards"""
     min_events: int = Field(Rules.min_events, ge=1)
-    """fewest logon events of a host that count as evidence"""
     min_active_days: int = Field(Rules.min_active_days, ge=1, le=3660)
-    """fewest days with a logon of the primary user"""
     evidence_metric: EvidenceMetric = Rules.evidence_metric
-    """what counts when users are compared: logon events, or days with one"""
     primary_devices: int | None = Field(Rules.primary_devices, ge=1, le=100)
-    """how many hosts a user may own: those with most days with a logon; null = any number"""
     logon_type_weights: dict[IdText, Weight] = Field({})
-    """weight of a logon (1 to 1000) by its value in `logon_type_field`; others weigh 1; such as
-    `{2: 10, 7: 5, 11: 10}`"""
     skip_account_kinds: tuple[AccountKind, ...] = Rules.skip_account_kinds
-    """kinds of accounts whose logons are excluded; such as `[service, computer]`"""
     skip_host_kinds: tuple[HostKind, ...] = Rules.skip_host_kinds
-    """kinds of hosts that get no owner; such as `[kiosk, server]`"""
     domains: tuple[Domain, ...] = Rules.domains
-    """domains and UPN suffixes whose accounts may stand for user assets, a long one also known by its first
-    label; empty = all; such as `[CORP, corp.example]`"""
     unite_accounts: bool = Rules.unite_accounts
-    """count accounts of a host that stand for the same user asset as one user"""
     exclude_assets: dict[Text, tuple[Text, ...]] = Field({})
-    """host assets that get no owner, by a field as the inventory lists it; * and ? are wildcards; such as
-    `{group: [kiosks, lab*]}`"""
     exclude_user_assets: dict[Text, tuple[Text, ...]] = Field({})
-    """user assets that match no user, by a field as the inventory lists it; * and ? are wildcards; such as
-    `{account_enabled: ['false']}`"""
     max_idle_days: int | None = Field(Rules.max_idle_days, ge=1, le=3660)
-    """the primary user must have logged on within this many days at the end of the window; null = off"""
     min_stable_days: int | None = Field(Rules.min_stable_days, ge=1, le=365)
-    """days in a row, up to the last of the window, on which the same owner must be found; null = off"""
     min_confidence: int | None = Field(Rules.min_confidence, ge=50, le=99)
-    """least confidence of an owner, in percent; needs an answered audit (`tune --audit`); null = off"""
 
     def as_rules(self) -> Rules:
         """Return the values as `Rules`."""
@@ -444,30 +397,20 @@ class WriteSettings(Section):
     """Limits on what a run may write."""
 
     dry_run: bool = False
-    """plan only; write nothing"""
     max_writes: int = Field(10_000, ge=0)
-    """more planned writes than this stop the run"""
     max_write_percent: float | None = Field(None, gt=0, le=100)
-    """planned writes above this percentage of the inventory's hosts stop the run"""
     max_failed_writes: int = Field(20, ge=1)
-    """failed writes in a row that stop the run"""
     concurrency: int = Field(8, ge=1, le=64)
-    """requests to the inventory service at a time"""
     plan_days: int = Field(7, ge=1, le=3_660)
-    """days after which a stored plan is not applied any more"""
     read_back_seconds: int = Field(10, ge=1, le=3_600)
-    """seconds within which the inventory must show a run's first three writes"""
 
 
 class KeepSettings(Section):
     """How long the tables remember."""
 
     evidence_days: int = Field(400, ge=1, le=36_500)
-    """days of logon counts kept; those of the window stay"""
     history_days: int = Field(400, ge=1, le=36_500)
-    """days for which past decisions, plans and writes are kept"""
     runs_days: int = Field(90, ge=1, le=36_500)
-    """days for which Dagster's records of finished runs are kept"""
 
 
 def _known_preset(name: str) -> str:
@@ -483,20 +426,11 @@ class OneQuery(Section):
     """What one query counts, and by which fields of the documents."""
 
     query: Query = DEFAULT_QUERY
-    """logon events: Lucene query-string syntax, or query DSL when it starts with {; such as
-    `event.code:4624 AND winlog.event_data.LogonType:(2 OR 10 OR 11)`"""
     user_field: Text = "user.name"
-    """document field holding the username"""
     user_domain_field: Text | None = None
-    """document field holding the domain of the username, where names carry none; null = off; such as
-    `user.domain`"""
     hostname_field: Text = "agent.name"
-    """document field holding the hostname"""
     time_field: Text = "@timestamp"
-    """document field holding the time of the event"""
     logon_type_field: Text | None = None
-    """document field holding the kind of logon, for `rules.logon_type_weights`; null = off; such as
-    `winlog.event_data.LogonType`"""
 
 
 class Logs(OneQuery):
@@ -522,46 +456,24 @@ class Instance(OneQuery):
     """One integration instance of type `search_asset_owner` (rules 6.1)."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
-    """label; its slug names job, schedule, schema and folder"""
     url: Url
-    """base URL of the search service"""
     username: Text
-    """search-service user"""
     password: Secret
-    """password of that user"""
     cookies: dict[CookieName, Secret] = Field({})
-    """extra cookies added to search requests, name: value; such as
-    `{gateway_session: {env: SEARCH_COOKIE}}`"""
     index: Text = "logs-*"
-    """index pattern to search"""
     logs: tuple[Logs, ...] = ()
-    """several queries that count together, each with fields of its own instead of those above: names of
-    presets, or mappings; such as `[winlogbeat, {preset: linux, index: syslog-*}]`"""
     platform_hostname_field: Text = "search_agent_name"
-    """asset field matched against the document hostname"""
     platform_user_field: Text = "asset_owner"
-    """asset field written with the resolved owner"""
     platform_user_value_field: Text = "user_email"
-    """user-asset field used to match the username"""
     sensor: Text
-    """sensor that runs the integration; stands on the page of its job"""
     ignore_ssl: bool = False
-    """skip certificate checks; prefer ca_file"""
     ca_file: FilePath | None = None
-    """PEM file with the certificate authority to trust, or the service's own certificate"""
     platform: Platform
-    """the asset-inventory service"""
     scan: ScanSettings = ScanSettings()
-    """days, schedule, enrichment"""
     rules: RuleSettings = RuleSettings()
-    """how owners are decided"""
     writes: WriteSettings = WriteSettings()
-    """limits on what a run may write"""
     notify: tuple[Secret, ...] = ()
-    """addresses (https://appriseit.com/services) that are told of failed and missing runs, written owners and
-    new conflicts; such as `[{env: CHAT_URL}, {file: /run/secrets/mail-url}]`"""
     keep: KeepSettings = KeepSettings()
-    """how long the tables remember"""
     _file: Path | None = PrivateAttr(None)
     _changes: tuple[str, ...] = PrivateAttr(())
 
@@ -649,9 +561,3 @@ class Instance(OneQuery):
         text = json.dumps([platform.address, platform.tenant_id, meaning, fields], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         return f"{platform.address} tenant {platform.tenant_id} {digest}"
-
-
-def instance_schema_text() -> str:
-    """Return the schema for editors, draft 7, as it is stored in instance.schema.json."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **Instance.model_json_schema()}
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

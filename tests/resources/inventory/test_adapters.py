@@ -73,6 +73,7 @@ def owners(inventory):
 def test_lists_are_whole_tables_and_a_host_is_read_as_it_is_listed(any_inventory: Inventory):
     began = datetime.now(UTC)
     any_inventory.probe()
+    assert {one.what: one.state for one in any_inventory.check()}["connection"] == "ok"
     hosts = validated(InventoryHosts, any_inventory.hosts())
     users = validated(InventoryUsers, any_inventory.users())
     assert all((listed["listed_at"] >= began).all() for listed in (hosts, users))

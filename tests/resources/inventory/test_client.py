@@ -256,14 +256,19 @@ NO_PAGE = {
 def test_whatever_is_answered_outside_the_pages_of_a_whole_list_is_its_end(served, end, base, hosts):
     def page_of(number, _):
         number -= base
-        if end == "500" and number < 0:
-            return 0, []
         if number * 10 not in range(max(hosts, 1)):
             return NO_PAGE[end]
         return hosts, items(*range(number * 10, min(number * 10 + 10, hosts)))
 
     with served(listing(page_of)) as (_, inventory):
         assert ids(inventory) == [f"h-{number}" for number in range(hosts)]
+
+
+def test_a_service_that_asks_to_wait_is_asked_for_no_other_page(served):
+    busy = Reply(b"", 503, {"Retry-After": "9999"})
+    with served(busy) as (stub, inventory), pytest.raises(TransientError, match=r"asks to wait for 9,999 s"):
+        ids(inventory)
+    assert [request.form["page"] for request in stub.requests[1:]] == ["0"]
 
 
 @pytest.mark.parametrize("end", NO_PAGE)

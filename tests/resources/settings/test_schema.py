@@ -8,9 +8,8 @@ import jsonschema
 import pytest
 import yaml
 
-from docs.make.settings_page import refreshed
+from docs.make.settings_page import refreshed, schema_text, texts
 from resources.settings import Instance, changes_in_words, load_instance
-from resources.settings.models import instance_schema_text
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = (ROOT / "resources" / "settings" / "example.yaml").read_text(encoding="utf-8")
@@ -26,7 +25,7 @@ def loaded(text, folder):
 
 def test_the_stored_schema_is_what_the_models_say():
     stored = (ROOT / "resources" / "settings" / "instance.schema.json").read_text(encoding="utf-8")
-    assert stored == instance_schema_text(), "run `make docs`"
+    assert stored == schema_text(), "run `make docs`"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_the_stored_schema_is_what_the_models_say():
 )
 def test_editors_accept_what_the_program_accepts(text, accepted):
     content = json.loads(json.dumps(yaml.safe_load(text), default=str))  # dates are text to an editor
-    assert jsonschema.Draft7Validator(json.loads(instance_schema_text())).is_valid(content) == accepted
+    assert jsonschema.Draft7Validator(json.loads(schema_text())).is_valid(content) == accepted
 
 
 def settings_below(content, above=""):
@@ -91,6 +90,7 @@ def test_the_example_sets_what_is_required_and_recommended(tmp_path):
 
 def test_the_page_lists_the_keys_of_the_models():
     assert refreshed(PAGE) == PAGE, "run `make docs`"
+    assert all(texts().values()), "each key of the example has its text above it"
 
 
 def test_the_example_has_every_key_with_its_default(tmp_path):
