@@ -11,7 +11,7 @@ import polars as pl
 from ownership import kind_names
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence
-from ownership.kind_names import LETTERS, SPELLED_OUT
+from ownership.kind_names import LETTERS, SPELLED_OUT, Forms
 from ownership.matching import FIELDS
 from ownership.names import normalise_hostname, normalise_username
 from ownership.rules import exceeds_threshold, first_that_holds
@@ -36,7 +36,7 @@ OTHER_COMPUTERS = 2
 EVEN = 0.8
 """Normalised entropy of the users' shares from which on all of them use a machine alike."""
 
-_BUILT_IN = pl.Series(kind_names.BUILT_IN)
+_BUILT_IN = pl.Series([name for names in kind_names.BUILT_IN.values() for name in names.split(", ")])
 _IS_USER = pl.col("kind").is_in(["person", "administrator", "unknown"])
 
 _Rule = tuple[str, pl.Expr, str | pl.Expr]
@@ -106,8 +106,8 @@ def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFr
 def _name_rules(name: pl.Expr) -> list[_Rule]:
     """Return the rules that read a name alone, without the domain that it may have."""
     built_in, name = _is_built_in(name), normalise_username(name)
-    computer, services = name.str.ends_with("$"), _fits(name, "service")
-    managed, administrators = _fits(name, "managed_service"), _fits(name, "administrator")
+    computer, services = name.str.ends_with("$"), _fits(name, kind_names.SERVICE)
+    managed, administrators = _fits(name, kind_names.MANAGED_SERVICE), _fits(name, kind_names.ADMINISTRATOR)
     return [
         ("built_in", built_in, "Windows or another product gives this name."),
         ("service", services & (~computer | managed), "The name is one that services are given."),
@@ -120,7 +120,7 @@ def _is_built_in(username: pl.Expr) -> pl.Expr:
     """Whether Windows or another product gives a name; a private Microsoft account is a person's."""
     domain, name = username.str.extract(r"(?s)^(.*)\\"), _folded(normalise_username(username))
     of_windows = domain.is_in(kind_names.AUTHORITIES) & (domain != kind_names.PRIVATE_ACCOUNTS)
-    known = name.is_in(_folded(pl.lit(_BUILT_IN)).implode()) | _fits(name, "built_in_forms")
+    known = name.is_in(_folded(pl.lit(_BUILT_IN)).implode()) | _fits(name, kind_names.BUILT_IN_FORMS)
     return of_windows.fill_null(value=False) | known
 
 
@@ -172,7 +172,7 @@ def _user_asset_names(matches: pl.DataFrame, users: pl.DataFrame) -> pl.LazyFram
         users.lazy().select(name=field).explode("name").select(normalise_username(pl.col("name")))
         for field in FIELDS
     )
-    without_adm = username.str.replace(kind_names.PATTERNS["administrator_of"], "")
+    without_adm = username.str.replace(_pattern(kind_names.ADMINISTRATOR_OF), "")
     second = (
         names.select("username", name=without_adm)
         .filter(pl.col("name") != pl.col("username"))
@@ -223,13 +223,13 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     often = pl.col("user_days") >= OFTEN * users * pl.col("active_days")
     has_lasting_user = has_majority & pl.col("primary_is_person") & (pl.col("leader_days") >= OWN_DAYS)
     nobodys = ~has_lasting_user.fill_null(value=False)
-    server_name = _fits(short, "server") & ~_fits(short, "workstation")
+    server_name = _fits(short, kind_names.SERVER) & ~_fits(short, kind_names.WORKSTATION)
     only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
     by_name = "The name is one that {} are given, and nobody is its primary user for days."
     many = _counted(users, "user")
     from_computers = pl.format("Accounts of {} log on.", _counted(computers, "other computer"))
     rules: list[_Rule] = [
-        ("collector", nobodys & _fits(short, "collector"), by_name.format("collectors")),
+        ("collector", nobodys & _fits(short, kind_names.COLLECTOR), by_name.format("collectors")),
         ("server", nobodys & server_name, by_name.format("servers")),
         (
             "collector",
@@ -238,7 +238,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ),
         ("server", computers >= OTHER_COMPUTERS, from_computers),
         ("server", only_services, "Services log on, and at most administrators besides."),
-        ("kiosk", nobodys & _fits(short, "kiosk"), by_name.format("kiosks and labs")),
+        ("kiosk", nobodys & _fits(short, kind_names.KIOSK), by_name.format("kiosks and labs")),
         ("kiosk", (users >= MANY_USERS) & alike, pl.format("{} log on, all of them alike.", many)),
         ("shared", (users > 1) & ~has_majority, pl.format("None of {} has more than the threshold.", many)),
         ("personal", users == 1, "One user logs on."),
@@ -280,8 +280,12 @@ def _who_logs_on(logons: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _fits(name: pl.Expr, kind: str) -> pl.Expr:
-    return name.str.contains(kind_names.PATTERNS[kind])
+def _fits(name: pl.Expr, forms: Forms) -> pl.Expr:
+    return name.str.contains(_pattern(forms))
+
+
+def _pattern(forms: Forms) -> str:
+    return "|".join(form.replace("WORD", f"({words.replace(', ', '|')})") for form, words in forms.items())
 
 
 def _kind_and_reasons(rules: Sequence[_Rule]) -> tuple[pl.Expr, pl.Expr]:
