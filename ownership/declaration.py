@@ -49,9 +49,10 @@ class PersonalData(Enum):
 
 
 class Table:
-    """A stored table: its grain (the columns that identify a row), layout, and what it is made of.
+    """A stored table: its grain (the columns that identify a row), layout, and what it is made from.
 
-    Of what is made from results, `__reads__` has only these: lineage is readable without forty more lines.
+    `__reads__` is what Dagster's lineage draws. A table that is made from results names only these, or the
+    lineage would have forty more lines.
     """
 
     __key__: ClassVar[tuple[str, ...]] = ()
