@@ -1,6 +1,6 @@
 """`asset-owners check`: try both services without writing, and show what works and what to fix.
 
-What is tried is what a run relies on; each source and inventory says what that is.
+What is tried is what a run relies on. Another source or inventory than ours is only asked whether it answers.
 """
 
 import json
@@ -15,6 +15,7 @@ from pipelines.cli.options import InstanceFile, Json, flag, own_tables, print_fi
 from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, check_folder, check_store
 from resources.inventory import open_inventory
+from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.ledger.ledger import ledger_findings
 from resources.notify import check_addresses
 from resources.search import open_source
@@ -60,7 +61,7 @@ def check(
             f"Search service {instance.source_place}": check_logs(
                 logs, window, exclude_hosts=instance.rules.exclude_hosts
             ),
-            f"Inventory service {instance.platform.place}": inventory.check(),
+            f"Inventory service {instance.platform.place}": check_inventory(inventory),
         }
         if instance.notify:
             sections["Notices"] = check_addresses(instance, send=notify)
@@ -69,7 +70,7 @@ def check(
         if not isinstance(location, Path):
             sections[f"Tables {location}"] = check_store(location)
         found: list[dict[str, Any]] = []
-        names = inventory.compare_names(logs, window)
+        names = compare_names(inventory, logs, window)
         sections["Names of both services"] = _unless_wrong(found, names)
         for heading, findings in sections.items():
             if not as_json:

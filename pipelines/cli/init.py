@@ -20,7 +20,7 @@ from resources.errors import ConfigurationError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.inventory.client import AssetInventory, inventory_transport
 from resources.inventory.session import PROFILE
-from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in
+from resources.inventory.try_inventory import MATCH, check_first_page, check_log_in, compare_names
 from resources.search import open_source
 from resources.search.asking import Asker, search_transport
 from resources.search.explaining import NAME_THE_INDEX, Proposal, propose
@@ -84,7 +84,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
                 yield from check_first_page("hosts", inventory)
                 if found:
                     window = window_of(instance, today_of(instance))
-                    names[:] = inventory.compare_names(opened, window)
+                    names[:] = compare_names(inventory, opened, window)
 
     def read() -> Instance:
         return validate_instance(content, path)

@@ -1,14 +1,10 @@
 """What a run needs from an inventory: `Inventory`, the base class of every adapter."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self
 
 import polars as pl
-
-from ownership.windows import Window
-from resources.findings import Finding, check_call
-from resources.search.source import Logs
 
 Values = Mapping[str, str | None]
 """Values of a host: owner, department, criticality; None: empty, or not sent."""
@@ -58,14 +54,6 @@ class Inventory(ABC):
     def listed_hosts(self) -> dict[str, Mapping[str, Any]]:
         """List the hosts as `host` returns them, by id."""
         return {row["host_id"]: row for row in self.hosts().iter_rows(named=True)}
-
-    def check(self) -> Iterator[Finding]:
-        """Check what a run relies on, without writing; by default that the service answers."""
-        yield from check_call("connection", self.probe, "answers")
-
-    def compare_names(self, logs: Logs, window: Window) -> Iterator[Finding]:  # noqa: ARG002
-        """Compare the hosts and users of the logons with some assets; by default with none."""
-        yield Finding("not tried", "names", "are not compared with this inventory")
 
     @abstractmethod
     def write(self, host_id: str, values: Values, *, right_before: Callable[[], None]) -> None:

@@ -21,7 +21,6 @@ from ownership.data_checks import too_many_unreadable, unreadable_assets
 from ownership.names import printable
 from resources.errors import ConfigurationError, ProtocolError, ServiceError, TransientError
 from resources.http import Transport
-from resources.inventory import try_inventory
 from resources.inventory.adapter import Inventory, Values
 from resources.inventory.records import (
     Fields,
@@ -162,9 +161,6 @@ class AssetInventory(Inventory):
             ).payload()
         except ProtocolError as error:
             raise TransientError(str(error)) from error
-
-    check = try_inventory.check_inventory
-    compare_names = try_inventory.compare_names
 
     # Calls by the convention (rules 5.1)
 

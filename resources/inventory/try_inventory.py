@@ -3,7 +3,8 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import singledispatch
+from typing import Any
 
 import polars as pl
 
@@ -22,21 +23,27 @@ from ownership.resolution import Resolution
 from ownership.rules import Rules
 from ownership.tables import LogonCounts
 from ownership.windows import Window
-from resources.findings import Finding, attempt, check_connection
+from resources.findings import Finding, attempt, check_call, check_connection
+from resources.inventory.adapter import Inventory
+from resources.inventory.client import AssetInventory
 from resources.inventory.records import Kind, host_fields
 from resources.inventory.session import PROFILE
 from resources.search.source import Logs
 from resources.settings import Instance
-
-if TYPE_CHECKING:
-    from resources.inventory.client import AssetInventory
 
 Assets = Mapping[str, Mapping[str, Any]]  # id to item
 
 READ = "platform.contract.read"
 
 
-def check_inventory(inventory: "AssetInventory") -> Iterator[Finding]:
+@singledispatch
+def check_inventory(inventory: Inventory) -> Iterator[Finding]:
+    """Check what a run relies on, without writing; of an inventory of another class, that it answers."""
+    yield from check_call("connection", inventory.probe, "answers")
+
+
+@check_inventory.register
+def _(inventory: AssetInventory) -> Iterator[Finding]:
     """Check connection, log-in, both lists with their fields, and reading one host."""
     found = [*_check_reads(inventory)]
     yield from found
@@ -52,7 +59,7 @@ def check_inventory(inventory: "AssetInventory") -> Iterator[Finding]:
     )
 
 
-def check_log_in(inventory: "AssetInventory") -> Generator[Finding, None, bool]:
+def check_log_in(inventory: AssetInventory) -> Generator[Finding, None, bool]:
     """Log in, and return whether that succeeded."""
     # The payload is not specified; in a tuple null is not a failure.
     if not (yield from attempt("log-in", lambda: (inventory.get(PROFILE, tenant=False),))):
@@ -61,7 +68,7 @@ def check_log_in(inventory: "AssetInventory") -> Generator[Finding, None, bool]:
     return True
 
 
-def _check_reads(inventory: "AssetInventory") -> Iterator[Finding]:
+def _check_reads(inventory: AssetInventory) -> Iterator[Finding]:
     instance = inventory.instance
     if not (yield from check_connection(inventory.transport, "GET", PROFILE)):
         return
@@ -78,7 +85,7 @@ def _check_reads(inventory: "AssetInventory") -> Iterator[Finding]:
         yield from _readable("users", inventory, users, instance.rules.exclude_user_assets)
 
 
-def check_first_page(kind: Kind, inventory: "AssetInventory") -> Generator[Finding, None, Assets]:
+def check_first_page(kind: Kind, inventory: AssetInventory) -> Generator[Finding, None, Assets]:
     """Return the assets on the first page of a list; empty if reading fails."""
     what, platform = f"platform.contract.{kind}", inventory.instance.platform
     pages = yield from attempt(what, lambda: inventory.first_pages(kind))
@@ -93,7 +100,7 @@ def check_first_page(kind: Kind, inventory: "AssetInventory") -> Generator[Findi
     return dict(zip(page.ids, page.items, strict=True))
 
 
-def _check_written_fields(inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
+def _check_written_fields(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     first, sound = f"the first {len(hosts):,} hosts", _fields_of("hosts", inventory, hosts)
     for setting, written in _written_fields(inventory.instance).items():
         if having := sum(written in fields for fields in sound):
@@ -103,7 +110,7 @@ def _check_written_fields(inventory: "AssetInventory", hosts: Assets) -> Iterato
             yield Finding("warning", setting, text)
 
 
-def _check_single_read(inventory: "AssetInventory", hosts: Assets) -> Iterator[Finding]:
+def _check_single_read(inventory: AssetInventory, hosts: Assets) -> Iterator[Finding]:
     """Read one host and compare it with the list, because such a read guards every write (rules 7.1)."""
     table = yield from _readable("hosts", inventory, hosts, inventory.instance.rules.exclude_assets)
     if table.is_empty():
@@ -127,7 +134,7 @@ def _check_single_read(inventory: "AssetInventory", hosts: Assets) -> Iterator[F
 
 
 def _check_values(
-    setting: str, kind: Kind, inventory: "AssetInventory", assets: Assets, fields: list[str]
+    setting: str, kind: Kind, inventory: AssetInventory, assets: Assets, fields: list[str]
 ) -> Finding:
     """Count the assets with a value in each field; the setting names the first one."""
     first = f"the first {len(assets):,} {kind}"
@@ -143,7 +150,7 @@ def _check_values(
     return Finding("wrong", setting, text)
 
 
-def _fields_of(kind: Kind, inventory: "AssetInventory", assets: Assets) -> list[Mapping[str, Any]]:
+def _fields_of(kind: Kind, inventory: AssetInventory, assets: Assets) -> list[Mapping[str, Any]]:
     found = map(inventory.rows[kind].fields_of, assets.values())
     return [fields for fields in found if isinstance(fields, dict)]
 
@@ -153,7 +160,7 @@ def _names_of(assets: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _readable(
-    kind: Kind, inventory: "AssetInventory", assets: Assets, excluding: Iterable[str]
+    kind: Kind, inventory: AssetInventory, assets: Assets, excluding: Iterable[str]
 ) -> Generator[Finding, None, pl.DataFrame]:
     """Return the rows of the assets that can be read; report the others, and fields that exclude none."""
     table = inventory.rows[kind].table(list(assets), list(assets.values()))
@@ -214,8 +221,14 @@ MATCH, DOMAINS = "rules.hostname_match", "rules.domains"
 MATCHED_LIMIT_PERCENT = 50  # below this share of events with one user asset, settings are probably wrong
 
 
-def compare_names(inventory: "AssetInventory", logs: Logs, window: Window) -> Iterator[Finding]:
+@singledispatch
+def compare_names(inventory: Inventory, logs: Logs, window: Window) -> Iterator[Finding]:  # noqa: ARG001
     """Compare the hosts and users of the last days' logons with the first assets of both lists."""
+    yield Finding("not tried", "names", "are not compared with this inventory")
+
+
+@compare_names.register
+def _(inventory: AssetInventory, logs: Logs, window: Window) -> Iterator[Finding]:
     instance = inventory.instance
     first = max(window.first, window.last - timedelta(days=COMPARED_DAYS - 1))
     sampled = yield from attempt(
@@ -277,7 +290,7 @@ def check_one_host_domains(pairs: pl.DataFrame, rules: Rules) -> Finding:
 
 
 def _read_first_assets(
-    inventory: "AssetInventory", kind: Kind
+    inventory: AssetInventory, kind: Kind
 ) -> Generator[Finding, None, tuple[pl.DataFrame, str] | None]:
     """Return the rows of the first page of a list, and how many there are of how many if not all."""
     pages = yield from attempt(f"platform.contract.{kind}", lambda: inventory.first_pages(kind))

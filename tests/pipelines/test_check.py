@@ -10,7 +10,6 @@ from ownership.windows import days_of
 from pipelines.dagster_home import dagster_instance
 from resources.errors import ConfigurationError
 from resources.findings import Finding
-from resources.inventory.client import AssetInventory
 from tests.pipelines.conftest import WINDOW
 
 
@@ -24,9 +23,9 @@ def services(monkeypatch):
     """Of the search service this is found; of the inventory nothing; the names of both fit."""
     findings = [Finding("ok", "search", "searched"), Finding("not tried", "fields", "no [red]\x1b field")]
     monkeypatch.setattr("pipelines.cli.check.check_logs", lambda *_, **__: iter(findings))
-    monkeypatch.setattr(AssetInventory, "check", lambda _: iter(()))
+    monkeypatch.setattr("pipelines.cli.check.check_inventory", lambda _: iter(()))
     names = [Finding("ok", "rules.hostname_match", "compared")]
-    monkeypatch.setattr(AssetInventory, "compare_names", lambda *_: iter(names))
+    monkeypatch.setattr("pipelines.cli.check.compare_names", lambda *_: iter(names))
     return findings
 
 

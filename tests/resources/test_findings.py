@@ -5,6 +5,7 @@ import re
 import pytest
 
 from ownership.windows import Window
+from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.search import open_source
 from resources.search.source import Logs, check_logs
 from tests.resources.fake_search import FakeSearch
@@ -114,7 +115,7 @@ def test_an_inventory_service(tmp_path, hosts, users, read, states):
 
 def findings(tmp_path, url):
     with client(tmp_path, url) as inventory:
-        return {one.what: one.state for one in inventory.check()}
+        return {one.what: one.state for one in check_inventory(inventory)}
 
 
 NAMED = [
@@ -156,7 +157,7 @@ def test_the_names_of_both_services(monkeypatch, tmp_path, names, email, changes
         service.documents = NAMED
         settings = instance(url=service.url, query="*", **changes)
         with Logs(settings, open_source) as logs:
-            findings = inventory.compare_names(logs, Window(DAY, DAY))
+            findings = compare_names(inventory, logs, Window(DAY, DAY))
             found = {one.what: one for one in findings}
     hosts = found.get("rules.hostname_match")
     assert (hosts and hosts.state, found["user_field"].state) == states
@@ -179,7 +180,7 @@ def test_domains_that_one_host_has_and_domains_that_nobody_has(monkeypatch, tmp_
             service.documents.append(event("asset-4711", r"WKS-77\miller"))
             settings = instance(url=service.url, query="*", rules=rules)
             with Logs(settings, open_source) as logs:
-                findings = inventory.compare_names(logs, Window(DAY, DAY))
+                findings = compare_names(inventory, logs, Window(DAY, DAY))
                 said[*domains] = [one.text for one in findings if one.what == "rules.domains"]
     assert "wks-77 on asset-4711" in said[()][0]
     assert "name the directory's domains in rules.domains" in said[()][0]
@@ -198,7 +199,7 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(mon
         settings = instance(url=service.url, logs=logs)
         with Logs(settings, open_source) as opened:
             found = [*check_logs(opened, Window(DAY, DAY), exclude_hosts=())]
-            names = [*inventory.compare_names(opened, Window(DAY, DAY))]
+            names = [*compare_names(inventory, opened, Window(DAY, DAY))]
     (warning,) = (one for one in found if one.state != "ok")
     assert (warning.state, warning.what) == ("warning", "logs.0 (logs-*): hostname_field")
     assert "1 collector sends events for several hosts, 9% of all events" in warning.text
@@ -219,7 +220,7 @@ def test_a_field_that_excludes_assets_and_that_none_has(tmp_path, fields_in):
         return envelope(item if is_read else {"size": 1, "data": [item]})
 
     with Stub(answer) as stub, client(tmp_path, stub.url, contract=contract, rules=rules) as inventory:
-        states = {one.what: one for one in inventory.check()}
+        states = {one.what: one for one in check_inventory(inventory)}
     assert states["platform.contract.read"].state == "ok"
     found = [one for what, one in states.items() if what.startswith("rules.exclude")]
     assert [(one.state, one.what) for one in found] == [("warning", f"rules.{setting}") for setting in rules]

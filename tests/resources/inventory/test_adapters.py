@@ -12,6 +12,7 @@ from ownership.declaration import validated
 from ownership.tables import InventoryHosts, InventoryUsers
 from resources.errors import ServiceError, TransientError
 from resources.inventory.adapter import Inventory
+from resources.inventory.try_inventory import check_inventory
 from tests.ownership.builders import host
 from tests.pipelines.in_memory import Shelf
 from tests.recipes import recipe
@@ -73,7 +74,7 @@ def owners(inventory):
 def test_lists_are_whole_tables_and_a_host_is_read_as_it_is_listed(any_inventory: Inventory):
     began = datetime.now(UTC)
     any_inventory.probe()
-    assert {one.what: one.state for one in any_inventory.check()}["connection"] == "ok"
+    assert {one.what: one.state for one in check_inventory(any_inventory)}["connection"] == "ok"
     hosts = validated(InventoryHosts, any_inventory.hosts())
     users = validated(InventoryUsers, any_inventory.users())
     assert all((listed["listed_at"] >= began).all() for listed in (hosts, users))
