@@ -16,7 +16,7 @@ from pipelines.dagster_home import dagster_folder
 from resources.findings import Finding, check_folder, check_store
 from resources.inventory import open_inventory
 from resources.inventory.try_inventory import check_inventory, compare_names
-from resources.ledger.ledger import ledger_findings
+from resources.ledger import ledger_findings
 from resources.notify import check_addresses
 from resources.search import open_source
 from resources.search.source import Logs, check_logs

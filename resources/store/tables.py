@@ -27,7 +27,8 @@ from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import BEGUN, FILE, Ledger, has_ledger, open_ledger
+from resources.ledger import FILE, has_ledger, open_ledger
+from resources.ledger.ledger import BEGUN, Ledger
 from resources.locks import locked
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue

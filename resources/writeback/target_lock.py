@@ -11,7 +11,8 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from resources.ledger.ledger import Ledger, has_shared_ledger
+from resources.ledger import has_shared_ledger
+from resources.ledger.ledger import Ledger
 from resources.locks import locked, wait_until
 from resources.settings import Platform, home, journal_url
 from resources.store.tables import Tables

@@ -20,7 +20,7 @@ from ownership.history import latest
 from ownership.tables import AuditSample
 from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
-from resources.ledger.ledger import KEY
+from resources.ledger import KEY
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import load_instance
 from resources.store.retention import CHANGES, store_decisions

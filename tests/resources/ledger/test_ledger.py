@@ -9,7 +9,8 @@ import pytest
 from ownership.declaration import polars_schema, validated
 from ownership.tables import TABLES, Coverage, OwnerWrites, Runs
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.ledger.ledger import Ledger, Result, ledger_findings, open_ledger
+from resources.ledger import ledger_findings, open_ledger
+from resources.ledger.ledger import Ledger, Result
 from resources.store.forget import Forgetting, forget
 from resources.store.tables import Tables
 from tests.ownership.builders import table

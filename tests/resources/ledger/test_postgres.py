@@ -15,7 +15,8 @@ import pytest
 from ownership.declaration import Layout, polars_schema
 from ownership.tables import Runs
 from resources.errors import AssetOwnersError
-from resources.ledger.ledger import Result, ledger_findings
+from resources.ledger import ledger_findings
+from resources.ledger.ledger import Result
 from resources.ledger.postgres import PostgresLedger
 from resources.settings import without_password
 from resources.store.tables import Tables, of_layout
