@@ -38,7 +38,7 @@ RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
 
 RECIPE = re.compile(r"(?<=```sql\n)((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
 """A query of the page and its answer."""
-_SHOWN = 4
+_SHOWN = 3
 """Rows of an answer that the page shows."""
 
 _INSTANCE = Instance.model_validate(
