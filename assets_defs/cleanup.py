@@ -136,7 +136,7 @@ def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
         if last.end_time and days > MAX_PAUSE_DAYS:
             raise AssetOwnersError(
                 f"The last clean-up was {days:.0f} days ago by this machine's clock, so nothing was deleted: "
-                "if the clock is wrong, what is fresh seems old. Check it; tomorrow the next clean-up goes on"
+                "if the clock is wrong, fresh data seems old. Check it; tomorrow's clean-up deletes again"
             )
 
 
@@ -182,7 +182,7 @@ def delete_old_of_all(
         _delete_records(dagster, name, days, log)
     delete_unlisted(dagster)
     if failures:
-        raise AssetOwnersError(f"What is old could not be deleted of {'; of '.join(failures)}")
+        raise AssetOwnersError(f"Old data could not be deleted: {'; '.join(failures)}")
 
 
 def _stored(tables: Tables) -> Retention:

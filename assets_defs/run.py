@@ -21,7 +21,7 @@ from pydantic import Field
 
 from assets_defs.record import RunRecord, announce, as_dagster_failure
 from assets_defs.run_request import (
-    NOTHING_SENT,
+    DOES_NOT_WRITE,
     SINK,
     Mode,
     days_named,
@@ -401,5 +401,5 @@ def follow_up_run(
         inventory=getattr(context.resources, keys.inventory),
         record=record,
         log=context.log,
-        why_no_writes=NOTHING_SENT if dry_run else None,
+        why_no_writes=DOES_NOT_WRITE if dry_run else None,
     )

@@ -36,7 +36,7 @@ class Layout(Enum):
 
 
 class PersonalData(Enum):
-    """Which personal data a column of text holds, for `forget`; codes hold none."""
+    """Which personal data a column of text holds, for `forget`; codes are not personal."""
 
     NOTHING = auto()
     USER_ID = auto()  # of a user asset

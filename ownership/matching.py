@@ -95,7 +95,7 @@ def owner_by_account(matches: pl.LazyFrame) -> pl.LazyFrame:
 def all_accounts(named: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     """Return rows of subject and username, and these with each other account of the same person.
 
-    Of rows of `owner_by_account`: whoever changes account stays the same person (rules 1.13, 9.2).
+    Of rows of `owner_by_account`: a person who changes account stays the same (rules 1.13, 9.2).
     """
     username = pl.col("username").cast(named.schema["username"], strict=False)
     several = owners.select(username, "resolved_owner").filter(pl.len().over("resolved_owner") > 1)
@@ -110,7 +110,7 @@ def username_matches(
 
     The user value field that the instance file names is asked first, then the account fields together, then
     the surname; the first that know the name decide, and what later ones say is kept beside it. A user asset
-    that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous. An
+    that cannot be read whole matches no user: whatever field of it knows the name, the name is ambiguous. An
     excluded one knows its names and stands for none: a surname of somebody else is not asked in its place.
     """
     turns = FieldNames(decisive=user_value_field).turns

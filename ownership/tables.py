@@ -59,12 +59,12 @@ _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events"
 
 
 def _text(description: str, **options: Any) -> Any:
-    """A column with texts that are not empty."""
+    """Declare a column of texts that are not empty."""
     return column(description, str_length={"min_value": 1}, **options)
 
 
 def _fraction(description: str) -> Any:
-    """A column with a part of a whole, where there is one."""
+    """Declare a column with a part of a whole, or null."""
     return column(description, ge=0, le=1, nullable=True)
 
 
@@ -433,7 +433,7 @@ class Coverage(Table):
     __reads__ = ("current_owners",)
 
     run_id: Text = _text("Id of the run.")
-    department: Text = column("Department of the hosts; null: none.", nullable=True)
+    department: Text = column("Department of the hosts, if they have one.", nullable=True)
     hosts: pl.Int64 = column("Hosts of the department.", ge=1)
     owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
     ended_at: Instant = column("When the run ended.")

@@ -22,7 +22,7 @@ LEAST_CERTAIN = 5
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
-    "audit": "Of {hosts:,} planned owners that somebody looked at",
+    "audit": "Of {hosts:,} planned owners that somebody checked",
     "people": "Of {hosts:,} hosts whose owner somebody set",
     "future": "Of {hosts:,} primary users who logged on in the last week",
 }

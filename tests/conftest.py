@@ -86,7 +86,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what holds nothing but tests that are left out: it takes seconds."""
+    """Do not even import what has nothing but excluded tests: it takes seconds."""
     left_out = "|".join(re.findall(r"not (slow|jobs)", config.option.markexpr))
     if not left_out:
         return None

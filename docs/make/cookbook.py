@@ -83,7 +83,7 @@ def answered(page: str, home: Path) -> str:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The first rows under the names of their columns, as the command prints them."""
+    """Return the first rows under the names of their columns, as the command prints them."""
     head, *lines = (f"{line}\n" for line in in_columns(shown_cells(connection.sql(query))))
     return "".join([head, *lines[:_SHOWN], *(["  …\n"] if len(lines) > _SHOWN else [])])
 

@@ -28,7 +28,7 @@ def refreshed(page: str) -> str:
 
 
 def _lines(model: type[BaseModel], indent: str) -> Iterator[str]:
-    """The settings of a section with their defaults, then its sections."""
+    """Yield the settings of a section with their defaults, then its sections."""
     fields = _fields_of(model)
     sections = {name: section for name, field in fields.items() if (section := _model_of(field))}
     yield from (
@@ -40,7 +40,7 @@ def _lines(model: type[BaseModel], indent: str) -> Iterator[str]:
 
 
 def _fields_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The keys of a section, of an instance as its example has them: a model has those of its base first."""
+    """Return the keys of a section; those of an instance in the order of its example."""
     if not issubclass(section, Instance):
         return section.model_fields
     in_order = re.findall(r"(?m)^#?(\w+):", EXAMPLE.read_text(encoding="utf-8"))
@@ -48,7 +48,7 @@ def _fields_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _model_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The model of a field that is a section: one whose keys are described, but for a secret's."""
+    """Return the model of a field that is a section: one whose keys are described, but for a secret's."""
     kind = field.annotation
     if not isinstance(kind, type) or not issubclass(kind, BaseModel) or kind is Secret:
         return None

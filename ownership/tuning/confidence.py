@@ -102,7 +102,7 @@ def _log_odds(part: pl.Expr) -> pl.Expr:
 
 
 def _features() -> Sequence[pl.Expr]:
-    """What a confidence is learnt from, of the columns `TRAITS`; the last four are about 0 on usual hosts."""
+    """Return what a confidence is learnt from, of `TRAITS`; the last four are about 0 on usual hosts."""
     # Half an event on either side keeps the odds of an only user, or of no runner-up, finite.
     share = (pl.col("events") + 0.5) / (pl.col("total_events") + 1)
     runner_up = (pl.col("runner_up_events").fill_null(0) + 0.5) / (pl.col("events") + 0.5)

@@ -140,7 +140,7 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
 
 
 def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
-    """Setting, value, reason, the hosts concerned and their outcomes: kinds, and single accounts."""
+    """Return setting, value, reason, the hosts concerned and their outcomes: kinds, and single accounts."""
     # Excluding an account changes only hosts where it logged on, and no rank of other users' devices.
     logons, username = logon_totals(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
@@ -181,7 +181,7 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
 
 
 def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    """What follows for each host that somebody is named for: subject, action."""
+    """Return what follows for each host that names somebody: subject, action."""
     named = decided.filter(names_owner(rules), pl.col("match") == "matched")
     return named.select("subject", "action").collect()
 

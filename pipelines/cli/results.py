@@ -37,13 +37,13 @@ from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_wor
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.locks import watched
+from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 
-@watched()
+@end_if_stuck()
 def execute(
     instance: Instance,
     job: str,
@@ -219,11 +219,11 @@ def print_result(
 def print_warnings(error: str = "") -> None:
     """Print on standard error what the steps of a run warned of, except what its error says."""
     warned = (text.removeprefix("Check ") for text in take_warnings())
-    things = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
-    if things:
+    warnings = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
+    if warnings:
         sys.stdout.flush()
-        number = f"{counted(len(things), 'thing')} to look at:"
-        print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
+        number = f"{counted(len(warnings), 'warning')}:"
+        print_lines([number, *(f"  - {printable_lines(text)}" for text in warnings)], sys.stderr)
 
 
 def next_steps(

@@ -23,7 +23,7 @@ from dagster._grpc.server import DagsterApiServer
 from dagster._serdes import ConfigurableClassData
 
 from assets_defs.run_request import INSTANCE_TAG
-from resources.locks import locked
+from resources.locks import hold_lock
 
 LOCK_TAG = ".dagster/asset_owners_lock"
 """The machine of a command's run, and the lock of its process, as JSON. The UI hides the tag."""
@@ -139,7 +139,7 @@ def _listens(code_server: Mapping[str, Any]) -> bool:
 def locked_run(folder: Path, run_id: str) -> Generator[dict[str, str]]:
     """Hold a lock that shows whether this process is alive; yield the tag that names it."""
     file = folder / f".{run_id}.lock"
-    with locked(file, f"run {run_id}"):
+    with hold_lock(file, f"run {run_id}"):
         yield {LOCK_TAG: json.dumps([socket.gethostname(), str(file)])}
         file.unlink()
 

@@ -343,9 +343,7 @@ def test_a_collector_does_no_harm_where_it_is_excluded(stored):
 
 
 @pytest.mark.parametrize(("blocking", "severity"), [(False, WARN), (True, ERROR)])
-def test_a_check_that_cannot_be_carried_out_fails_and_blocks_where_it_is_the_one_that_blocks(
-    stored, blocking, severity
-):
+def test_a_check_that_cannot_run_fails_and_blocks_where_it_is_the_one_that_blocks(stored, blocking, severity):
     tables = stored().days()
     tables.search = Search(error=TransientError("The search service at https://search.example timed out"))
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, tables.run(), blocking=blocking)

@@ -18,7 +18,7 @@ WITHOUT_ROW = "writes without a row that says so"
 WITHOUT_WRITE = "rows that say `written` or `undone` without a write"
 ELSEWHERE = "writes to another inventory than the one planned for"
 ANEW = "writes to a host that was made anew under its id"
-UNDONE_AGAIN = "hosts put back that were put back or written since"
+UNDONE_AGAIN = "hosts undone that were undone or written since"
 CLEARED = "hosts that lost what was not sent, after the first three of a run"
 GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE, ELSEWHERE, ANEW, UNDONE_AGAIN, CLEARED)
 FIELDS = {"owner": "asset_owner", "department": "department", "criticality": "criticality"}
@@ -114,7 +114,7 @@ class Books:
         self._hold(REPEATED, changed, f"{about}: all of it was there already")
         if run.kind == "undo":
             undone = rows[run.undone_id, host_id]
-            assert undone["outcome"] == "written", f"{about}: puts back what was never written"
+            assert undone["outcome"] == "written", f"{about}: undoes what was never written"
             done = {key for key, other in rows.items() if other["outcome"] in {"written", "undone"}}
             since = [other.run_id for other in self._between(run) if (other.run_id, host_id) in done]
             self._hold(UNDONE_AGAIN, not since, f"{about}: {since}")

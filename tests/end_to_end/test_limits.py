@@ -42,7 +42,7 @@ def pasted(stand, command, text):
 
 
 def refused(stand, *words, **settings):
-    """What the program says on refusing a follow-up; nothing is sent to the inventory."""
+    """What the program says on refusing a follow-up; it does not write."""
     before = stand.inventory.state.journal()
     ran = stand.follow_up(*words, **settings)
     assert (ran.status, stand.inventory.state.journal()) == (1, before)
@@ -184,7 +184,7 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert [owners(six)[f"t-{number}"] for number in range(1, 7)] == [None] * 6
 
 
-def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_leaves_alone(six):
+def test_undo_undoes_each_field_that_a_host_still_holds_and_names_what_it_skips(six):
     before = {host["id"]: host for host in six.inventory.state.assets("host")}
     run_id = six.run().report["run_id"]
     state = six.inventory.state

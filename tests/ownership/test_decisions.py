@@ -211,7 +211,7 @@ def test_the_decision_says_what_excludes_the_user_asset_of_its_user():
         ([("a", 1, 1), ("b", 9, 1)], "b"),  # as many, more events
         ([("a", 1, 1), ("b", 1, 2)], "b"),  # as many, later
         ([("b", 1, 1), ("a", 1, 1)], "a"),  # by name
-        ([("kiosk", 1, 1), ("kiosk", 1, 2), ("a", 1, 1)], "a"),  # of hosts that are not left out
+        ([("kiosk", 1, 1), ("kiosk", 1, 2), ("a", 1, 1)], "a"),  # of hosts that are not excluded
     ],
 )
 def test_a_host_is_only_a_users_if_it_is_among_the_best_of_them(logons, best):

@@ -108,7 +108,7 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
         own = [recorded_run(recorded, ALL_INSTANCES) for _ in range(2)]
         made_older(tmp_path, own[0], days=15)
         ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
-        assert next(errors(ran)).startswith("What is old could not be deleted of newer: ")
+        assert next(errors(ran)).startswith("Old data could not be deleted: newer: ")
         assert runs_of(recorded, "Gone") == [other]
         assert runs_of(recorded, ALL_INSTANCES) == [own[1], ran.run_id]
     assert tables.logon_days(days, run_id=None)["day"].to_list() == days[1:]

@@ -297,7 +297,7 @@ CUTS = [WHOLE[:length] for length in range(1, len(WHOLE), 9)]
 def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(written):
     packed = {"Content-Encoding": "gzip"} if written.startswith(b"\x1f") else {}
     reply = Reply(written, headers=packed)
-    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON ends after"):
+    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON is cut after"):
         send(stub.url)
 
 

@@ -132,7 +132,7 @@ def test_views_of_another_version_or_damaged_ones_are_made_anew(tables, tmp_path
 INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
 
 
-def test_folders_that_no_instance_has_are_left_alone(tables):
+def test_folders_that_no_instance_has_stay_unchanged(tables):
     """And an instance whose tables are deleted goes with the next run."""
     for name in (INJECTION, "old copy", "main", "A", "a__b", "_a", "lost+found", "é"):
         shutil.copytree(tables.disk, tables.disk.parent / name)
