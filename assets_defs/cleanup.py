@@ -116,8 +116,8 @@ def delete_old(run: ScanRun) -> None:
     """Delete stored rows and Dagster's records that are older than the instance keeps them.
 
     Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see. Nor does any look beside the tables, as the daily clean-up does:
-    a link or share that is broken there must not fail a run whose owners are written.
+    write deletes no table that analysts see. No run reads beside the tables, as the daily clean-up does: a
+    link or share that is broken there must not fail a run whose owners are written.
     """
     retention = Retention.of_instance(run.instance)
     if run.may_write:

@@ -63,7 +63,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     partitions = dg.DailyPartitionsDefinition(
         start_date=min(first, since or date.max).isoformat(),
         timezone=instance.scan.timezone,
-        end_offset=1,  # the running day is looked at, too
+        end_offset=1,  # the running day counts, too
     )
 
     @dg.multi_asset(
@@ -439,9 +439,9 @@ def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, la
         _require(run, name, lambda log: check_fields(log, days, Window(first, last)))
 
 
-def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
+def _require(run: ScanRun, name: str, check: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
     def require(log: EvidenceSource) -> None:
-        if wrong := [str(finding) for finding in look(log) if finding.state == "wrong"]:
+        if wrong := [str(finding) for finding in check(log) if finding.state == "wrong"]:
             raise ConfigurationError("; ".join(wrong))
 
     run.search().ask(name, require)

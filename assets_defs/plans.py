@@ -393,7 +393,7 @@ def _require_safe(
     if not (found := list(refusals(plan, conditions))):
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
-    look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
+    query = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
     of_hosts = host_arguments("--host", plan.hosts)
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
     remedies = {
@@ -402,7 +402,7 @@ def _require_safe(
         "run again": f"Run all steps again: {command_line(instance, 'run')}",
         "apply": "Fetch the days again once their events are back or, if there never were any, apply the "
         f"plan: {command_line(instance, *apply)}",
-        "allow": f"Look at the plan ({look}), then {apply[0]} it: {allow}",
+        "allow": f"Read the plan ({query}), then {apply[0]} it: {allow}",
         "read owners": f"Check {run.inventory().how_read}" if hidden_owners else "",
     }
     said = " ".join(f"{refusal.reason}. {remedies[refusal.remedy]}." for refusal in found)

@@ -137,7 +137,7 @@ class RunRecord:
             self.add(**_counts(row, self.tables.run_writes(self.run_id)))
 
     def require_none_failed(self) -> None:
-        """Fail a step that needs no other one with the message of one that failed: all would be in vain."""
+        """Fail a step that needs no other one if one has failed: its work would be useless."""
         if "FAILURE" in _states(self._steps()):
             message = self.row().get("message")
             raise AssetOwnersError(message or "Not started: another step of the run failed")

@@ -376,7 +376,7 @@ def _chosen(run: ScanRun) -> dict[str, Any]:
     differing = {
         name: chosen for name, chosen in sorted(run.options.model_dump().items()) if chosen != usual[name]
     }
-    differing.pop("refetch", None)  # it says how days are looked at, not what comes of the run
+    differing.pop("refetch", None)  # it says how days are fetched, not what the run finds
     if run.window == window_of(run.instance, run.window.last):
         differing.pop("lookback_days", None)  # the command line names what the window has
     differing |= {CHANGES: run.instance.changes} if run.instance.changes else {}

@@ -102,7 +102,7 @@ MOVED = Words(
 
 
 def reason_of(decision: Mapping[str, Any]) -> Words:
-    """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
+    """Return why a decision names a person, or does not: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
     if match == "no_user_asset":
         of_nobody = Words("The account belongs to no person in the inventory.", MATCH[match].advice)

@@ -101,7 +101,7 @@ says how owners are decided, `configuration` lists every setting.""",
 _HOW_TO = """
 
 *Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
-between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes even if
+between its quotes (*Runs* in the menu lists them), and `dry_run: true` to plan first. It writes even if
 `writes.dry_run` is on. On a terminal: `{command} RUN_ID`.
 """
 _DOES = {

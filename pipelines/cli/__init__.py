@@ -19,7 +19,7 @@ def console_script() -> None:
 
     def end() -> None:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):  # whoever read it has left
+            with suppress(OSError):  # its reader has left
                 stream.flush()
         os._exit(status)
 

@@ -69,9 +69,9 @@ def execute(
             raise_on_error=False,
         )
         if recorded.get_run_by_id(run_id) is None:
-            look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
+            query = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
             said = f"Somebody deleted run {run_id} in Dagster while it worked"
-            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {look}")
+            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {query}")
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
@@ -208,7 +208,7 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if not about:
-                print_lines(ways_to_look(instance, tables, report, decisions))
+                print_lines(commands_to_review(instance, tables, report, decisions))
         print_lines(next_steps(instance, tables, report, again))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
@@ -300,7 +300,7 @@ def _describe_plan(
     )
 
 
-def ways_to_look(
+def commands_to_review(
     instance: Instance, tables: Tables, report: Mapping[str, Any], decisions: pl.DataFrame
 ) -> Iterator[str]:
     """Yield the commands that show a plan as a sheet, and how sure each owner is, or why it is not known."""

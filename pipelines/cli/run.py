@@ -84,9 +84,7 @@ def run(
     from pipelines.jobs import launch_tags, run_config
 
     if changes and not dry_run:
-        raise ConfigurationError(
-            "--set: tries a setting with --dry-run; to write with it, change the file"
-        )
+        raise ConfigurationError("--set: tries a setting with --dry-run; to write with it, change the file")
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path, changes or ())
     instance.require_secrets()

@@ -166,7 +166,7 @@ def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path
 def test_a_run_that_is_executed_again_in_part_only_plans_and_names_the_command_of_a_whole_one(
     begin, again, says
 ):
-    """Whatever the run before had made: hosts and people may have changed since (rules 7.11)."""
+    """Whatever the previous run had made: hosts and people may have changed since (rules 7.11)."""
     begin().store("inventory_hosts", hosts())
     run = begin(run_id="run-2", again=again)
     assert run.may_write == (says is None)

@@ -30,7 +30,7 @@ class Run:
     """One run, and what its inventory saw of it: by host, each field's old and new value, and its name then.
 
     `begun` and `ended` are places in the inventory's journal. `readable` tells whether single hosts can be
-    read; `surroundings` what befell the run's requests.
+    read; `surroundings` what happened to the run's requests.
     """
 
     run_id: str
@@ -105,7 +105,7 @@ class Books:
                 self._final[key] = row
 
     def _check_request(self, run, host_id, sent, rows) -> None:
-        """Nobody's owner was replaced, nothing was sent in vain, and the row says what was sent."""
+        """No owner was replaced, nothing was sent without need, and the row says what was sent."""
         row, about = rows[run.run_id, host_id], f"{run.run_id}, {host_id}: {sent}"
         assert run.kind != "dry", f"{about}: a dry run wrote"
         self._hold(ELSEWHERE, row["target"] == run.target, f"{about}: planned for {row['target']}")

@@ -38,12 +38,12 @@ TROUBLES = [
     *("session expires", "done, then 401", "lost", "answer lost", "bad gateway", "says yes", "only says yes"),
     *("done, then 429", "done, then 503", "outage", *TURNED_AWAY, "clears the rest", "sets the owner only"),
 ]
-"""What may befall a request; what is lasting befalls all that follow in the run."""
+"""What may happen to a request; lasting trouble happens to all that follow in the run."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile.
+    """What happens to a run: when it dies, what happens to its requests, who takes which host meanwhile.
 
     A request is told by its path and its number among those of this path. A visit is when somebody sets a
     host's owner between its listing and our reading. Between that reading and our write there is no promise:

@@ -119,7 +119,7 @@ class Home:
 
 
 class Histories(RuleBasedStateMachine):
-    """One history: people, runs, and what befalls them."""
+    """One history: people, runs, and what happens to them."""
 
     world: "World"
 

@@ -140,7 +140,7 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
 def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_for_more_hosts(
     six, what, contract
 ):
-    """What it changes with each write by itself is no reason: a version, and what the contract names."""
+    """What it changes with each write by itself is not a reason: a version, and what the contract names."""
     state, item = six.inventory.state, {"location": "Hall 3", "serial": "S-1", "version": 7, "etag": "a"}
     for host_id in owners(six):
         state.update_asset(host_id, item, Origin("person"))

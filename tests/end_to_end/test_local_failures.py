@@ -1,4 +1,4 @@
-"""What befalls a run on its machine: a full disk, other commands at the same time, and a signal to end."""
+"""What happens to a run on its machine: a full disk, other commands at the same time, and a signal to end."""
 
 import json
 import os

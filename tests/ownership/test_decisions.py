@@ -169,7 +169,7 @@ def test_host_assets_are_excluded_by_what_the_inventory_lists_of_them():
         ("excluded_host", "exclude_assets: group: kiosk*"),
         ("single_user", None),
         ("excluded_host", "exclude_assets: tags: ?ab"),
-        ("single_user", None),  # lab is no device of bob's
+        ("single_user", None),  # lab is not a device of bob's
         ("excluded_host", "exclude_hosts: old"),
     ]
     assert Rules.from_json(rules.as_json()) == rules

@@ -177,7 +177,7 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
     ],
 )
 def test_a_failure_is_announced_unless_dagster_executes_the_run_again(job, transient, launched, announced):
-    """It does so twice, unless the failure is no service's, or the run is one of the command line."""
+    """It does so twice, unless the failure is not a service's, or the run is one of the command line."""
     location = RegisteredCodeLocationOrigin("location")  # ty: ignore  (a field implements its abstract property)
     origin = RemoteRepositoryOrigin(location, "repository")
     told = []

@@ -202,7 +202,7 @@ def wrote(tables, day, outcome="written", owner="u1", undoes=None, at=None):
     ],
 )
 def test_the_last_write_of_a_host_stands_unless_it_was_undone(decided, undos, standing):
-    """Nor does the write before it stand then: its owner was gone when the host was written again."""
+    """Nor does the previous write stand then: its owner was gone when the host was written again."""
     wrote(decided, 1)
     wrote(decided, 2, owner="u2")
     for at, undoes in undos:

@@ -146,7 +146,7 @@ def test_a_lost_answer_is_still_named_when_the_write_is_settled(ledger):
 def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
     ledger, monkeypatch, power_lost
 ):
-    """After a loss of power the inventory alone counts: what was sent is not on disk at once."""
+    """After a loss of power the inventory alone counts: what was sent is not on disk immediately."""
     intend(ledger, "h-0", "h-1", sent=False)
     if power_lost:
         monkeypatch.setattr(ledger, "_boot", lambda: "the next start")

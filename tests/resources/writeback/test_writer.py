@@ -947,7 +947,7 @@ def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
         while (seconds := held_back(pace)) is not None:
             clock.now += seconds
         waits.append(round(clock.now - before))
-        clock.now += MAX_WAIT_SECONDS  # whoever had this turn is done with it
+        clock.now += MAX_WAIT_SECONDS  # the writer that had this turn is done
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
