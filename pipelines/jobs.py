@@ -40,7 +40,7 @@ LOGGERS = {"console": console}
 """Passed to every job: Dagster makes a job again when it gets executor and loggers later."""
 
 TUNING_CRON = "0 12 * * 0"
-"""Sundays at noon: long after the night's run, when nobody waits for the machine."""
+"""Sundays at noon: long after the night's run, when the machine is idle."""
 
 MAINTENANCE, MAINTENANCE_CRON = "maintenance__daily", "0 13 * * *"
 """The job that belongs to no instance, and when it runs (UTC)."""

@@ -38,7 +38,7 @@ class Remedies:
     def with_needs(self, decisions: pl.DataFrame) -> pl.DataFrame:
         """Add what the primary user of each host lacks to be named.
 
-        needed_events, needed_days (further ones, on which these have to be), named_without_runner_up.
+        needed_events, needed_days (further ones, on which these have to be), named_alone.
         """
         counted = ("weight", "total_weight", "total_events")
         asked = decisions.with_columns(
@@ -54,9 +54,7 @@ class Remedies:
             "needed_days": further_days_needed(self._rules),
         }
         is_named = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
-        return decisions.hstack(asked.select(**needed)).hstack(
-            without.select(named_without_runner_up=is_named)
-        )
+        return decisions.hstack(asked.select(**needed)).hstack(without.select(named_alone=is_named))
 
     def of_host(self, host: Mapping[str, Any]) -> Iterator[str]:
         """Yield a sentence for each change that would lead to another outcome.
@@ -106,7 +104,7 @@ class Remedies:
         if user_id and user_id == self._user_of.get(second or "") and not self._rules.unite_accounts:
             one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
             yield f"{one}: with rules.unite_accounts they count as one user."
-        elif second and decision["named_without_runner_up"]:
+        elif second and decision["named_alone"]:
             other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
             yield f"{other}: {who} would get the host."
 
@@ -271,8 +269,8 @@ def told_hosts(
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
-    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. Of a write
-    that is pending nobody knows what became of it.
+    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. The outcome
+    of a pending write is not known.
     """
     name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
@@ -388,13 +386,12 @@ def sort_by_name(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort by hostname and host_id as people do, those without a name last."""
     names = frame.select("hostname", "host_id").rows()
     order = sorted(
-        range(len(names)),
-        key=lambda row: [(text is None, natural_sort_key(text or "")) for text in names[row]],
+        range(len(names)), key=lambda row: [(text is None, sort_key(text or "")) for text in names[row]]
     )
     return frame[order]
 
 
 @lru_cache(maxsize=100_000)  # of one page, where names are sorted several times
-def natural_sort_key(text: str) -> tuple[str, str]:
+def sort_key(text: str) -> tuple[str, str]:
     """Return a key that sorts texts as people do: without regard to case, and 2 before 10."""
     return re.sub("[0-9]+", lambda digits: digits[0].lstrip("0").zfill(20), text.casefold()), text

@@ -22,7 +22,7 @@ _FEW_DRAWS = 2_000
 _SEED = 20260330
 _QUANTILES = (2 * np.arange(9) + 1) / 18
 RATES = 1 - (1 - _QUANTILES) ** (1 / 40)
-"""Parts of the answers that may be wrong, as likely as each other where nobody was asked twice.
+"""Parts of the answers that may be wrong, equally likely if no host was asked twice.
 
 Quantiles of a beta distribution with a mean of 2.4%: people who know a host are seldom wrong about it.
 """
@@ -204,7 +204,7 @@ class Comparison:
     Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
     right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer),
     audited (an audit could have drawn this owner) and is_answered_no (so that the run does not write them).
-    `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody logged
+    `before`, a window as long that ends before the days held back, has right_afterwards (null: no user logged
     on in them, or the primary user has no user asset, or the days are not usual).
     """
 

@@ -89,7 +89,7 @@ def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     """Return each owner that could have been drawn with the answer: host_id, resolved_owner, right_by_audit.
 
     `decisions` are those of the runs that the rows of `audit_sample` were drawn from; right_by_audit is null
-    where nobody was asked, nobody has answered, or two answers contradict each other (contradicted).
+    where no answer was asked for or given, or two answers contradict each other (contradicted).
     """
     answers = sample.select("host_id", "contradicted", resolved_owner="user_id", right_by_audit="right")
     planned = decisions.filter(action="write").select("host_id", "resolved_owner").unique(maintain_order=True)

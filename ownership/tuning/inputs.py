@@ -111,7 +111,7 @@ class Inputs(Resolution):
         later_users = later.filter(has_most).select("subject", "username").collect()
         owners = owner_by_account(self.matches.lazy()).collect()
         later_accounts = all_accounts(later_users, owners).lazy().with_columns(is_primary=True)
-        is_primary_later = pl.col("is_primary").fill_null(value=False)
+        still_first = pl.col("is_primary").fill_null(value=False)
         # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
@@ -138,9 +138,7 @@ class Inputs(Resolution):
             decide(window_before(cut, days))
             .join(later.select("subject", has_later=True), on="subject", how="left")
             .join(later_accounts, on=("subject", "username"), how="left")
-            .with_columns(
-                right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(is_primary_later)
-            )
+            .with_columns(right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(still_first))
             .collect(),
             usual,
         )
@@ -189,7 +187,7 @@ def _last_logons(stored: Inputs, counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the last day on which each user asset may have logged on to any host: owner, last_anywhere.
 
     Excluded names count, and so do names that fit several user assets: somebody who uses them has not left.
-    Accounts that stand for nobody, such as a host's own, do not (rules 1.3).
+    Accounts without a person, such as a host's own, do not (rules 1.3).
     """
     days = counts.group_by("document_hostname", "document_username").agg(last=pl.max("day"))
     days = days.collect(engine="streaming").lazy()

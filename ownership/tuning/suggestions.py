@@ -121,7 +121,7 @@ _Tried = tuple[str, str, str, pl.DataFrame, pl.DataFrame]
 
 
 def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Comparison) -> pl.DataFrame:
-    """Try to exclude accounts that are not a person's and hosts that are nobody's, and keep what helps.
+    """Try to exclude accounts that are not a person's and hosts without a person, and keep what helps.
 
     `evidence` is that of the look-back window, `now` what it leads to under the present rules. Rows of
     `suggestions`, those that settle most first: only values with which more of the owners that somebody set
@@ -147,7 +147,7 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
-    nobodys = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
+    unowned = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
 
     def decide(hosts: pl.DataFrame, rules: Rules) -> pl.DataFrame:
         asked = matches.join(hosts, on="username", how="semi")
@@ -170,7 +170,7 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
             reason = f"{len(names):,} accounts; account_profiles has their names"
             yield "rules.skip_account_kinds", kind, reason, *exclude(names, skipping)
     for kind in NOBODYS:
-        members = nobodys.filter(kind=kind)
+        members = unowned.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
             then = decide(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
@@ -189,7 +189,7 @@ def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
 def _count_effect(hosts: pl.DataFrame) -> dict[str, Any]:
     """Count what becomes of hosts: columns of `suggestions`, and whether it helps.
 
-    Hosts have action, action_then (null: nobody named) and by_hand. It helps if more right than wrong
+    Hosts have action, action_then (null: no user named) and by_hand. It helps if more right than wrong
     owners that somebody set come, and no smaller part of them is right; or, where none of these changes, if
     an owner is found or a conflict ends, and no owner is lost.
     """

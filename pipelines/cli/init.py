@@ -45,7 +45,7 @@ FURTHER = {
 }
 """What is asked only where the words of a finding name it: the setting and the question."""
 TENANT = "42"
-"""That of the template: nobody's."""
+"""The tenant of the template, which does not exist."""
 NO_DEFAULT: Mapping[str, Any] = {"default": "", "show_default": False}
 
 

@@ -111,16 +111,14 @@ class Metrics(Collector):
     def _read(self, instance: Instance) -> Values | None:
         try:
             tables = tables_of(instance)
-            measured = _metric_values(instance, read_run_state(tables))
+            measured = _metrics_of(instance, read_run_state(tables))
             return [(name, labels, float(value)) for name, labels, value in measured]
         except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None
 
 
-def _metric_values(
-    instance: Instance, state: Mapping[str, Any]
-) -> Iterator[tuple[str, Sequence[str], float]]:
+def _metrics_of(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:
     """Yield each metric of an instance that is known, its labels and its value."""
     yield "writes_enabled", (), not instance.writes.dry_run
     succeeded, row = state["succeeded"], state["last_run"]

@@ -170,7 +170,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
 @contextmanager
 def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
-    """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
+    """Yield the same; `forget` and `remove` wait until what follows from the tables is stored."""
     instance = _load(path)
     with holding(own_tables(instance)) as tables:
         yield instance, _stored(instance, tables, run)

@@ -36,7 +36,7 @@ from resources.store.files import replacing
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it."""
 TOGETHER = ("owner_decisions_history", "acknowledged_conflicts", "coverage")
-"""Tables of which it keeps together what was stored together, as Parquet: nobody asks for single rows."""
+"""Tables of which it keeps together what was stored together, as Parquet: single rows are never asked for."""
 
 BEGUN = "begun_at"  # the setting that `begin` stores
 

@@ -148,7 +148,7 @@ class _Attempt:
     def result(self, outcome: str, message: str | None = None) -> Result:
         kept = kept_fields(self.row, self.sent) if self.sent and outcome in {"undone", "intended"} else None
         if outcome == "undone" and self.held and kept:
-            values = {**self.held, "owner": "another"}  # messages name nobody
+            values = {**self.held, "owner": "another"}  # messages name no person
             left = ", ".join(f"{field} is {values[field] or 'none'} now" for field in kept)
             message = "; ".join(filter(None, [message, f"left unchanged: {left}"]))
         return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
@@ -190,7 +190,7 @@ class Writer:
         self.stopped_by: str | None = None
         """Why no further request may begin; None while they may."""
         self.abandoned = False
-        """Whether nothing more is sent, also to hosts that were just read: nobody waits for an answer."""
+        """Whether nothing more is sent, also to hosts that were just read: no thread waits for an answer."""
         self.longest_read_to_write_seconds: float | None = None
         """The longest time between reading a host and its write; None before the first write."""
         if not self._readable:

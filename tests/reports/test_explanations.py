@@ -144,7 +144,7 @@ CASES = {
         "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(
-        "has no owner: none of several users has a share above the threshold",
+        "has no owner: no user has a share above the threshold",
         *("with 1 more logon.", "If carol is not a person"),
         logons=EXACTLY_60,
     ),

@@ -364,7 +364,7 @@ def test_parts_of_names_are_not_users_where_the_type_of_their_field_is_known_lat
         logons.transport.sleep, answer = lambda _: None, logons.service.answer
         for replies, refused in (
             ([reply, answered(PAGE | {"aggregations": of_text})], "text with fielddata in the index logs"),
-            ([reply], "Too |did not tell the type"),
+            ([reply], "Too |did not give the type"),
             ([reply, error("illegal_argument_exception", RUNTIME, 400)], None),
             ([error("illegal_argument_exception", "No such queries", 400)], None),
         ):
