@@ -143,7 +143,7 @@ def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
 def delete_old_of_all(
     instances: Iterable[Instance], dagster: dg.DagsterInstance, log: logging.Logger
 ) -> None:
-    """Delete what is old of each instance whose tables lie in the home, also where no run succeeds any more.
+    """Delete old data of each instance whose tables lie in the home, also where no run succeeds any more.
 
     Of one without a valid instance file it keeps what the settings say that its last run stored. What the
     last run left is emptied once it is older than keep.history_days. An instance that a run works on waits
@@ -201,7 +201,7 @@ def _delete_old_inputs(tables: Tables, retention: Retention) -> None:
 def _delete_tables(
     tables: Tables, retention: Retention, log: logging.Logger, *, kept: date | None = None
 ) -> None:
-    """Delete what is old of an instance; of a run, which keeps days since `kept`, rows and days only."""
+    """Delete old data of an instance; of a run, which keeps days since `kept`, rows and days only."""
     _delete_old_inputs(tables, retention)
     history_before = datetime.now(UTC) - timedelta(days=retention.history_days)
     oldest = datetime.now(ZoneInfo(retention.timezone)).date() - timedelta(days=retention.evidence_days)

@@ -138,7 +138,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
 
 @cache
 def maintenance_job() -> dg.JobDefinition:
-    """Return the job that deletes what is old of all instances in the home."""
+    """Return the job that deletes old data of all instances in the home."""
 
     @dg.op(name="maintenance__delete_old")
     def delete_old(context: dg.OpExecutionContext) -> None:

@@ -1,4 +1,4 @@
-"""The whole story of one host, from the counts to the write, or of one person: as values, and in words."""
+"""All about one host, from the counts to the write, or about one person: as values, and in words."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

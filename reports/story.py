@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
+"""The hosts of a run as people look for them: who owns each now, its status, and what would change that."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -120,7 +120,7 @@ class Remedies:
             at = next(number for number, turn in enumerate(turns) if matched_by in turn)
             name, earlier = printable(decision["username"]), [one for turn in turns[:at] for one in turn]
             text = f"Remove the name {name} in {either(turns[at])} from all but one of {either(readable)}"
-            instead = f", or enter it for the right one in {either(earlier)}, which is asked first"
+            instead = f", or enter it for the right one in {either(earlier)}, which is compared first"
             choose = ", or write in platform_user_value_field which field is right"
             yield f"{text}{instead if earlier else choose if not self._fields.decisive else ''}."
 

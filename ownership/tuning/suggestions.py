@@ -19,7 +19,7 @@ from ownership.tuning.accuracy import Comparison
 
 MAX_SPELLED = 500
 """User names that are compared letter by letter with all others: those first that are on most hosts."""
-SPELLED_AT_ONCE = 50
+SPELLED_TOGETHER = 50
 """Of these: with 500,000 names to compare with, the similarities take 100 MB."""
 MAX_USERS = 3
 """Most user assets that are proposed for a user name."""
@@ -92,7 +92,7 @@ def _shapes(name: pl.Expr) -> dict[str, pl.Expr]:
 
 def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Compare names letter by letter: each of some with all, so some at a time."""
-    for usernames in unmatched["username"].head(MAX_SPELLED).to_frame().iter_slices(SPELLED_AT_ONCE):
+    for usernames in unmatched["username"].head(MAX_SPELLED).to_frame().iter_slices(SPELLED_TOGETHER):
         alike = process.cdist(
             usernames["username"].to_list(),
             known["name"].to_list(),
@@ -112,7 +112,7 @@ def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.Da
 
 NO_PEOPLE: tuple[AccountKind, ...] = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed for exclusion."""
-NOBODYS = ("kiosk", "server", "collector")
+UNOWNED_KINDS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed for exclusion."""
 MAX_TRIED = 100
 """Accounts that are tried one by one: those with most hosts first."""
@@ -169,7 +169,7 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
             skipping = replace(evidence, skipped=skipped, rules=rules)
             reason = f"{len(names):,} accounts; account_profiles has their names"
             yield "rules.skip_account_kinds", kind, reason, *exclude(names, skipping)
-    for kind in NOBODYS:
+    for kind in UNOWNED_KINDS:
         members = unowned.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)

@@ -24,7 +24,7 @@ from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0
-"""In which all instances are read; of the others the metrics say so. Prometheus waits for ten seconds."""
+"""Time to read all instances; the metrics say which were not read. Prometheus waits for ten seconds."""
 READERS = 8
 """Instances read at the same time, for some lie behind a network; more threads wait for each other."""
 

@@ -1,1 +1,1 @@
-"""What runs did, and what is still to be found out of it: the books of an instance."""
+"""The ledger of an instance: what runs did, and which outcomes are pending."""
