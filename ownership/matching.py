@@ -108,10 +108,10 @@ def username_matches(
 ) -> pl.DataFrame:
     """Look every user name of `shares` up in the user assets (rules 2.1, 2.7): rows of `username_matches`.
 
-    The user value field that the instance file names is compared first, then the account fields together, then
+    The user value field, if the instance file names it, is first, then the account fields together, then
     the surname; the first that know the name decide, and what later ones say is kept beside it. A user asset
     that cannot be read whole matches no user: whatever field of it knows the name, the name is ambiguous. An
-    excluded one knows its names and stands for none: a surname of somebody else is not asked in its place.
+    excluded one keeps its names and is not matched: the surname of another is not compared instead.
     """
     turns = FieldNames(decisive=user_value_field).turns
     known = pl.concat(

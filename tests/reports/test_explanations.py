@@ -407,7 +407,11 @@ MIXED_UP = users(user("u1", sam="mweber"), user("u2", email="mweber@corp.example
             None,
             ["user_email or directory_user_sam_account_name", "write in platform_user_value_field"],
         ),
-        (users(user("u1", surname="mweber"), user("u2", surname="mweber")), None, ["which is compared first"]),
+        (
+            users(user("u1", surname="mweber"), user("u2", surname="mweber")),
+            None,
+            ["which is compared first"],
+        ),
         (
             users(user("u1", sam="mweber"), user("u2", sam="mweber")),
             "employee_login",
