@@ -240,7 +240,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ("server", only_services, "Services log on, and at most administrators besides."),
         ("kiosk", nobodys & _fits(short, kind_names.KIOSK), by_name.format("kiosks and labs")),
         ("kiosk", (users >= MANY_USERS) & alike, pl.format("{} log on, all of them alike.", many)),
-        ("shared", (users > 1) & ~has_majority, pl.format("No one of {} has more than the threshold.", many)),
+        ("shared", (users > 1) & ~has_majority, pl.format("None of {} has more than the threshold.", many)),
         ("personal", users == 1, "One user logs on."),
         ("personal", (users > 1) & has_majority, "One of several users has more than the threshold."),
     ]
