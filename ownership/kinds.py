@@ -225,7 +225,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     nobodys = ~has_lasting_user.fill_null(value=False)
     server_name = _fits(short, kind_names.SERVER) & ~_fits(short, kind_names.WORKSTATION)
     only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
-    by_name = "Such names are given to {}, and it has no lasting primary user."
+    by_name = "The name is one for {}, and the host has no lasting primary user."
     many = _counted(users, "user")
     from_computers = pl.format("Accounts of {} log on.", _counted(computers, "other computer"))
     rules: list[_Rule] = [
