@@ -248,7 +248,7 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "host_user_shares")
 def named_domains_have_accounts(run: ScanRun) -> dg.AssetCheckResult:
-    """Some account is of a domain that rules.domains names; otherwise nobody is found."""
+    """Some account is of a domain that rules.domains names; otherwise no user is found."""
     spellings = run.read("host_user_shares").collect()["username_spellings"].explode()
     return _result([check_domains(spellings, run.instance.rules.as_rules())])
 
@@ -286,7 +286,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
     return _none(
         lost,
         f"Of the hosts whose owner an earlier run wrote, {emptied} have none now and {replaced} have "
-        "another; look who sets owners, and whether the service keeps what platform.contract.update sends",
+        "another; check who sets owners, and whether the service keeps what platform.contract.update sends",
         emptied=emptied,
         replaced=replaced,
     )

@@ -116,8 +116,8 @@ def delete_old(run: ScanRun) -> None:
     """Delete stored rows and Dagster's records that are older than the instance keeps them.
 
     Days of the run's own window stay, and what a plan rests on that may still be applied. A run that does not
-    write deletes no table that analysts see. Nor does any look beside the tables, as the daily clean-up does:
-    a link or share that is broken there must not fail a run whose owners are written.
+    write deletes no table that analysts see. No run reads beside the tables, as the daily clean-up does: a
+    link or share that is broken there must not fail a run whose owners are written.
     """
     retention = Retention.of_instance(run.instance)
     if run.may_write:
@@ -136,14 +136,14 @@ def require_plausible_clock(dagster: dg.DagsterInstance, job: str) -> None:
         if last.end_time and days > MAX_PAUSE_DAYS:
             raise AssetOwnersError(
                 f"The last clean-up was {days:.0f} days ago by this machine's clock, so nothing was deleted: "
-                "if the clock is wrong, what is fresh seems old. Check it; tomorrow the next clean-up goes on"
+                "if the clock is wrong, fresh data seems old. Check it; tomorrow's clean-up deletes again"
             )
 
 
 def delete_old_of_all(
     instances: Iterable[Instance], dagster: dg.DagsterInstance, log: logging.Logger
 ) -> None:
-    """Delete what is old of each instance whose tables lie in the home, also where no run succeeds any more.
+    """Delete old data of each instance whose tables lie in the home, also where no run succeeds any more.
 
     Of one without a valid instance file it keeps what the settings say that its last run stored. What the
     last run left is emptied once it is older than keep.history_days. An instance that a run works on waits
@@ -182,7 +182,7 @@ def delete_old_of_all(
         _delete_records(dagster, name, days, log)
     delete_unlisted(dagster)
     if failures:
-        raise AssetOwnersError(f"What is old could not be deleted of {'; of '.join(failures)}")
+        raise AssetOwnersError(f"Old data could not be deleted: {'; '.join(failures)}")
 
 
 def _stored(tables: Tables) -> Retention:
@@ -201,7 +201,7 @@ def _delete_old_inputs(tables: Tables, retention: Retention) -> None:
 def _delete_tables(
     tables: Tables, retention: Retention, log: logging.Logger, *, kept: date | None = None
 ) -> None:
-    """Delete what is old of an instance; of a run, which keeps days since `kept`, rows and days only."""
+    """Delete old data of an instance; of a run, which keeps days since `kept`, rows and days only."""
     _delete_old_inputs(tables, retention)
     history_before = datetime.now(UTC) - timedelta(days=retention.history_days)
     oldest = datetime.now(ZoneInfo(retention.timezone)).date() - timedelta(days=retention.evidence_days)

@@ -63,7 +63,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     partitions = dg.DailyPartitionsDefinition(
         start_date=min(first, since or date.max).isoformat(),
         timezone=instance.scan.timezone,
-        end_offset=1,  # the running day is looked at, too
+        end_offset=1,  # the running day counts, too
     )
 
     @dg.multi_asset(
@@ -250,7 +250,7 @@ def _unsettled_or_grown(run: ScanRun, days: Sequence[date]) -> set[date]:
     for name, matching in run.search().ask_each(lambda log: log.matching_by_day(settled)).items():
         grown |= days_that_grew(stored.filter(settings_fingerprint=fingerprints[name]), matching)
     if grown:
-        run.log.info(f"Days that more events have arrived for since: {', '.join(map(str, sorted(grown)))}")
+        run.log.info(f"Days with more events since they were fetched: {', '.join(map(str, sorted(grown)))}")
     return unsettled | grown
 
 
@@ -361,7 +361,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
         audit = command_line(instance, *audit_to_draw())
         raise ConfigurationError(
             f"rules.min_confidence: needs {MIN_ANSWERED} answers to an audit of the present rules, of logons "
-            f"counted as now and of at most {window.days} days. Take the setting out, plan (run --dry-run), "
+            f"counted as now and of at most {window.days} days. Remove the setting, plan (run --dry-run), "
             f"draw an audit: {audit}"
         )
     answered_no = recent.filter(~pl.col("right")).select("host_id", "user_id").rows()
@@ -439,9 +439,9 @@ def _require_fields(run: ScanRun, name: str, days: pl.DataFrame, first: date, la
         _require(run, name, lambda log: check_fields(log, days, Window(first, last)))
 
 
-def _require(run: ScanRun, name: str, look: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
+def _require(run: ScanRun, name: str, check: Callable[[EvidenceSource], Iterable[Finding]]) -> None:
     def require(log: EvidenceSource) -> None:
-        if wrong := [str(finding) for finding in look(log) if finding.state == "wrong"]:
+        if wrong := [str(finding) for finding in check(log) if finding.state == "wrong"]:
             raise ConfigurationError("; ".join(wrong))
 
     run.search().ask(name, require)

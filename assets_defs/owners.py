@@ -112,7 +112,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     get = f"{found['hosts_to_write']:,} get{'s' * (found['hosts_to_write'] == 1)} an owner"
     run.log.info(f"Decided {counted(frame['host_id'].count(), 'host')}: {get}, {conflicts_now}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
-        run.log.warning(f"Moves: {moved:,} hosts name nobody (not_stable). {MOVED} (rules 1.13)")
+        run.log.warning(f"Moves: {moved:,} hosts get no owner (not_stable). {MOVED} (rules 1.13)")
     for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows, and without the people
         hosts = map(printable, some["host_id"])
         run.log.debug(

@@ -217,8 +217,8 @@ def write_planned(run: ScanRun) -> pl.DataFrame:
 
     Raises:
         PlanRefusedError: `ownership.plan.refusals` found something; nothing was written.
-        RunEndedError: Dagster no longer counts the run as running; the rest is left for the next run.
-        ServiceError: the writing ended early; the rest is left for the next run.
+        RunEndedError: Dagster no longer counts the run as running; the next run writes the rest.
+        ServiceError: the writing stopped early; the next run writes the rest.
     """
     plan, hosts = plan_of_run(run)
     if run.may_write:
@@ -336,8 +336,8 @@ def _show_plan(run: InstanceRun, plan: Plan) -> None:
     lost = publish_plan(run.tables, plan_id, applied_by=run.run_id, at=datetime.now(UTC))
     if lost:
         run.log.warning(
-            f"Of run {short_run_id(plan_id)}, whose plan is applied, these tables are not kept: "
-            f"{', '.join(lost)}. Tables and report go on showing what was published before"
+            f"Run {short_run_id(plan_id)}, whose plan is applied, no longer has these tables: "
+            f"{', '.join(lost)}. Tables and report still show what was published last"
         )
 
 
@@ -393,7 +393,7 @@ def _require_safe(
     if not (found := list(refusals(plan, conditions))):
         return
     apply = ["undo" if plan.command == "undo" else "apply", short_run_id(plan.of_run)]
-    look = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
+    query = command_line(instance, "sql", "--run", short_run_id(run.run_id), "FROM write_history")
     of_hosts = host_arguments("--host", plan.hosts)
     allow = command_line(instance, *apply, "--allow-writes", str(plan.to_write), *of_hosts)
     remedies = {
@@ -402,7 +402,7 @@ def _require_safe(
         "run again": f"Run all steps again: {command_line(instance, 'run')}",
         "apply": "Fetch the days again once their events are back or, if there never were any, apply the "
         f"plan: {command_line(instance, *apply)}",
-        "allow": f"Look at the plan ({look}), then {apply[0]} it: {allow}",
+        "allow": f"Read the plan ({query}), then {apply[0]} it: {allow}",
         "read owners": f"Check {run.inventory().how_read}" if hidden_owners else "",
     }
     said = " ".join(f"{refusal.reason}. {remedies[refusal.remedy]}." for refusal in found)
@@ -445,7 +445,7 @@ def _write(run: InstanceRun, ledger: Ledger, plan: Plan, writer: Writer) -> pl.D
         _log_writes(run, written, writer)
     if ended_by:
         raise ServiceError(
-            f"{ended_by}; the run ended, the rest is left for the next run. The messages are in owner_writes"
+            f"{ended_by}; the run stopped, and the next run writes the rest. The messages are in owner_writes"
         )
     return written
 

@@ -28,7 +28,7 @@ from ownership.windows import Window
 from reports.run_results import counts_in_words, plans_only, undone_in_words
 from resources.errors import AssetOwnersError, RunEndedError, TransientError
 from resources.failures import operator_message
-from resources.locks import watched
+from resources.locks import end_if_stuck
 from resources.notify import Kind, send_notices
 from resources.settings import Instance, command_line, ui_url
 from resources.settings.environment import system_user
@@ -80,7 +80,7 @@ class RunRecord:
             run = self.recorded.get_run_by_id(self.run_id)
         except Exception as error:  # of any database; its restart does not end a run
             if time.monotonic() - self._answered_at > MAX_SILENCE_SECONDS:
-                message = "Dagster does not tell whether this run counts as running; it writes nothing more"
+                message = "Dagster did not say whether this run is still running; it writes nothing more"
                 raise AssetOwnersError(message) from error
             return
         self._answered_at = time.monotonic()
@@ -137,10 +137,10 @@ class RunRecord:
             self.add(**_counts(row, self.tables.run_writes(self.run_id)))
 
     def require_none_failed(self) -> None:
-        """Fail a step that needs no other one with the message of one that failed: all would be in vain."""
+        """Fail a step that needs no other one if one has failed: its work would be useless."""
         if "FAILURE" in _states(self._steps()):
             message = self.row().get("message")
-            raise AssetOwnersError(message or "Not begun: another step of the run has failed")
+            raise AssetOwnersError(message or "Not started: another step of the run failed")
 
     def succeed(self) -> None:
         """Store that the run succeeded; if another step has failed, only what came of it."""
@@ -297,7 +297,7 @@ def as_dagster_failure(record: RunRecord | None = None, *, last: bool = False) -
         dagster.DagsterUserCodeExecutionError: with the message.
         dagster.DagsterExecutionInterruptedError: the run was canceled, so that it stays canceled.
     """
-    with watched():
+    with end_if_stuck():
         try:
             yield
         except dg.DagsterExecutionInterruptedError:
@@ -331,7 +331,7 @@ def _why_interrupted(record: RunRecord) -> str:
         return str(error)
     except Exception as error:  # noqa: BLE001  (of Dagster's database; the run ends all the same)
         logging.getLogger(__name__).warning(f"Dagster did not say why this run was interrupted: {error}")
-    return "interrupted; the next run settles what was not known to be written"
+    return "interrupted; the next run settles the pending writes"
 
 
 def failure(message: str) -> dg.DagsterUserCodeExecutionError:

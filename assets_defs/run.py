@@ -21,7 +21,7 @@ from pydantic import Field
 
 from assets_defs.record import RunRecord, announce, as_dagster_failure
 from assets_defs.run_request import (
-    NOTHING_SENT,
+    DOES_NOT_WRITE,
     SINK,
     Mode,
     days_named,
@@ -376,7 +376,7 @@ def _chosen(run: ScanRun) -> dict[str, Any]:
     differing = {
         name: chosen for name, chosen in sorted(run.options.model_dump().items()) if chosen != usual[name]
     }
-    differing.pop("refetch", None)  # it says how days are looked at, not what comes of the run
+    differing.pop("refetch", None)  # it says how days are fetched, not what the run finds
     if run.window == window_of(run.instance, run.window.last):
         differing.pop("lookback_days", None)  # the command line names what the window has
     differing |= {CHANGES: run.instance.changes} if run.instance.changes else {}
@@ -401,5 +401,5 @@ def follow_up_run(
         inventory=getattr(context.resources, keys.inventory),
         record=record,
         log=context.log,
-        why_no_writes=NOTHING_SENT if dry_run else None,
+        why_no_writes=DOES_NOT_WRITE if dry_run else None,
     )

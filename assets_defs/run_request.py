@@ -15,7 +15,7 @@ INPUTS = ("logons", *SNAPSHOTS, "blocking_check")
 """The steps that a plan rests on: a run that writes executes all of them."""
 SINK = "owner_writes"
 SCANNED = ("logon_counts", "logon_days", *SNAPSHOTS, SINK)  # the tables that a scan fills
-NOTHING_SENT = "Nothing is sent to the inventory"
+DOES_NOT_WRITE = "This run does not write"
 
 Kind = Literal["run", "dry_run", "backfill"]  # what a scan is, as in the table `runs`
 
@@ -49,24 +49,21 @@ def mode_of(
     kind: Kind = "dry_run"
     why: str | None
     if dry_run:
-        why = NOTHING_SENT
+        why = DOES_NOT_WRITE
         why += ", because writes.dry_run is on" if is_always_dry else ""
     elif missing:
         why = (
-            "Nothing is sent to the inventory, and no table is published: this run does not execute "
+            "This run does not write to the inventory, nor publish a table: it does not execute "
             f"{', '.join(missing)}, and tables of other runs may be out of date. A run that may write "
             f"executes all steps: {whole_run}"
         )
     elif not force and (days_named > 1 or is_of_backfill):
         days = f"of {days_named} days" if days_named > 1 else "with a run for each day"
         kind = "backfill"
-        why = (
-            f"Backfill {days}: it fetches, decides and plans. Nothing is sent to the inventory, because "
-            "`force` is off"
-        )
+        why = f"Backfill {days}: it fetches, decides and plans. It does not write, because `force` is off"
     elif not force and ended:
         why = (
-            f"Nothing is sent to the inventory: the window ended on {ended}, more than {late_days} days ago, "
+            f"This run does not write: the window ended on {ended}, more than {late_days} days ago, "
             "and `force` is off"
         )
     else:

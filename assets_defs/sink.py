@@ -33,7 +33,7 @@ from ownership.names import counted
 from ownership.plan import exceeded_limit
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
-from resources.locks import watched
+from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, part_name, slug_of
 from resources.store.tables import short_run_id
 
@@ -53,7 +53,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
-        with watched(), reporting(run), as_dagster_failure(run.record, last=True):
+        with end_if_stuck(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
                 metadata = _shown(run, write_planned(run))
                 delete_old(run)
@@ -71,7 +71,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
-    """What became of the hosts of a plan, or what it is where nothing was sent; `known` says it better."""
+    """Return what became of the hosts of a plan, as metadata of the asset; `known` replaces entries."""
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
@@ -85,14 +85,14 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         "result": _result(run, rows),
         **writes_metadata(rows, decisions),
         **known,
-        # Of decisions that are no longer kept, none.
+        # Without decisions, which may be no longer kept, it has none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
         **({"dagster/row_count": written} if run.may_write else {}),
     }
 
 
 def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
-    """What a run wrote or would write."""
+    """Return what a run wrote or would write."""
     if set(rows["outcome"]) - {"planned"}:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
@@ -102,7 +102,7 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
 
 
 def _written_last(run: InstanceRun) -> dict[str, Any]:
-    """The last run that wrote owners, also after runs that wrote none, and how many hosts have theirs now."""
+    """Return the last run that wrote owners, and how many hosts still have them."""
     wrote = run.tables.all_runs("runs").filter(pl.col("written") > 0, pl.col("kind") != "undo")
     said = "nothing yet"
     for row in wrote.sort("started_at").tail(1).collect().iter_rows(named=True):
@@ -114,7 +114,7 @@ def _written_last(run: InstanceRun) -> dict[str, Any]:
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:
-    """How the plan of a run is applied: the command, and the launchpad filled in."""
+    """Return how to apply the plan of a run: the command, and a link to the filled-in launchpad."""
     if run.mode.missing_steps or "planned" not in planned["outcome"]:
         return {}
     number = planned.height
@@ -160,7 +160,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
     """Define the op that applies a plan that an earlier run stored, or undoes what a run wrote."""
     act, keys = FOLLOW_UPS[command], resource_keys(instance)
 
-    @watched()
+    @end_if_stuck()
     def follow_up(context: dg.OpExecutionContext, config: FollowUpConfig) -> None:
         options = config.model_dump(exclude={"run_id"}, exclude_defaults=True)
         run = follow_up_run(context, instance, command, config.run_id, options)
@@ -194,7 +194,7 @@ def _show_applied(context: dg.OpExecutionContext, run: InstanceRun) -> None:
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
-    """What became of each host of a run that followed another one."""
+    """Return what became of each host of a run that followed another one."""
     row = run.record.row()
     said = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
     known = dict[str, Any](result=said)

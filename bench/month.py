@@ -120,7 +120,7 @@ def outcome(life: Life, named: pl.DataFrame, policy: Policy, *, seed: int = 0) -
     have this owner (`found`); and on how many of the `nights` a wave of moves was seen (`moves`).
     """
     exempt = (pl.col("night") == 0) & policy.first_run_exempt
-    # Without the rule a host has its owner, whoever has used it in the last days.
+    # Without the rule a host has its owner, also if others have used it in the last days.
     stable = pl.col("stable").fill_null(0 if policy.stable_days > 1 else 1)
     may_write, said = named.filter((stable >= policy.stable_days) | exempt), pl.lit(None, pl.Float64)
     if policy.min_confidence:

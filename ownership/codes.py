@@ -44,9 +44,9 @@ EVIDENCE: Mapping[str, Words] = {
     "too_few_events": Words(
         "Too few logons, or on too few days (min_events, min_active_days).", short="too few logons"
     ),
-    "no_majority": Words("None of several users has a share above the threshold."),
+    "no_majority": Words("No user has a share above the threshold."),
     "not_primary_device": Words(
-        "The host is none of the primary_devices hosts that its primary user uses most.",
+        "The host is not among the primary_devices hosts that its primary user uses most.",
         "{username} must use this host on more days than {primary_hostnames}; or raise primary_devices.",
     ),
     "idle_user": Words(
@@ -102,7 +102,7 @@ MOVED = Words(
 
 
 def reason_of(decision: Mapping[str, Any]) -> Words:
-    """Return why a decision names somebody or nobody: of a code's several reasons the one that applies."""
+    """Return why a decision names a person, or does not: of a code's several reasons the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
     if match == "no_user_asset":
         of_nobody = Words("The account belongs to no person in the inventory.", MATCH[match].advice)
@@ -210,13 +210,13 @@ METRIC: Mapping[str, str] = {
 MEASURE: Mapping[str, str] = {
     "people": "Owners that were set by hand.",
     "future": "The primary user on the days that were held back.",
-    "corrected": "Owners that we wrote: right where nobody has changed them since.",
+    "corrected": "Owners that asset-owners wrote: right unless somebody has changed them since.",
 }
 """What an owner decided on is compared with (rules 9.1, 9.2)."""
 
 CLAIMED_BY: Mapping[str, str] = {
     **MEASURE,
-    "audit": "Answers of people who looked at planned owners drawn by chance.",
+    "audit": "Answers of people who checked planned owners drawn by chance.",
 }
 """What the number of owners expected to be wrong rests on (rules 9.4)."""
 
@@ -229,11 +229,11 @@ BREAKDOWN: Mapping[str, str] = {
 
 HOST_KIND: Mapping[str, str] = {
     "personal": "One user's: the only one, or the one with more than the threshold.",
-    "shared": "Several users', none of whom has more than the threshold.",
+    "shared": "Several users share it; no one has more than the threshold.",
     "kiosk": "A kiosk, a lab or another host that anybody uses.",
     "server": "A server or domain controller.",
-    "collector": "What collects the events of other hosts.",
-    "unknown": "No user logs on, and nothing else speaks for a kind.",
+    "collector": "A host that collects the events of others.",
+    "unknown": "No user logs on, and no other rule applies.",
 }
 
 ACCOUNT_KIND: Mapping[str, str] = {
@@ -242,7 +242,7 @@ ACCOUNT_KIND: Mapping[str, str] = {
     "service": "A service's.",
     "computer": "A computer's.",
     "built_in": "Made by Windows or another product.",
-    "unknown": "Nothing speaks for a kind.",
+    "unknown": "No rule applies.",
 }
 
 SUGGESTED: Mapping[str, str] = {
@@ -256,7 +256,7 @@ DRIFT: Mapping[str, str] = {
     "never_seen": "No logon of the owner is stored, on any host.",
     "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
     "moved": "The logons name somebody else.",
-    "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
+    "unsupported": "The logons name nobody, and no logon of the owner on the host is stored in the window.",
 }
 
 STATUS: Mapping[str, str] = {

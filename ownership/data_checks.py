@@ -30,7 +30,7 @@ FORWARDED_LIMIT_PERCENT = 50
 """Share of the events that come from collectors above which the decisions are about collectors, not hosts."""
 MASKED_LIMIT = 0.5
 """Share of names above which they are not those of people and machines."""
-NAMES_LOOKED_AT = 2_000
+SAMPLED_NAMES = 2_000
 """So many of a day's names, evenly spread, tell whether most are masked."""
 
 _FROM, _TO, _BASE64 = r"(^|\\)", "(@|$)", "[A-Za-z0-9+/_-]"
@@ -78,7 +78,7 @@ def most_lack(days: pl.DataFrame, lacking: str) -> bool:
 
 def masked_days(counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the days of `logon_counts` on which most names are masked: day, username and hostname say how."""
-    some = pl.int_range(pl.len()) % (pl.len() // NAMES_LOOKED_AT + 1) == 0  # all would take seconds a million
+    some = pl.int_range(pl.len()) % (pl.len() // SAMPLED_NAMES + 1) == 0  # all would take seconds a million
     how = {name: masked_form(pl.col(f"document_{name}").filter(some)) for name in ("username", "hostname")}
     days = counts.group_by("day").agg(**how).collect(engine="streaming")
     return days.filter(pl.any_horizontal(pl.col(*how).is_not_null())).sort("day")

@@ -127,7 +127,7 @@ def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str)
 
 
 HAS_OWNER = pl.col("owner_ids").list.len() > 0
-"""Whether a host of inventory_hosts has an owner, whom nobody may overwrite."""
+"""Whether a host of inventory_hosts has an owner, who must not be overwritten."""
 
 
 def owner_decisions(
@@ -150,14 +150,14 @@ def owner_decisions(
             .then("excluded_by")
             .when(match="no_user_asset")
             .then("user_excluded_by"),
-            # Of a host that names nobody, or nobody's user asset, nothing would be right or wrong.
+            # Without a user, or a user asset, an owner would be neither right nor wrong.
             confidence=pl.when(
                 pl.col("resolved_owner").is_not_null() | (pl.col("evidence") == "low_confidence")
             ).then("confidence"),
             named_since=pl.when(pl.col("stable_days") > 0).then(
                 evidence.window.last - pl.duration(days=pl.col("stable_days") - 1)
             ),
-            # Where a run would write that owner: not one who was answered no, is nobody, or is there already.
+            # If a run would write that owner: not if answered no, without a user asset, or there already.
             stable_on=pl.when(
                 pl.col("stable_days") > 0,
                 pl.col("answered_no").is_null(),

@@ -36,7 +36,7 @@ class Layout(Enum):
 
 
 class PersonalData(Enum):
-    """Which personal data a column of text holds, for `forget`; codes hold none."""
+    """Which personal data a column of text holds, for `forget`; codes are not personal."""
 
     NOTHING = auto()
     USER_ID = auto()  # of a user asset
@@ -200,7 +200,7 @@ def _differing_columns(expected: pl.Schema, given: pl.Schema) -> Iterator[str]:
 def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, model: type[Table]) -> Iterator[str]:
     """Return each broken rule with the first rows that break it: their key and the column, or the whole row.
 
-    Persons are not named: the message is kept in places where nobody would look for them.
+    Persons are not named: the message is kept where names are not expected.
     """
     persons = {name for name, holds in personal_columns(model).items() if holds is not PersonalData.NOTHING}
     for (column, rule), cases in failures.group_by("column", "check", maintain_order=True):

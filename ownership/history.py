@@ -82,7 +82,7 @@ _WITHOUT_ASSET = pl.when(pl.col("host_id").is_null()).then("hostname")
 _HOST = ("host_id", _WITHOUT_ASSET)
 
 # What a reader would call another decision. Counts and shares move every day, and so does who comes first
-# where nobody is named; neither changes what is known about the owner.
+# where no user is named; neither changes what is known about the owner.
 _DECISION = (
     *("hostname", "host_id", "evidence", "problem", "match", "action", "resolved_owner", "existing_owner"),
     pl.when(pl.col("evidence").is_in(NAMING)).then("username"),
@@ -145,7 +145,7 @@ def with_new_conflicts(
 
 
 def open_conflicts(decisions: pl.DataFrame, acknowledged: pl.DataFrame) -> pl.DataFrame:
-    """Return the conflicts that nobody acknowledged, with this evidence code and these owners."""
+    """Return the unacknowledged conflicts, with this evidence code and these owners."""
     return decisions.filter(action="conflict").join(acknowledged, on=ACKNOWLEDGED, how="anti")
 
 

@@ -52,7 +52,7 @@ class Kinds:
 
 
 def account_profiles(evidence: Evidence, matches: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Classify the user names of evidence from which nobody is excluded.
+    """Classify the user names of evidence that excludes no user.
 
     `matches` are rows of `username_matches`, `users` of `inventory_users`. Rows of `account_profiles`, sorted
     by username. With a user asset, nobody is a service or administrator by the name: people are called Job.
@@ -197,7 +197,7 @@ def _folded(name: pl.Expr, letters: Mapping[str, str] = LETTERS) -> pl.Expr:
 
 
 def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
-    """Classify the hosts of evidence from which nobody is excluded.
+    """Classify the hosts of evidence that excludes no user.
 
     `accounts` are rows of `account_profiles` for its users. Rows of `host_profiles`, sorted by hostname and
     host_id: hosts with logons.
@@ -225,7 +225,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     nobodys = ~has_lasting_user.fill_null(value=False)
     server_name = _fits(short, kind_names.SERVER) & ~_fits(short, kind_names.WORKSTATION)
     only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
-    by_name = "The name is one that {} are given, and nobody is its primary user for days."
+    by_name = "The name is one for {}, and the host has no lasting primary user."
     many = _counted(users, "user")
     from_computers = pl.format("Accounts of {} log on.", _counted(computers, "other computer"))
     rules: list[_Rule] = [

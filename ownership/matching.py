@@ -14,9 +14,9 @@ from ownership.rules import Rules, excluding_field
 from ownership.tables import UnmatchedUsers, UsernameMatches
 
 ACCOUNT_FIELDS = ("user_email", "directory_user_sam_account_name")
-"""The fields that hold account names, which are asked together (rules 2.1)."""
+"""The fields that hold account names, which are compared together (rules 2.1)."""
 SURNAME = "directory_user_surname"
-"""Asked where no account name fits."""
+"""Compared where no account name fits."""
 FIELDS = (*ACCOUNT_FIELDS, SURNAME)
 """The fields that are always compared."""
 
@@ -25,7 +25,7 @@ FIELDS = (*ACCOUNT_FIELDS, SURNAME)
 class FieldNames:
     """The instance's names for fields of the inventory, as advice must call them.
 
-    `decisive` is the user value field if the instance file names it: then it is asked first.
+    `decisive` is the user value field if the instance file names it: then it is compared first.
     """
 
     user_value: str = "user_email"
@@ -35,12 +35,12 @@ class FieldNames:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Fields of user assets in the order in which they are asked (rules 2.1)."""
+        """Fields of user assets in the order in which they are compared (rules 2.1)."""
         return tuple(dict.fromkeys((self.user_value, *FIELDS)))
 
     @property
     def turns(self) -> tuple[tuple[str, ...], ...]:
-        """The same in turns: what is asked together, once no earlier turn knows the name (rules 2.1)."""
+        """The same in turns: what is compared together, once no earlier turn knows the name (rules 2.1)."""
         further = [[name for name in turn if name != self.decisive] for turn in (ACCOUNT_FIELDS, (SURNAME,))]
         return tuple(map(tuple, filter(None, [[self.decisive] if self.decisive else [], *further])))
 
@@ -95,7 +95,7 @@ def owner_by_account(matches: pl.LazyFrame) -> pl.LazyFrame:
 def all_accounts(named: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     """Return rows of subject and username, and these with each other account of the same person.
 
-    Of rows of `owner_by_account`: whoever changes account stays the same person (rules 1.13, 9.2).
+    Of rows of `owner_by_account`: a person who changes account stays the same (rules 1.13, 9.2).
     """
     username = pl.col("username").cast(named.schema["username"], strict=False)
     several = owners.select(username, "resolved_owner").filter(pl.len().over("resolved_owner") > 1)
@@ -108,10 +108,10 @@ def username_matches(
 ) -> pl.DataFrame:
     """Look every user name of `shares` up in the user assets (rules 2.1, 2.7): rows of `username_matches`.
 
-    The user value field that the instance file names is asked first, then the account fields together, then
+    The user value field, if the instance file names it, is first, then the account fields together, then
     the surname; the first that know the name decide, and what later ones say is kept beside it. A user asset
-    that cannot be read whole matches nobody: whatever field of it knows the name, the name is ambiguous. An
-    excluded one knows its names and stands for none: a surname of somebody else is not asked in its place.
+    that cannot be read whole matches no user: whatever field of it knows the name, the name is ambiguous. An
+    excluded one keeps its names and is not matched: the surname of another is not compared instead.
     """
     turns = FieldNames(decisive=user_value_field).turns
     known = pl.concat(

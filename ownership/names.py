@@ -110,19 +110,19 @@ def counted(number: int, noun: str) -> str:
 
 
 def either(names: Iterable[str]) -> str:
-    """Several names, one of which applies."""
+    """Join names of which one applies."""
     return " or ".join(map(printable, names))
 
 
 def near_names(asked: str, known: Iterable[str]) -> list[str]:
-    """The names of hosts and people that look most like one that is not known, the nearest first."""
+    """Return the names of hosts and people most like an unknown one, the nearest first."""
     choices, folded = [*dict.fromkeys(known)], utils.default_process
     near = process.extract(asked, choices, processor=folded, limit=MAX_SUGGESTED, score_cutoff=85)
     return [name for name, *_ in near]
 
 
 def did_you_mean(near: Sequence[str]) -> str:
-    """Ask whether one of these names was meant, as the next sentence; empty if there are none."""
+    """Ask whether one of these names was meant, as the next sentence; empty without names."""
     return f" Did you mean {either(near)}?" if near else ""
 
 

@@ -95,7 +95,7 @@ class Persons:
     def _called(self, asked: str) -> set[_Key]:
         own = pl.select(normalise_name(pl.lit(asked))).item()
         found = self._names.filter(own=pl.lit(own))
-        if found.is_empty() and own and "@" not in own:  # an address that nobody has is nobody's
+        if found.is_empty() and own and "@" not in own:  # an unknown address is not an account
             pair = pl.LazyFrame([("", asked)], _PAIR, orient="row")
             account = normalised_names(pair, rules=self._rules).users["username"].cast(pl.String)
             called = [*account, ".".join(own.split())]  # Dee Olu is dee.olu
@@ -111,7 +111,7 @@ class Persons:
         return Person(user_id, dict(own.iter_rows()), shared)
 
     @cached_property
-    def _linked(self) -> pl.DataFrame:
+    def _by_account(self) -> pl.DataFrame:
         """Return the user assets of each account, and (own) of each whole address."""
         name, links = pl.col("name"), pl.concat(self._links)
         own = pl.when("whole", normalise_name(name).str.contains(r"[@\\]")).then(normalise_name(name))
@@ -122,18 +122,18 @@ class Persons:
     @cached_property
     def _accounts(self) -> pl.DataFrame:
         """Return the persons of each account and whole address: user assets, or the account alone."""
-        pairs = [self._linked.select("user_id", account=name) for name in ("account", "own")]
+        pairs = [self._by_account.select("user_id", account=name) for name in ("account", "own")]
         linked = pl.concat(pairs).drop_nulls().unique()
         # Many inventories have the login as id; a number is more likely to be somebody else's.
         ids = pl.DataFrame({"user_id": [*self._user_ids]}, {"user_id": pl.String})
         ids = ids.filter(~pl.col("user_id").str.contains(r"^\d+$")).join(linked, on="user_id", how="anti")
-        others = self._spelled.select("account").unique().join(linked, on="account", how="anti")
+        others = self._spellings.select("account").unique().join(linked, on="account", how="anti")
         others = others.join(ids.with_columns(account="user_id"), on="account", how="left")
         every = pl.concat([linked, others.select("user_id", "account")])
         return every.with_columns(alone=pl.when(pl.col("user_id").is_null()).then("account"))
 
     @cached_property
-    def _spelled(self) -> pl.DataFrame:
+    def _spellings(self) -> pl.DataFrame:
         """Return each stored name (value), its normalised form (own) and the accounts it counts for."""
         names = normalised_names(pl.concat(self._pairs).lazy(), rules=self._rules)  # by host
         counted = names.add_to(names.pairs).select(value=_PAIR[1], account=pl.col("account").cast(pl.String))
@@ -152,10 +152,10 @@ class Persons:
     def _names(self) -> pl.DataFrame:
         """Return each stored name with its persons: value, own, account, user_id, alone, shared (several)."""
         number = self._accounts.group_by("account").agg(number=pl.len())
-        whole = self._linked.drop_nulls().group_by("own").agg(of_own=pl.n_unique("user_id"))
+        whole = self._by_account.drop_nulls().group_by("own").agg(of_own=pl.n_unique("user_id"))
         # A whole address of one of those who share an account is an account of its own.
         account = pl.when(pl.col("of_own") != pl.col("number")).then("own").otherwise("account")
-        spelled = self._spelled.join(number, on="account", how="left").join(whole, on="own", how="left")
+        spelled = self._spellings.join(number, on="account", how="left").join(whole, on="own", how="left")
         names = spelled.select("value", "own", account=account).join(self._accounts, on="account")
         return names.with_columns(shared=pl.struct("user_id", "alone").n_unique().over("value") > 1)
 

@@ -384,6 +384,6 @@ def plan_undo(
 
 
 def _rows(planned: pl.DataFrame, **of_all: str | datetime) -> pl.DataFrame:
-    """Rows of `owner_writes`, with values that all of them have; what is not planned is null."""
+    """Return rows of `owner_writes`, with values that all of them have; unplanned ones are null."""
     rows = planned.with_columns(pl.lit(value).alias(name) for name, value in of_all.items())
     return pl.concat([empty(OwnerWrites), rows], how="diagonal")

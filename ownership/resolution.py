@@ -22,7 +22,7 @@ from ownership.tables import HostProfiles, LogonCounts
 from ownership.windows import Window
 
 NEW_OWNER_DAYS = 14
-"""Days for which an owner whom no audited plan had must be named until a confidence is told (rules 9.8)."""
+"""Days for which an owner whom no audited plan had must be named until it has a confidence (rules 9.8)."""
 UNKNOWN = pl.lit(None, pl.Float64)
 """The confidence where no audit is answered."""
 
@@ -51,7 +51,7 @@ class Resolution:
 
     @property
     def stable_windows(self) -> int:
-        """The number of days in a row for which an owner must be named (rules 1.13, 9.8); 0: nothing asks."""
+        """The number of days in a row for which an owner must be named (rules 1.13, 9.8); 0: no rule asks."""
         return self.rules.min_stable_days or (0 if self.confidence is UNKNOWN else NEW_OWNER_DAYS)
 
     def count_shares(self) -> pl.DataFrame:

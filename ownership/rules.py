@@ -107,7 +107,7 @@ def evidence_of_host(rules: Rules) -> dict[str, pl.Expr]:
 def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.Expr:
     """Return the setting, field and pattern that exclude an asset by what the inventory lists.
 
-    All patterns are tried at once, and then one by one on the values that fit: thousands may be given.
+    All patterns are tried together, and then one by one on the values that fit: thousands may be given.
     """
     named = ((name, one) for name, of_field in patterns.items() for one in of_field)
     numbers = {pair: number for number, pair in enumerate(dict.fromkeys(named))}
@@ -153,7 +153,7 @@ MAX_EVENTS_A_DAY = 10_000_000_000
 
 
 def day_weights(rules: Rules) -> dict[EvidenceMetric, pl.Expr]:
-    """What a user's logons on a host on one day count for, by metric (rules 1.7), from `logon_counts`."""
+    """Return what a user's logons on a host count for on one day (rules 1.7), from `logon_counts`."""
     weights = rules.logon_type_weights
     of_kind = pl.col("document_logon_type").replace_strict(weights, default=1, return_dtype=pl.Int64)
     one = of_kind.fill_null(1) if weights else pl.lit(1, pl.Int64)
@@ -173,9 +173,9 @@ def events_needed(rules: Rules) -> pl.Expr:
     threshold = rules.share_threshold_percent
     to_begin = max(rules.min_events, 1) - events
     # The smallest k with 100 * (own + k) > threshold * (total + k).
-    to_win = (threshold * total - 100 * own) // (100 - threshold) + 1
-    to_win = pl.when(own == total).then(0).otherwise(to_win)
-    return pl.max_horizontal(to_win, to_begin, days_needed(rules), 0)
+    to_be_named = (threshold * total - 100 * own) // (100 - threshold) + 1
+    to_be_named = pl.when(own == total).then(0).otherwise(to_be_named)
+    return pl.max_horizontal(to_be_named, to_begin, days_needed(rules), 0)
 
 
 def days_needed(rules: Rules) -> pl.Expr:

@@ -98,7 +98,9 @@ def normalised_names(
         .drop_nulls("name")
         .filter(~fits_any(name, rules.exclude_users), ~fits_any(pl.col("own_name"), rules.exclude_users))
         .with_columns(
-            username=pl.when(_stands_for_nobody(pl.col("domains"), rules)).then("own_name").otherwise(name),
+            username=pl.when(_is_without_directory(pl.col("domains"), rules))
+            .then("own_name")
+            .otherwise(name),
             local_to=pl.when(~first.str.contains("\\", literal=True)).then(netbios_name(first)),
         )
         .join(people.lazy(), left_on="name", right_on="username", how="left")
@@ -127,12 +129,12 @@ def normalised_names(
     )
 
 
-def _stands_for_nobody(domains: pl.Expr, rules: Rules) -> pl.Expr:
+def _is_without_directory(domains: pl.Expr, rules: Rules) -> pl.Expr:
     """Return whether an account is Windows's own, or of a domain that rules exclude (rules 1.3)."""
-    nobodys = domains.list.set_intersection(NO_DIRECTORIES).list.len() > 0
+    is_without = domains.list.set_intersection(NO_DIRECTORIES).list.len() > 0
     if not rules.domains:
-        return nobodys
-    return nobodys | (domains.list.len() > 0) & ~is_of_any(domains, rules.domains)
+        return is_without
+    return is_without | (domains.list.len() > 0) & ~is_of_any(domains, rules.domains)
 
 
 def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
@@ -143,10 +145,10 @@ def split_nameless(counts: pl.DataFrame) -> tuple[pl.DataFrame, int, int]:
     host, user = pl.col("document_hostname"), pl.col("document_username")
     # To normalise each row's names would take longer than all else that is done with a day.
     with_domain = counts.select(user.filter(user.str.contains_any(["\\", "@"])).unique())
-    nobody = with_domain.filter(normalise_username(user).is_null())["document_username"]
-    no_user, no_host = is_no_name(user) | user.is_in(nobody.implode()), is_no_name(host)
+    nameless = with_domain.filter(normalise_username(user).is_null())["document_username"]
+    no_user, no_host = is_no_name(user) | user.is_in(nameless.implode()), is_no_name(host)
     lacking_user, lacking_host = (
-        int(counts.filter(nameless)["events"].sum()) for nameless in (no_user, no_host)
+        int(counts.filter(lacking)["events"].sum()) for lacking in (no_user, no_host)
     )
     return counts.filter(~no_user, ~no_host), lacking_user, lacking_host
 

@@ -32,7 +32,7 @@ def with_stable_days(evidence: Evidence, primary: pl.DataFrame) -> pl.DataFrame:
     """Add to rows of `primary_users` for how many days up to the last one the same owner has been named.
 
     Each of these days has a window as long as the run's. `stable_days` is `stable_windows` at most, 0 where
-    the host has moved in a wave, and null where nobody is named or nothing asks. Accounts of one user asset
+    the host has moved in a wave, and null where no user is named or no rule asks. Accounts of one user asset
     are one owner. The confidence becomes null where an owner is new and not named for so long.
     """
     if not (windows := evidence.stable_windows):

@@ -59,12 +59,12 @@ _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events"
 
 
 def _text(description: str, **options: Any) -> Any:
-    """A column with texts that are not empty."""
+    """Declare a column of texts that are not empty."""
     return column(description, str_length={"min_value": 1}, **options)
 
 
 def _fraction(description: str) -> Any:
-    """A column with a part of a whole, where there is one."""
+    """Declare a column with a part of a whole, or null."""
     return column(description, ge=0, le=1, nullable=True)
 
 
@@ -222,7 +222,7 @@ class OwnerDecisions(Table):
     match: pl.String = column(
         "Whether username has a user asset; null: the logons name nobody.", codes=codes.MATCH, nullable=True
     )
-    action: pl.String = column("What follows for the host.", codes=codes.ACTION)
+    action: pl.String = column("Action for the host.", codes=codes.ACTION)
     username: Account = column("Primary user of the host, as compared.", nullable=True)
     events: pl.Int64 = column(_EVENTS, ge=0)
     total_events: pl.Int64 = column(_TOTAL_EVENTS, ge=0)
@@ -268,7 +268,7 @@ class OwnerDecisions(Table):
         nullable=True,
     )
     stable_on: pl.Date = column(
-        "Day whose run writes the owner of a not_stable host, if the same one stays named; null: none does.",
+        "Day whose run writes the owner of a not_stable host, if the user stays named; null: no run does.",
         nullable=True,
     )
 
@@ -328,7 +328,7 @@ class OwnerDecisionsHistory(OwnerDecisions):
     __key__ = ("hostname", "host_id", "decided_at")
     __layout__ = Layout.LEDGER
 
-    action: pl.String = column("What followed for the host.", codes=codes.PAST_ACTION)
+    action: pl.String = column("Action for the host.", codes=codes.PAST_ACTION)
 
 
 class AcknowledgedConflicts(Table):
@@ -364,9 +364,9 @@ class OwnerWrites(Table):
     run_id: Text = _text("Id of the run that planned the write.")
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME)
-    outcome: pl.String = column("What became of the write.", codes=codes.OUTCOME)
+    outcome: pl.String = column("Outcome of the write.", codes=codes.OUTCOME)
     old_values: OwnerValues = column("Owner, department and criticality that the host had.")
-    new_values: NewValues = column("The same, as they are to be written; null: not sent.")
+    new_values: NewValues = column("The values to write; null: not sent.")
     message: Words = column("Why nothing was written, or what the service said.", nullable=True)
     intended_at: Instant = column("When the write was planned.")
     completed_at: Instant = column("When the outcome was known.", nullable=True)
@@ -400,8 +400,8 @@ class Runs(Table):
     __layout__ = Layout.LEDGER
 
     run_id: Text = _text("Id of the run.")
-    kind: pl.String = column("What the run does.", codes=codes.KIND)
-    status: pl.String = column("How far the run came.", codes=codes.STATUS)
+    kind: pl.String = column("Kind of run.", codes=codes.KIND)
+    status: pl.String = column("Status of the run.", codes=codes.STATUS)
     started_at: Instant = column("When its first step began.")
     ended_at: Instant = column("When it ended.", nullable=True)
     window_from: pl.Date = column("First day of the window, or of the backfill.", nullable=True)
@@ -413,7 +413,7 @@ class Runs(Table):
     to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
-    left_alone: pl.Int64 = column("Hosts not written, or not known to be.", ge=0, nullable=True)
+    left_alone: pl.Int64 = column("Hosts skipped, or whose outcome is not known.", ge=0, nullable=True)
     conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Hosts with an owner before the run.", ge=0, nullable=True)
@@ -437,7 +437,7 @@ class Coverage(Table):
     __reads__ = ("current_owners",)
 
     run_id: Text = _text("Id of the run.")
-    department: Text = column("Department of the hosts; null: none.", nullable=True)
+    department: Text = column("Department of the hosts, if they have one.", nullable=True)
     hosts: pl.Int64 = column("Hosts of the department.", ge=1)
     owned: pl.Int64 = column("Those of hosts with an owner.", ge=0)
     ended_at: Instant = column("When the run ended.")
@@ -449,7 +449,7 @@ class Accuracy(Table, filled_by="tune"):
     __key__ = ("measure", "by", "value")
     __reads__ = ("owner_decisions", "owner_writes")
 
-    measure: pl.String = column("What was compared with.", codes=codes.MEASURE)
+    measure: pl.String = column("What the owners were compared with.", codes=codes.MEASURE)
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
     value: Text = _text("Which group.")
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
@@ -484,7 +484,9 @@ class ThresholdBacktest(Table, filled_by="tune"):
     future_precision: pl.Float64 = _fraction("Share of future_hosts with the same primary user (0 to 1).")
     future_low: pl.Float64 = _fraction(_LOW)
     future_high: pl.Float64 = _fraction(_HIGH)
-    wrong_measure: pl.String = column("What wrong rests on.", codes=codes.CLAIMED_BY, nullable=True)
+    wrong_measure: pl.String = column(
+        "What the number wrong rests on.", codes=codes.CLAIMED_BY, nullable=True
+    )
     wrong: pl.Float64 = column("Owners of to_write expected to be wrong.", ge=0, nullable=True)
     wrong_low: pl.Float64 = column(_LOW, ge=0, nullable=True)
     wrong_high: pl.Float64 = column(_HIGH, ge=0, nullable=True)
@@ -520,8 +522,8 @@ class AuditSample(Table, filled_by="tune --audit"):
     right: pl.Boolean = column("Whether user_id is the right owner; null: no clear answer.", nullable=True)
     instead_id: UserId = column("Id of the user asset that was named as the owner instead.", nullable=True)
     answered_at: Instant = column("When it was answered.", nullable=True)
-    answered_by: Name = column("User who read the answer in.", nullable=True)
-    seed: pl.Int64 = column("Number that the draw follows from.", ge=0, nullable=True)
+    answered_by: Name = column("User who imported the answer.", nullable=True)
+    seed: pl.Int64 = column("Seed of the draw.", ge=0, nullable=True)
     drawn_at: Instant = column("When it was drawn, or undone as wrong.")
     run_id: Text = _text("Id of the run whose plan it was drawn from, or which wrote it.")
     rules: SettingsJson = column("Rules of that plan, as JSON; null: an undo answered.", nullable=True)
@@ -567,8 +569,8 @@ class HostProfiles(Table, filled_by="tune"):
 
     host_id: Text = column(_HOST_ID, nullable=True)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    kind: pl.String = column("What kind of host.", codes=codes.HOST_KIND)
-    reasons: Texts = column("What speaks for its kind, the deciding reason first.")
+    kind: pl.String = column("Kind of host.", codes=codes.HOST_KIND)
+    reasons: Texts = column("Reasons for the kind, the deciding one first.")
     users: pl.Int64 = column(_USER_COUNT, ge=0)
     active_days: pl.Int64 = column("Days with a logon of any of them.", ge=0)
     leader_days: pl.Int64 = column("Days with a logon of the user with most events.", ge=0)
@@ -582,8 +584,8 @@ class AccountProfiles(Table, filled_by="tune"):
     __reads__ = ("owner_decisions",)
 
     username: Account = _text(_USERNAME, unique=True)
-    kind: pl.String = column("What kind of account.", codes=codes.ACCOUNT_KIND)
-    reasons: Texts = column("What speaks for its kind, the deciding reason first.")
+    kind: pl.String = column("Kind of account.", codes=codes.ACCOUNT_KIND)
+    reasons: Texts = column("Reasons for the kind, the deciding one first.")
     hosts: pl.Int64 = column("Hosts with logons of it in the window.", ge=1)
     active_days: pl.Int64 = column("Days with a logon of it.", ge=1)
     user_assets: pl.Int64 = column("User assets that it may stand for.", ge=0)
@@ -597,7 +599,7 @@ class Suggestions(Table, filled_by="tune"):
 
     setting: pl.String = column("The list that the value would be added to.", codes=codes.SUGGESTED)
     value: Account = _text("The value.")
-    reason: Text = column("Why: what speaks for the kind of the account or of the host.")
+    reason: Text = column("Reason for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
     precision: pl.Float64 = _fraction("Share of hosts_resolved that agree with an owner set by hand.")

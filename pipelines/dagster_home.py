@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from resources.errors import ConfigurationError
-from resources.locks import locked
+from resources.locks import hold_lock
 from resources.settings import home, plain_folder
 from resources.store.files import replacing
 
@@ -56,8 +56,8 @@ def warn_of_other_home(instance_tag: str) -> None:
     if settings and settings.is_file() and instance_tag in settings.read_text(encoding="utf-8"):
         return
     logging.getLogger("dagster.code_server").warning(  # in the form of its other lines
-        f"DAGSTER_HOME is {named or 'not set'}: an instance may have several runs at once there, and "
-        f"nobody notices runs that died. Set it to {home() / 'dagster'}, which `asset-owners prepare` makes"
+        f"DAGSTER_HOME is {named or 'not set'}: runs of one instance may work at the same time there, and "
+        f"runs that died are not noticed. Set it to {home() / 'dagster'}, which `asset-owners prepare` makes"
     )
 
 
@@ -92,7 +92,7 @@ def dagster_instance(home: Path) -> "Generator[dg.DagsterInstance]":
     folder = dagster_home(home)
     try:
         # Dagster makes its files when it starts; of two that start at the same time, one fails.
-        with locked(folder / ".opening.lock", f"Dagster's home {folder}"):
+        with hold_lock(folder / ".opening.lock", f"Dagster's home {folder}"):
             opened = dg.DagsterInstance.from_config(str(folder))
     except (yaml.YAMLError, dg.DagsterInvalidConfigError) as error:
         raise ConfigurationError(

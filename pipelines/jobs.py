@@ -40,7 +40,7 @@ LOGGERS = {"console": console}
 """Passed to every job: Dagster makes a job again when it gets executor and loggers later."""
 
 TUNING_CRON = "0 12 * * 0"
-"""Sundays at noon: long after the night's run, when nobody waits for the machine."""
+"""Sundays at noon: long after the night's run, when the machine is idle."""
 
 MAINTENANCE, MAINTENANCE_CRON = "maintenance__daily", "0 13 * * *"
 """The job that belongs to no instance, and when it runs (UTC)."""
@@ -101,7 +101,7 @@ says how owners are decided, `configuration` lists every setting.""",
 _HOW_TO = """
 
 *Launchpad*: *Scaffold missing config* adds `run_id`; write the id of that run, or its first 8 characters,
-between its quotes (*Runs* in the menu lists them), and `dry_run: true` to look first. It writes even if
+between its quotes (*Runs* in the menu lists them), and `dry_run: true` to plan first. It writes even if
 `writes.dry_run` is on. On a terminal: `{command} RUN_ID`.
 """
 _DOES = {
@@ -138,7 +138,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
 
 @cache
 def maintenance_job() -> dg.JobDefinition:
-    """Return the job that deletes what is old of all instances in the home."""
+    """Return the job that deletes old data of all instances in the home."""
 
     @dg.op(name="maintenance__delete_old")
     def delete_old(context: dg.OpExecutionContext) -> None:

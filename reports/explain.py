@@ -1,4 +1,4 @@
-"""The whole story of one host, from the counts to the write, or of one person: as values, and in words."""
+"""All about one host, from the counts to the write, or about one person: as values, and in words."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,12 +115,12 @@ def host_explanation(
 
 
 def _names(decision: Mapping[str, Any]) -> list[str]:
-    """The names of a host, as compared."""
+    """Return the names of a host, as compared."""
     return decision["hostnames"] or [decision["hostname"] or ""]
 
 
 def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]:
-    """The users of a host under all its names, its primary user first, and their possible user assets."""
+    """Return the users of a host under all its names, the primary user first, and their user assets."""
     together = (
         on_host.lazy()
         .group_by("username")
@@ -149,7 +149,7 @@ def _users(on_host: pl.DataFrame, matches: pl.DataFrame) -> list[dict[str, Any]]
 
 
 def _user_assets(user_ids: Sequence[str], users: pl.DataFrame, fields: FieldNames) -> list[dict[str, Any]]:
-    """User assets as the inventory holds them, by the instance's names of their fields."""
+    """Return user assets as the inventory holds them, by the instance's names of their fields."""
     asked = (pl.col("user_value" if name == fields.user_value else name).alias(name) for name in fields.asked)
     held = users.select("user_id", *asked, "user_department", "criticality", "problem")
     ids = pl.DataFrame({"user_id": [*dict.fromkeys(user_ids)]}, schema={"user_id": pl.String})
@@ -172,7 +172,7 @@ def in_words(story: Mapping[str, Any]) -> str:
         if decision["users"] and _names(decision) not in shown:
             lines += ["", *_users_table(decision)]
             shown.append(_names(decision))
-        lines += ["", *_decision(decision)]
+        lines += ["", *_history_lines(decision)]
     return "\n".join(lines)
 
 
@@ -206,14 +206,14 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
     return either(asset["user_id"] + (" (unreadable)" if asset["problem"] else "") for asset in decisive)
 
 
-def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
-    """What would change a host's present state, then how it came to that, the oldest first."""
+def _history_lines(decision: Mapping[str, Any]) -> Iterator[str]:
+    """Return what would change a host's present state, then its history, the oldest first."""
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {_shown(decision['host_id'])}"
     is_theirs = decision["owner_ids"] and decision["resolved_owner"]
     yield f"{subject}. {'If this owner is wrong' if is_theirs else 'What would change that'}:"
     yield from (f"  - {change}" for change in decision["what_would_change"])
     yield "What happened, the oldest first:"
-    happened = [(decision["decided_at"], _decided(decision)), *_writes(decision["writes"])]
+    happened = [(decision["decided_at"], _decision_lines(decision)), *_write_lines(decision["writes"])]
     for answer in decision["answers"]:
         by, instead = (answer[name] and _shown(answer[name]) for name in ("answered_by", "instead_id"))
         said = f"answered{f' by {by}' if by else ''}: no, not {_shown(answer['user_id'])}"
@@ -222,15 +222,15 @@ def _decision(decision: Mapping[str, Any]) -> Iterator[str]:
         by, why = (_shown(decision[name] or "") for name in ("acknowledged_by", "note"))
         happened.append((at, [f"acknowledged by {by or 'somebody'}{': ' * bool(why)}{why}"]))
     if host := decision["host_asset"]:
-        happened.insert(0, (host["listed_at"], _listed(host)))
+        happened.insert(0, (host["listed_at"], _inventory_lines(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
         head, *details = lines
         yield f"  - {instant(at)}, {head}"
         yield from (f"    {detail}" for detail in details)
 
 
-def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
-    """What a run decided, and on what."""
+def _decision_lines(decision: Mapping[str, Any]) -> Iterator[str]:
+    """Return what a run decided, and from which logons."""
     window = f"{decision['window_from']} to {decision['window_to']}"
     threshold = f"with a threshold of {decision['rules']['share_threshold_percent']}%"
     yield f"run {_shown(decision['run_id'])} decided by the logons of {window}, {threshold}:"
@@ -248,8 +248,8 @@ def _decided(decision: Mapping[str, Any]) -> Iterator[str]:
     yield f"{ACTION[decision['action']]}{existing}{since}"
 
 
-def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:
-    """What runs did to the host, and when; what was not sent is shown only where it came last."""
+def _write_lines(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Iterable[str]]]:
+    """Yield what runs did to the host, and when; an unsent write only if it came last."""
     kept = [write for write in writes[:-1] if write["outcome"] not in _NOTHING_SENT] + list(writes[-1:])
     for write in kept:
         outcome, words = write["outcome"], short_words(OUTCOME)
@@ -261,8 +261,8 @@ def _writes(writes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[datetime, Ite
         yield write["completed_at"] or write["intended_at"], [told]
 
 
-def _listed(host: Mapping[str, Any]) -> Iterator[str]:
-    """What the inventory held about the host when it was listed."""
+def _inventory_lines(host: Mapping[str, Any]) -> Iterator[str]:
+    """Return what the inventory held about the host when it was listed."""
     owners = "not known" if host["owner_ids"] is None else host["owner_ids"] or "none"
     values = (host["hostnames"], owners, host["department"], host["criticality"])
     name, owner, part, criticality = (_shown(value or "none") for value in values)
@@ -270,7 +270,7 @@ def _listed(host: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shown(value: object) -> str:
-    """Text that cannot act on a terminal."""
+    """Return a text that cannot act on a terminal."""
     return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 

@@ -31,7 +31,7 @@ from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
 from reports.sentences import NO_SUCH_ASSET, display_names
-from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, in_order, with_words
+from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
@@ -124,7 +124,7 @@ def report_page(
             policy=f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}",
             script=script,
             style=style,
-            packed=compressed(content),
+            packed=compress_json(content),
             is_plan=is_plan,
             answered_no=answered_no,
             apply=commands.get("apply"),
@@ -244,8 +244,8 @@ def hosts_columns(
         name=pl.coalesce("hostname", "host_id"),
         names=pl.when(pl.col("hostnames").list.len() > 1).then(pl.col("hostnames").list.join(" ")),
         department=pl.coalesce("planned_department", "department"),
-        departments=changed("department"),
-        criticality=changed("criticality"),
+        departments=show_change("department"),
+        criticality=show_change("criticality"),
         seen=pl.col("last_seen").cast(pl.String),
         conflict_since=pl.col("conflict_since").dt.date().cast(pl.String),
         acknowledged_at=pl.col("acknowledged_at").dt.date().cast(pl.String),
@@ -262,7 +262,7 @@ def hosts_columns(
     }
 
 
-def changed(name: str) -> pl.Expr:
+def show_change(name: str) -> pl.Expr:
     """Return what a host has, or what it has and would get."""
     return pl.coalesce(change(name, pl.col(name), pl.col(f"planned_{name}")), name)
 
@@ -358,7 +358,7 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
 
     `own` says which are the run's.
     """
-    rows = pl.concat([in_order(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
+    rows = pl.concat([sort_by_name(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
 
     _, department, criticality = sent_changes()
@@ -409,7 +409,7 @@ def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
     return rounded | {name: shown_texts(rounded[name]) for name in frame.select(cs.string()).columns}
 
 
-def compressed(content: Mapping[str, Any]) -> str:
+def compress_json(content: Mapping[str, Any]) -> str:
     """Return content as JSON, by gzip and as base64: a fifth of the size, and nothing in it is markup."""
     text = msgspec.json.encode(content)
     return base64.b64encode(gzip.compress(text, compresslevel=1, mtime=0)).decode()
@@ -421,7 +421,7 @@ def shown(text: str) -> str:
 
 
 def shown_texts(texts: list[str | None]) -> list[str | None]:
-    """Return texts as `shown`; where all of them are so already, that is seen at once."""
+    """Return texts as `shown`; the same list if all of them are so already."""
     given = [text for text in texts if text]
     if "".join(given).isprintable() and max(map(len, given), default=0) <= MAX_TEXT:
         return texts

@@ -171,7 +171,7 @@ def differences_in_words(
 
 
 def _short_reason(row: Mapping[str, Any], suffix: str) -> str:
-    """Why a run gives a host this owner, or none, in a few words."""
+    """Return why a run gives a host this owner, or no owner, in a few words."""
     names = ("evidence", "match", "action", "events", "active_days", "share", "named_since", "stable_on")
     evidence, match, action, events, days, share, since, ready = (row[f"{name}{suffix}"] for name in names)
     sure = row[f"confidence{suffix}"] is not None and f"{row[f'confidence{suffix}']:.0%} sure"

@@ -17,7 +17,7 @@ _FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 
 
 def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) -> dict[str, str]:
-    """What people call user assets, by id: the first of these fields that has a value."""
+    """Return what people call user assets, by id: the first of these fields that has a value."""
     named = {
         user["user_id"]: next((user[field][0] for field in fields if user.get(field)), None) for user in users
     }
@@ -27,7 +27,7 @@ def names_of(users: Iterable[Mapping[str, Any]], fields: Sequence[str] = NAMES) 
 def display_names(users: pl.DataFrame) -> dict[str, str]:
     """Return what to call user assets in a list, by id: first and last name where the address tells them.
 
-    `sofia.eriksson@corp.example` is Sofia Eriksson. Where the address tells none, it is the surname, the
+    `sofia.eriksson@corp.example` is Sofia Eriksson. Otherwise it is the surname, the
     account name or the address, whichever there is.
     """
     fields = ("directory_user_surname", "directory_user_sam_account_name", "user_email", "user_value")
@@ -40,7 +40,7 @@ def display_names(users: pl.DataFrame) -> dict[str, str]:
 
 
 def person(user_id: str, name_of: Mapping[str, str]) -> str:
-    """A user asset as its name with its id in parentheses."""
+    """Return a user asset as its name with its id in parentheses."""
     name = name_of.get(user_id)
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
 
@@ -49,20 +49,20 @@ NO_SUCH_ASSET = "no such user asset"
 
 
 def host_name(row: Mapping[str, Any]) -> str:
-    """A host as its name with its id in parentheses, as far as it has both."""
+    """Return a host as its name with its id in parentheses, as far as it has both."""
     name, host_id = (printable(row.get(field) or "") for field in ("hostname", "host_id"))
     return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows of texts as indented lines, each column as wide as its widest text."""
+    """Return rows of texts as indented lines, each column as wide as its widest text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()
 
 
 def instant(moment: datetime) -> str:
-    """An instant in UTC, to the minute."""
+    """Return an instant in UTC, to the minute."""
     return f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
@@ -77,7 +77,7 @@ def percent(share: float) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """How many of the logons on a host are a user's, on how many days, and what they count for."""
+    """Return how many logons of a host are a user's, on how many days, and what they count for."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"

@@ -88,7 +88,7 @@ def host_finder(table: pl.DataFrame) -> Callable[[Mapping[str, str]], int | None
 
 
 def yes_or_no(text: str, line: int) -> bool | None:
-    """Return an answer; None: there is none. Raises SheetError where it is another word."""
+    """Return an answer, if there is one. Raises SheetError where it is another word."""
     if text.lower() not in _YES | _NO | {""}:
         raise SheetError(
             f"line {line}: {printable(text)!r} is not an answer; write yes or no, or leave it empty"
@@ -145,7 +145,7 @@ _INSTEAD = ("Owners that were named instead. asset-owners does not write them; s
 def as_sample(
     drawn: pl.DataFrame, *, seed: int, drawn_at: datetime, window: Window, rules: Rules, counted: str
 ) -> pl.DataFrame:
-    """Rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made.
+    """Return rows of `audit_sample`, not answered, from rows of `owner_decisions` that these rules made.
 
     Of 25 and more, five are to be asked twice.
     """
@@ -168,7 +168,7 @@ def as_sample(
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """The sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
+    """Return the sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
 
     The hosts that are asked twice follow once more, the other way round.
     """
@@ -252,7 +252,7 @@ def answered(
             continue
         if earlier is not None and earlier != answer:
             before, now = (("no", "yes")[each] for each in (earlier, answer))
-            notes.append(f"line {line}: {host} was answered {before} before, and is now {now}")
+            notes.append(f"line {line}: {host} was answered {before} earlier, and is now {now}")
         right[number] = answer
     if not given:
         notes.append("this sheet has no answers (column right); what follows counts earlier sheets only")
@@ -344,6 +344,6 @@ def audit_in_words(
 
 
 def _evidence(decision: Mapping[str, Any]) -> str:
-    """What the logons say of a host's owner, as somebody who is asked reads it; it names nobody."""
+    """Return what the logons say of a host's owner, for the person who answers; without names."""
     words, second = f"{logons(decision)}, last on {decision['last_seen']}", decision["runner_up_events"]
     return f"{words}; the next user has {second:,}" if second else words

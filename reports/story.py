@@ -1,4 +1,4 @@
-"""The hosts of a run as people look for them: who owns each now, how it stands, what would change that."""
+"""The hosts of a run as people look for them: who owns each now, its status, and what would change that."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,7 +38,7 @@ class Remedies:
     def with_needs(self, decisions: pl.DataFrame) -> pl.DataFrame:
         """Add what the primary user of each host lacks to be named.
 
-        needed_events, needed_days (further ones, on which these have to be), wins_without_runner_up.
+        needed_events, needed_days (further ones, on which these have to be), named_alone.
         """
         counted = ("weight", "total_weight", "total_events")
         asked = decisions.with_columns(
@@ -53,11 +53,11 @@ class Remedies:
             "needed_events": events_needed(self._rules),
             "needed_days": further_days_needed(self._rules),
         }
-        wins = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
-        return decisions.hstack(asked.select(**needed)).hstack(without.select(wins_without_runner_up=wins))
+        is_named = pl.sum_horizontal(needed.values(), ignore_nulls=False) == 0
+        return decisions.hstack(asked.select(**needed)).hstack(without.select(named_alone=is_named))
 
     def of_host(self, host: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a sentence for each thing that would change the outcome.
+        """Yield a sentence for each change that would lead to another outcome.
 
         `host` is a row of `reports.story.hosts_by_now` and `with_needs`.
         """
@@ -76,7 +76,7 @@ class Remedies:
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
             yield advice.format_map(values)
         if host["evidence"] in _TO_WIN or is_lost:
-            yield from self._to_win(host)
+            yield from self._to_be_named(host)
         if host["match"] == "ambiguous_user":
             yield from self._one_candidate(host)
         if host["is_wrong"]:
@@ -86,8 +86,8 @@ class Remedies:
         if undo and not host["is_to_undo"]:
             yield f"If the owner is wrong: {undo}"
 
-    def _to_win(self, decision: Mapping[str, Any]) -> Iterator[str]:
-        """What would make the primary user the one whom the logons name."""
+    def _to_be_named(self, decision: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what would make the logons name the primary user."""
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
         threshold, share = self._rules.share_threshold_percent, decision["share"]
         if decision["evidence"] == "no_majority" and 200 * share < threshold:
@@ -104,12 +104,12 @@ class Remedies:
         if user_id and user_id == self._user_of.get(second or "") and not self._rules.unite_accounts:
             one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
             yield f"{one}: with rules.unite_accounts they count as one user."
-        elif second and decision["wins_without_runner_up"]:
+        elif second and decision["named_alone"]:
             other = f"If {printable(second)} is not a person, list it in rules.exclude_users"
             yield f"{other}: {who} would get the host."
 
     def _one_candidate(self, decision: Mapping[str, Any]) -> Iterator[str]:
-        """All must be readable, and the fields that decided must name one of them, or a field before them."""
+        """Yield how to make one user asset match: all readable, and one field that names only one."""
         candidates, matched_by, turns = decision["candidate_ids"], decision["matched_by"], self._fields.turns
         for user_id in candidates:
             if user_id in self._problems:
@@ -120,12 +120,12 @@ class Remedies:
             at = next(number for number, turn in enumerate(turns) if matched_by in turn)
             name, earlier = printable(decision["username"]), [one for turn in turns[:at] for one in turn]
             text = f"Remove the name {name} in {either(turns[at])} from all but one of {either(readable)}"
-            instead = f", or enter it for the right one in {either(earlier)}, which is asked first"
+            instead = f", or enter it for the right one in {either(earlier)}, which is compared first"
             choose = ", or write in platform_user_value_field which field is right"
             yield f"{text}{instead if earlier else choose if not self._fields.decisive else ''}."
 
     def _to_be_written(self, host: Mapping[str, Any]) -> Iterator[str]:
-        """What would lead to another owner in the inventory, whatever it held when the run decided."""
+        """Yield what would lead to another owner in the inventory, whatever it held when the run decided."""
         named, owners, field = host["resolved_owner"], host["owner_ids"], self._fields.owner
         owner = person(named, self._name_of) if named else ""
         if owners and (named is None or named in owners):
@@ -142,7 +142,7 @@ class Remedies:
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
-    "conflict": "The inventory has one owner, who stays; the logons speak for another.",
+    "conflict": "The inventory has one owner, who stays; the logons name another.",
     "written": "asset-owners wrote the owner, and the host still has it.",
     "set by hand": "The inventory has an owner whom asset-owners did not write.",
     "no owner": "The inventory has no owner, or the host asset cannot be read.",
@@ -269,8 +269,8 @@ def told_hosts(
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
-    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. Of a write
-    that is pending nobody knows what became of it.
+    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. The outcome
+    of a pending write is not known.
     """
     name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
@@ -315,7 +315,7 @@ def _remark(host: Mapping[str, Any]) -> str:
 
 
 def _reason(host: Mapping[str, Any]) -> str:
-    """Why the logons name somebody, or nobody, as a part of a sentence."""
+    """Return why the logons name somebody, or nobody, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
@@ -378,20 +378,20 @@ def planned_first(hosts: pl.DataFrame) -> pl.DataFrame:
     Of the others those with a clear primary user come first, so that kiosks and servers do not.
     """
     planned, is_clear = pl.col("status") == "planned", pl.col("evidence").is_in(NAMING)
-    others = in_order(hosts.filter(~planned)).sort(is_clear, descending=True, maintain_order=True)
+    others = sort_by_name(hosts.filter(~planned)).sort(is_clear, descending=True, maintain_order=True)
     return pl.concat([least_certain_first(hosts.filter(planned)), others])
 
 
-def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+def sort_by_name(frame: pl.DataFrame) -> pl.DataFrame:
     """Sort by hostname and host_id as people do, those without a name last."""
     names = frame.select("hostname", "host_id").rows()
     order = sorted(
-        range(len(names)), key=lambda row: [(text is None, natural(text or "")) for text in names[row]]
+        range(len(names)), key=lambda row: [(text is None, sort_key(text or "")) for text in names[row]]
     )
     return frame[order]
 
 
 @lru_cache(maxsize=100_000)  # of one page, where names are sorted several times
-def natural(text: str) -> tuple[str, str]:
-    """A key that sorts texts as people do: without regard to case, and 2 before 10."""
+def sort_key(text: str) -> tuple[str, str]:
+    """Return a key that sorts texts as people do: without regard to case, and 2 before 10."""
     return re.sub("[0-9]+", lambda digits: digits[0].lstrip("0").zfill(20), text.casefold()), text

@@ -22,7 +22,7 @@ LEAST_CERTAIN = 5
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
-    "audit": "Of {hosts:,} planned owners that somebody looked at",
+    "audit": "Of {hosts:,} planned owners that somebody checked",
     "people": "Of {hosts:,} hosts whose owner somebody set",
     "future": "Of {hosts:,} primary users who logged on in the last week",
 }
@@ -233,7 +233,7 @@ def confidence_in_words(
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED:
             return [f"{unknown}."]
-        how = "Answer the empty rows and give the sheet back; where nobody knows, draw more owners"
+        how = "Answer the empty rows and give the sheet back; if no one knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []

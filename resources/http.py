@@ -80,7 +80,7 @@ class Answer:
 
     @cached_property
     def members(self) -> dict[str, Any]:
-        """The members of a body that is a JSON object; none of any other."""
+        """The members of a body that is a JSON object; otherwise empty."""
         found: Any = None
         try:
             found = msgspec.json.decode(self.body)
@@ -257,7 +257,7 @@ class Transport:
             is_json = body[:100].lstrip().startswith((b"{", b"["))
             cut = "truncated" in str(error) and not Answer(0, response.headers, bytes(body)).members
             if response.ok and is_json and cut:
-                raise urllib3.exceptions.HTTPError(f"its JSON ends after {len(body):,} bytes") from error
+                raise urllib3.exceptions.HTTPError(f"its JSON is cut after {len(body):,} bytes") from error
         return bytes(body)
 
     def _failure(self, error: Exception, call: str, deadline: float) -> AssetOwnersError:

@@ -24,7 +24,7 @@ _watched = 0
 
 
 @contextmanager
-def watched() -> Generator[None]:
+def end_if_stuck() -> Generator[None]:
     """End this process, and log all stacks, if the work makes no progress for `stuck_seconds`."""
     made_progress(entered=1)
     try:
@@ -34,7 +34,7 @@ def watched() -> Generator[None]:
 
 
 def made_progress(*, entered: int = 0) -> None:
-    """Restart the timer of watched work, if there is any; only `watched` sets `entered`."""
+    """Restart the timer of watched work, if there is any; only `end_if_stuck` sets `entered`."""
     global _watched  # noqa: PLW0603  (a process has one such timer)
     with _lock:
         watched = _watched + entered
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def locked(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
+def hold_lock(path: Path, what: str, *, run_id: str | None = None) -> Generator[None]:
     """Hold the lock of a file of its own, whose text becomes the holder; a process that dies frees it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -107,7 +107,7 @@ def demo() -> None:
 def _happened(
     decisions: pl.DataFrame, written: pl.DataFrame, truth: Mapping[str | None, str | None]
 ) -> Iterator[str]:
-    """What became of a plan; whose each host is, `truth` says."""
+    """Return what became of a plan, judged by `truth`."""
     given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
     wrong = [host_id for host_id, owner in given if truth[host_id] != owner]
     yield f"Hosts in the inventory: {decisions['host_id'].count()}"
@@ -119,7 +119,7 @@ def _happened(
 
 
 def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
-    """A command for the shell that the reader is in, which may not know of this home."""
+    """Return a command for the shell that the reader is in, which may not know of this home."""
     chosen = os.environ.get("ASSET_OWNERS_HOME")
     prefix = f"ASSET_OWNERS_HOME={shlex.quote(chosen)} " if chosen else ""
     return prefix + command_line(load_instance(file) if file else None, command, *arguments)

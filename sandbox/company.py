@@ -55,13 +55,13 @@ class Company:
     logons: list[Logon] = field(repr=False)
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """The events as documents for an index with `MAPPING`, oldest first; the same at each call."""
+        """Yield the events as documents for an index with `MAPPING`, oldest first; the same at each call."""
         for number, logon in enumerate(self.logons, start=1):
             yield document(logon, number)
 
 
 def generate(seed: int = 7, *, today: date, days: int = 30, timezone: str = "UTC") -> Company:
-    """The company whose truth holds for the `days` calendar days that end with `today`, in the time zone.
+    """Return the company whose truth holds for the `days` days that end with `today`, in the time zone.
 
     Hosts are matched by `agent.name` and `search_agent_name`, the defaults. Some events lie outside.
     """

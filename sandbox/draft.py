@@ -69,16 +69,16 @@ class Draft:
         self._empty_owners = cycle((None, ABSENT, "", []))
 
     def person(self, kind: str = "regular") -> Account:
-        """The next account of a kind; everybody has had a turn before anybody has a second."""
+        """Return the next account of a kind; everybody has had a turn before anybody has a second."""
         return next(self._people[kind])
 
     def others(self, number: int, *, than: Iterable[Account]) -> list[Account]:
-        """Some people with user assets, none of them among `than`."""
+        """Return some people with user assets, none of them among `than`."""
         taken = set(than)
         return self.rng.sample([account for account in self.staff.regular if account not in taken], number)
 
     def hostname(self, machine: str) -> str:
-        """A new short host name, in lower case."""
+        """Return a new short host name, in lower case."""
         return f"{machine}-{next(self._numbers)}"
 
     def expect(
@@ -135,7 +135,7 @@ class Draft:
         return self.machines.setdefault(agent, name if "." in name else f"{name}.{DOMAIN}")
 
     def spelled(self, account: Account) -> str:
-        """An account as one machine's documents spell it: mostly plain, sometimes in another of its forms."""
+        """Return an account as a machine's documents spell it: mostly plain, sometimes in another form."""
         return self.rng.choices(spellings(account), (8, 1, 1, 1, 1))[0]
 
     def _owner(self, owned: Owned, resolved: str | None) -> Any:
@@ -163,6 +163,6 @@ class Draft:
 
 
 def spellings(account: Account) -> tuple[str, str, str, str, str]:
-    """The forms in which Windows and its log shippers write one account (rules 1.3)."""
+    """Return the forms in which Windows and its log shippers write one account (rules 1.3)."""
     name = account.name
     return name, name.upper(), name.title(), rf"CORP\{name}", f"{name}@{DOMAIN}"

@@ -62,7 +62,7 @@ class NoSessionError(Exception):
 
 
 def invalid(name: str, problem: str) -> RefusedError:
-    """A validation failure of one field."""
+    """Return the validation failure of one field."""
     return RefusedError("The request is not valid.", {name: [problem]})
 
 
@@ -80,21 +80,21 @@ class Call:
         return self.request.url.path
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A parameter that is a text; it must be given unless there is a default."""
+        """Return a parameter that is a text; it must be given unless there is a default."""
         value = self.parameters.get(name) or default
         if not isinstance(value, str):
             raise invalid(name, "This field is required.")
         return value
 
     def whole_number(self, name: str, default: int) -> int:
-        """A parameter that is a whole number, `default` when it is not given."""
+        """Return a parameter that is a whole number, `default` when it is not given."""
         value = str(self.parameters.get(name, default))
         if not re.fullmatch(r"-?[0-9]{1,9}", value):
             raise invalid(name, "This field must be a whole number.")
         return int(value)
 
     def origin(self, session: Session) -> Origin:
-        """What the journal says about a change made by this call."""
+        """Return what the journal says about a change made by this call."""
         return Origin(session.account.email, self.path, self.id)
 
 
@@ -104,7 +104,7 @@ Endpoint = Callable[[Call], Response | Mapping[str, Any] | None]
 def envelope(
     data: Any = None, *, status: bool = True, message: str | None = None, **members: Any
 ) -> dict[str, Any]:
-    """The response envelope (rules 5.1), with further members where an answer has them."""
+    """Return the response envelope (rules 5.1), with further members where an answer has them."""
     return {"status": status, "message": message, "data": data, **members}
 
 
@@ -260,7 +260,7 @@ class _Api:
         return found
 
     def _value(self, tenant: str, name: str, sent: list[Any]) -> Any:
-        """What a field's form values stand for: an empty one clears it, a repeated key makes a list."""
+        """Return what a field's form values mean: an empty one clears it, a repeated key makes a list."""
         values = [value for value in sent if value]
         if name == "asset_owner":
             values = [self._owner_id(tenant, value) for value in values]
@@ -280,6 +280,6 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 
 def create_app(state: InventoryState, page_size_cap: int, hooks: Hooks) -> Starlette:
-    """The service as an ASGI application on an open state, which stays the caller's to close."""
+    """Return the service as an ASGI application on an open state, which stays the caller's to close."""
     handlers = {HTTPException: _http_error, Exception: _http_error}
     return Starlette(routes=_Api(state, page_size_cap, hooks).routes(), exception_handlers=handlers)

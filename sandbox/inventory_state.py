@@ -109,7 +109,7 @@ class Accounts:
             return token, self._sessions[token]
 
     def accept_code(self, session: Session, code: str) -> bool:
-        """Complete a session if its code is of this step or one beside it, and later than any before."""
+        """Complete a session if its code is of this step or one beside it, and later than any earlier one."""
         account, now = session.account, int(self._clock() // TOTP_STEP_SECONDS)
         with self._lock:
             last = self._last_steps.get(account.email, 0)
@@ -121,11 +121,11 @@ class Accounts:
         return False
 
     def session(self, token: str) -> Session | None:
-        """The session of a token; None when it is unknown or was ended."""
+        """Return the session of a token; None when it is unknown or was ended."""
         return self._sessions.get(token)
 
     def expire_sessions(self) -> None:
-        """End every session at once."""
+        """End every session."""
         with self._lock:
             self._sessions.clear()
 
@@ -195,17 +195,17 @@ class InventoryState:
                 self._fields[asset_type].update(kept)
 
     def assets(self, asset_type: AssetType) -> list[dict[str, Any]]:
-        """All assets of one type, `id` and fields side by side, in the order they were added."""
+        """Return all assets of one type, `id` and fields side by side, in the order they were added."""
         with self._lock:
             return [dict(item) for _, kind, item in self._assets.values() if kind == asset_type]
 
     def asset(self, asset_id: str) -> dict[str, Any]:
-        """One asset, `id` and fields side by side. Raises KeyError when there is none."""
+        """Return one asset, `id` and fields side by side. Raises KeyError when there is none."""
         with self._lock:
             return dict(self._assets[asset_id][2])
 
     def find(self, tenant: str, asset_id: str) -> tuple[AssetType, dict[str, Any]] | None:
-        """Type and item of one of a tenant's assets, None when the tenant has no such asset."""
+        """Return type and item of one of a tenant's assets, None when the tenant has no such asset."""
         with self._lock:
             owner, asset_type, item = self._assets.get(asset_id, (None, "host", {}))
             return (asset_type, dict(item)) if owner == tenant else None
@@ -225,25 +225,25 @@ class InventoryState:
             return dict(item)
 
     def journal(self) -> list[JournalEntry]:
-        """Every change since the last reset, oldest first."""
+        """Return every change since the last reset, oldest first."""
         with self._lock:
             return list(self._journal)
 
     def field_names(self, asset_type: AssetType) -> set[str]:
-        """The fields of this type of asset: the specification's, and any that an asset was added with."""
+        """Return the fields of this type of asset: the specification's, and those of added assets."""
         return self._fields[asset_type]
 
     def page(
         self, tenant: str, asset_type: AssetType, *, first: int, size: int
     ) -> tuple[int, list[dict[str, Any]]]:
-        """How many assets a tenant has, and `size` of them from `first` on."""
+        """Return how many assets a tenant has, and `size` of them from `first` on."""
         with self._lock:
             items = self._lists.get((tenant, asset_type), [])
             return len(items), [dict(item) for item in items[first : first + size]]
 
 
 def totp_code(secret: str, at: float) -> str:
-    """The six digits of a base32 secret at a time in seconds since the epoch (SHA-1, steps of 30 seconds)."""
+    """Return the six digits of a base32 secret at a time since the epoch (SHA-1, steps of 30 seconds)."""
     letters = secret.replace(" ", "").upper().rstrip("=")
     key = base64.b32decode(letters + "=" * (-len(letters) % 8))
     sha1 = SHA1()  # noqa: S303 - what RFC 6238 and every authenticator app start from

@@ -72,7 +72,7 @@ class Life:
                 self.counts[day, host, person] += 1 + int(self.rng.expovariate(1 / events))
 
     def give(self, host: str, person: str | None, days: range) -> None:
-        """A machine is a person's on these days, and nobody's on those that nothing is said of."""
+        """Give a machine to a person on these days; on all other days it has no owner."""
         owners = self.owners.setdefault(host, [None] * len(self.days))
         for day in days:
             if 0 <= day < len(self.days):
@@ -128,16 +128,16 @@ class Life:
             day = until + (self.rng.randint(*pause) if pause else 0)
 
     def any_day(self) -> int:
-        """Some day of the company's life."""
+        """Return some day of the company's life."""
         return self.rng.randrange(len(self.days))
 
     def former(self, host: str) -> str | None:
-        """Whose the machine was before it was handed on or its owner left."""
+        """Return whose the machine was before it was handed on or its owner left."""
         *before, now = self.owners[host]
         return next((person for person in reversed(before) if person and person != now), None)
 
     def logons(self) -> pl.DataFrame:
-        """Rows of `logon_counts`."""
+        """Return rows of `logon_counts`."""
         rows = (
             {"day": self.days[day], "document_hostname": host, "document_username": person, "events": events}
             for (day, host, person), events in self.counts.items()
@@ -145,7 +145,7 @@ class Life:
         return _table(LogonCounts, [{"log": "logs"} | row for row in rows])
 
     def hosts(self, set_by_hand: Mapping[str, str] | None = None) -> pl.DataFrame:
-        """Rows of `inventory_hosts`, with these people as their owners, by host name."""
+        """Return rows of `inventory_hosts`, with these people as their owners, by host name."""
         owners = {host: [user_id(person)] for host, person in (set_by_hand or {}).items()}
         return _table(
             InventoryHosts,
@@ -153,7 +153,7 @@ class Life:
         )
 
     def users(self) -> pl.DataFrame:
-        """Rows of `inventory_users`: everybody's user name is that of one user asset."""
+        """Return rows of `inventory_users`: everybody's user name is that of one user asset."""
         mails = {name: [f"{name}@corp.example"] for name in self.everybody}
         return _table(
             InventoryUsers,
@@ -162,7 +162,7 @@ class Life:
 
 
 def user_id(person: str | None) -> str | None:
-    """The id of a person's user asset."""
+    """Return the id of a person's user asset."""
     return person and f"u-{person}"
 
 
@@ -174,13 +174,13 @@ def _table(model: type[Table], rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def shift(life: Life, host: str) -> None:
-    """Nobody's: three to six work there in turn, some of them far more often."""
+    """A shared machine: three to six work there in turn, some of them far more often."""
     for person in life.rng.sample(life.people, life.rng.randint(3, 6)):
         life.use(host, person, life.throughout, life.rng.choice([0.05, 0.1, 0.3, 0.7]), 2)
 
 
 def server(life: Life, host: str) -> None:
-    """Nobody's: two technicians look after it, under the accounts that they work with."""
+    """A server: two technicians look after it, under the accounts that they work with."""
     for technician in life.rng.sample(life.technicians, 2):
         life.use(host, technician, life.throughout, life.rng.choice([0.05, 0.2, 0.5]), 2)
 
@@ -189,7 +189,7 @@ def server(life: Life, host: str) -> None:
 
 
 def laptop(life: Life, host: str) -> None:
-    """One person's throughout."""
+    """A laptop that stays with one person."""
     life.own(host, life.staff.pop(), life.throughout)
     life.visit(host, life.rng.choice(life.technicians), life.rng.choice([0, 0, 0, 0, 1, 2]))
 
@@ -225,17 +225,17 @@ def stock(life: Life, host: str) -> None:
 
 
 def lent(life: Life, host: str) -> None:
-    """Nobody's: lent to one after another for a week or two."""
+    """A loaner: lent to one after another for a week or two."""
     life.lend(host, -life.rng.randrange(10), (1, 10), (0, 25))
 
 
 def desk(life: Life, host: str) -> None:
-    """Nobody's: interns and temporary staff have it for some weeks each."""
+    """A shared desk: interns and temporary staff have it for some weeks each."""
     life.lend(host, -life.rng.randrange(35), (1, 35), (0, 5))
 
 
 def kiosk(life: Life, host: str) -> None:
-    """Nobody's: anybody, seldom."""
+    """A kiosk that anybody uses, seldom."""
     for _ in range(life.rng.randint(3, 40)):
         life.visit(host, life.rng.choice(life.people))
 
@@ -296,12 +296,12 @@ def loaner(life: Life, host: str) -> None:
 
 
 def desk_of_interns(life: Life, host: str) -> None:
-    """Each has it for some weeks."""
+    """A desk that each intern has for some weeks."""
     life.lend(host, -life.rng.randint(1, 20), (8, 35), None, 0.8)
 
 
 def ward(life: Life, host: str) -> None:
-    """Whoever is on duty, of thirty."""
+    """A ward's machine, which those on duty use, of thirty."""
     crew = life.people[-30 * (1 + int(host[-1]) % 4) :][:30]
     for day in life.throughout:
         for person in life.rng.sample(crew, life.rng.choice([1, 3, 5])):
@@ -309,7 +309,7 @@ def ward(life: Life, host: str) -> None:
 
 
 def kiosk_of_all(life: Life, host: str) -> None:
-    """Anybody, seldom, on some of the days."""
+    """A kiosk that anybody uses, seldom, on some of the days."""
     for day in life.rng.sample(life.throughout, life.rng.randint(3, 20)):
         life.use(host, life.rng.choice(life.people), [day], 1, 1)
 
@@ -329,7 +329,7 @@ def left_behind(life: Life, host: str) -> None:
 
 
 def handed_over(life: Life, host: str) -> None:
-    """Another person's for some weeks."""
+    """A machine that another person has had for some weeks."""
     former, owner, since = life.staff.pop(), life.staff.pop(), len(life.days) - life.rng.randint(1, 50)
     life.give(host, former, range(since))
     life.give(host, owner, range(since, len(life.days)))
@@ -375,7 +375,7 @@ IN_ONE_RUN = {
 
 
 def days_until(last: date, number: int) -> list[date]:
-    """So many days, up to the last one."""
+    """Return so many days, up to the last one."""
     return [last - timedelta(days=age) for age in reversed(range(number))]
 
 

@@ -106,19 +106,19 @@ class Clock:
         return _midnight(self.last + timedelta(days=1), self.zone)
 
     def within(self) -> datetime:
-        """A moment of a working day in the window."""
+        """Return a moment of a working day in the window."""
         return self._moment(self.first, self.last)
 
     def early(self) -> datetime:
-        """A moment in the first half of the window."""
+        """Return a moment in the first half of the window."""
         return self._moment(self.first, self._middle)
 
     def late(self) -> datetime:
-        """A moment in the second half of the window; in a window of one day, of that day."""
+        """Return a moment in the second half of the window; in a window of one day, of that day."""
         return self._moment(min(self._middle + timedelta(days=1), self.last), self.last)
 
     def before(self) -> datetime:
-        """A moment of the working week that ends as the window begins."""
+        """Return a moment of the working week that ends as the window begins."""
         return self._moment(self.first - timedelta(days=7), self.first - timedelta(days=1))
 
     @property
@@ -134,19 +134,19 @@ class Clock:
 
 @cache
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """The first instant of a local day, in UTC; reckoned here, as the truth must not lean on the rules."""
+    """Return the first instant of a local day, in UTC; computed here: truth must not lean on rules."""
     return datetime.combine(day, time(), zone).astimezone(UTC)
 
 
 @cache
 def _working_days(first: date, last: date) -> tuple[list[date], list[float]]:
-    """The days from first to last, and cumulative weights: on weekends a fifth of the people work."""
+    """Return the days from first to last, and cumulative weights: on weekends a fifth of the people work."""
     days = [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
     return days, list(accumulate(1.0 if day.weekday() < 5 else 0.2 for day in days))
 
 
 def document(logon: Logon, record_id: int) -> dict[str, Any]:
-    """One event as winlogbeat ships it (ECS fields beside `winlog`), without fields that it lacks."""
+    """Return one event as winlogbeat ships it (ECS fields beside `winlog`), without fields that it lacks."""
     kind = KINDS[logon.kind]
     users = [logon.user] if isinstance(logon.user, str) else logon.user or []
     number = zlib.crc32("".join(users).encode())

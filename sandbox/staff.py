@@ -55,12 +55,12 @@ class Staff:
 
 
 def hire(rng: random.Random) -> Staff:
-    """The whole staff, some 35 user assets more than regular people; the same for equal states of `rng`."""
+    """Return the whole staff, some 35 user assets more than regular people; the same for equal `rng`."""
     users: list[dict[str, Any]] = []
     numbers = count(1)
 
     def add(first: str, last: str, **fields: Any) -> str:
-        """One user asset; `fields` replace what would follow from the names, None leaves a field out."""
+        """Add one user asset; `fields` replace what would follow from the names, None omits a field."""
         user_id = f"user-{next(numbers):04}"
         usual = {
             "user_email": f"{first}.{last}@{DOMAIN}".lower().replace(" ", ""),
@@ -87,7 +87,7 @@ def hire(rng: random.Random) -> Staff:
 
 
 def _regular(add: Callable[..., str], rng: random.Random) -> list[Account]:
-    """People with a short account of their own; every fifth logs on with the name of the e-mail address."""
+    """Add people with a short account of their own; every fifth logs on with the e-mail name."""
     accounts: list[Account] = []
     taken: set[str] = set()
     everybody = [(first, last) for first in FIRST_NAMES for last in LAST_NAMES]

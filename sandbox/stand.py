@@ -134,7 +134,7 @@ def _accounts(folder: Path) -> list[Account]:
 
 
 def _kept_secret(path: Path, fresh: str) -> str:
-    """The secret in a file, written when there is none."""
+    """Return the secret in a file, written when there is none."""
     if not path.exists():
         _write_secret(path, fresh)
     return path.read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def _write_secret(path: Path, secret: str) -> None:
 
 
 def _kept_port(path: Path) -> int:
-    """The port of last time, so that what was fetched from there stays settled; a free one at first."""
+    """Return the port of last time, so that fetched days stay settled; a free one at first."""
     if not path.exists():
         with socket.create_server(("127.0.0.1", 0)) as free:
             path.write_text(str(free.getsockname()[1]), encoding="utf-8")

@@ -16,7 +16,7 @@ from resources.store.tables import Tables
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedRun(Resolution):
-    """The stages of one run, in memory: rows of its tables, each made of the one before."""
+    """The stages of one run, in memory: rows of its tables, each made of the previous one."""
 
     decided_at: datetime
     run_id: str
@@ -85,7 +85,7 @@ def store_writes(tables: Tables, writes: pl.DataFrame, *, run_id: str) -> None:
 def _run(
     resolution: ResolvedRun, run_id: str, decided_at: datetime, writes: pl.DataFrame | None
 ) -> pl.DataFrame:
-    """The row of `runs`."""
+    """Return the row of `runs`."""
     written = 0 if writes is None else writes.filter(outcome="written").height
     owned = resolution.decisions.filter(pl.col("host_id").is_not_null())["existing_owner"].count()
     row = {

@@ -59,14 +59,14 @@ def _quick_records() -> Iterator[None]:
 
     event.listen(Engine, "connect", no_flush)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("DAGSTER_HOME", raising=False)  # nor is a home of whoever runs the tests theirs
+        patch.delenv("DAGSTER_HOME", raising=False)  # nor do tests use the home of the person who runs them
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
         yield
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the quick tests' workers compute in one thread each; whoever runs all tests tries several.
+    """Let the quick tests' workers compute in one thread each; a run of all tests tries several.
 
     While all is imported no garbage is looked for, nor later among that: it would take a tenth of the time.
     """
@@ -86,7 +86,7 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what holds nothing but tests that are left out: it takes seconds."""
+    """Do not even import what has nothing but excluded tests: it takes seconds."""
     left_out = "|".join(re.findall(r"not (slow|jobs)", config.option.markexpr))
     if not left_out:
         return None

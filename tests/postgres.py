@@ -86,7 +86,7 @@ class PostgresServer:
                 return
 
     def stop(self) -> None:
-        """End the server at once, whoever is connected."""
+        """End the server immediately, also with connections."""
         self._process.send_signal(2)
         self._process.wait(START_SECONDS)
 

@@ -1,4 +1,4 @@
-"""The recipes that docs/architecture.md names, carried out as they are."""
+"""The recipes that docs/architecture.md names, used as they are."""
 
 import runpy
 from pathlib import Path

@@ -4,7 +4,7 @@ import os
 
 broker_url = os.environ["ASSET_OWNERS_CELERY_BROKER"]
 result_backend = os.environ["ASSET_OWNERS_CELERY_BACKEND"]
-# A step leaves the queue when it is done: that of a worker which dies goes to another one, at once where the
+# A step leaves the queue when it is done: that of a worker which dies goes to another one, immediately if the
 # machine lives on, else after so many seconds. A step that takes longer is begun twice.
 task_acks_late = True
 task_reject_on_worker_lost = True

@@ -38,7 +38,7 @@ RUNS = tuple(date(2026, 3, day) for day in (17, 24, 31))
 
 RECIPE = re.compile(r"(?<=```sql\n)((?:(?!```).)*)```\n\n```text\n((?:(?!```).)*)```", re.DOTALL)
 """A query of the page and its answer."""
-_SHOWN = 4
+_SHOWN = 3
 """Rows of an answer that the page shows."""
 
 _INSTANCE = Instance.model_validate(
@@ -83,7 +83,7 @@ def answered(page: str, home: Path) -> str:
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The first rows under the names of their columns, as the command prints them."""
+    """Return the first rows under the names of their columns, as the command prints them."""
     head, *lines = (f"{line}\n" for line in in_columns(shown_cells(connection.sql(query))))
     return "".join([head, *lines[:_SHOWN], *(["  …\n"] if len(lines) > _SHOWN else [])])
 

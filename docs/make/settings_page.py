@@ -16,6 +16,7 @@ from resources.settings.models import Logs, OneQuery
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
+_IS_EXAMPLE = re.compile(r" \(not set; an example\)|; not set; an example")
 _BLOCK = re.compile(r"(?<=```yaml\n).*?(?=```)", re.DOTALL)
 
 
@@ -47,19 +48,19 @@ def schema_text() -> str:
 
 @cache
 def texts() -> Mapping[str, str]:
-    """The comment above each key of the example, by the dotted key, in order."""
+    """Return the comment above each key of the example, by the dotted key, in order."""
     found, path, said = dict[str, str](), list[str](), list[str]()
     for line in (SETTINGS / "example.yaml").read_text(encoding="utf-8").splitlines():
         comment = re.fullmatch(" *# (.*)", line)
         if key := re.match(r"( *)#?(\w+):( |$)", line):
             path = [*path[: len(key[1]) // 2], key[2]]
-            found[".".join(path)] = " ".join(said)
+            found[".".join(path)] = _IS_EXAMPLE.sub("", " ".join(said))
         said = [*said, comment[1]] if comment else []
     return found
 
 
 def _section(path: list[str]) -> Any:
-    """The model of a section, by the keys that lead to it."""
+    """Return the model of a section, by the keys that lead to it."""
     model: Any = Instance
     for name in path:
         kind = model.model_fields[name].annotation
@@ -68,7 +69,7 @@ def _section(path: list[str]) -> Any:
 
 
 def _lines(model: type[BaseModel], *above: str) -> Iterator[str]:
-    """The settings of a section with their defaults, then its sections, in the order of the example."""
+    """Yield the settings of a section with their defaults, then its sections, in the order of the example."""
     keys = [name for *path, name in (key.split(".") for key in texts()) if path == [*above]]
     sections = [one for one in keys if any(key.startswith(".".join((*above, one, ""))) for key in texts())]
     indent = "  " * len(above)

@@ -22,7 +22,7 @@ _FEW_DRAWS = 2_000
 _SEED = 20260330
 _QUANTILES = (2 * np.arange(9) + 1) / 18
 RATES = 1 - (1 - _QUANTILES) ** (1 / 40)
-"""Parts of the answers that may be wrong, as likely as each other where nobody was asked twice.
+"""Parts of the answers that may be wrong, equally likely if no host was asked twice.
 
 Quantiles of a beta distribution with a mean of 2.4%: people who know a host are seldom wrong about it.
 """
@@ -37,7 +37,7 @@ class AskedTwice:
     contradicted: int
 
     def log_likelihood(self) -> np.ndarray:
-        """How well each of `RATES` explains that so many answers contradict each other."""
+        """Return how well each of `RATES` explains that so many answers contradict each other."""
         differ = 2 * RATES * (1 - RATES)
         alike = self.hosts - self.contradicted
         return self.contradicted * np.log(differ) + alike * np.log(1 - differ)
@@ -54,7 +54,7 @@ def likely(log_likelihood: np.ndarray) -> np.ndarray:
 
 
 def effective_sample_size(squares: Any, number: Any) -> Any:
-    """Kish's effective number of hosts: those with one primary user are one try (L. Kish, 1965).
+    """Return Kish's effective number of hosts: those with one primary user are one try (L. Kish, 1965).
 
     `squares` is the sum, over persons, of the squared number of their hosts, `number` that of all hosts;
     both numbers or both arrays.
@@ -63,7 +63,7 @@ def effective_sample_size(squares: Any, number: Any) -> Any:
 
 
 def wilson(right: int, hosts: int, squares: int) -> tuple[float | None, float | None, float | None]:
-    """The share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
+    """Return the share of right answers with Wilson's 95% score interval (E. B. Wilson, JASA 22, 1927).
 
     `squares` as for `effective_sample_size`. Precision, low, high: 0 to 1; None without hosts.
     """
@@ -142,7 +142,7 @@ def wrong_of_others(
 
 
 def least_right_percent(answered: int) -> int:
-    """Percent of a plan that are right at least, if all answers for hosts drawn by chance are yes (95%)."""
+    """Return the least percentage of a plan that is right if all answers of an audit are yes (95%)."""
     return floor(100 * 0.05 ** (1 / answered))
 
 
@@ -192,7 +192,7 @@ TRAITS: Mapping[str, str] = {
     "active_days": "the primary user's active days",
     "user_count": "number of users",
     "last_seen": "the primary user's last logon",
-    "hosts_led": "number of hosts of the primary user",
+    "user_hosts": "number of hosts of the primary user",
 }
 """What hosts whose owner somebody set, and all others, may differ in (rules 9.4): columns and words."""
 
@@ -204,7 +204,7 @@ class Comparison:
     Both frames have the columns of `decisions.with_action` and `TRAITS`. `now` has those of `owners_known`,
     right_by_people (null: no owner set by hand, or none decided on), right_by_audit (null: no answer),
     audited (an audit could have drawn this owner) and is_answered_no (so that the run does not write them).
-    `before`, a window as long that ends before the days held back, has right_afterwards (null: nobody logged
+    `before`, a window as long that ends before the days held back, has right_afterwards (null: no user logged
     on in them, or the primary user has no user asset, or the days are not usual).
     """
 

@@ -54,7 +54,7 @@ def key_of(window_days: int, rules: Rules) -> dict[str, Any]:
 
 
 def usual_settings(rules: Rules, *, lookback_days: int, stored_days: int) -> list[Tried]:
-    """The usual settings and those of the instance, each with each (rules 9.5).
+    """Return the usual settings and those of the instance, each with each (rules 9.5).
 
     No lower threshold than the present one is tried, and no window longer than stored.
     """
@@ -135,14 +135,14 @@ class _Now(_Hosts):
 
     @cached_property
     def biased_trait(self) -> str | None:
-        """The trait in which hosts whose owner somebody set differ most from all others; None: in none."""
+        """The trait in which hosts whose owner somebody set differ most from all others, if there is one."""
         by_hand = self.frame["by_hand"]
         left_out = self.frame.select(pl.any_horizontal(pl.col("problem", "excluded_by").is_not_null()))
         hosts = (by_hand.is_not_null() & ~left_out.to_series()).to_numpy()
         return self.most_different_trait(hosts, _yes(by_hand), level=0.1)
 
     def most_different_trait(self, hosts: np.ndarray, chosen: np.ndarray, *, level: float) -> str | None:
-        """Find the trait in which the chosen hosts differ most from the others; None: in none."""
+        """Find the trait in which the chosen hosts differ most from the others, if there is one."""
         trait = most_biased_trait(self.traits[hosts], chosen[hosts], level=level)
         return None if trait is None else list(TRAITS.values())[trait]
 

@@ -89,7 +89,7 @@ def with_answers(decisions: pl.DataFrame, sample: pl.DataFrame) -> pl.DataFrame:
     """Return each owner that could have been drawn with the answer: host_id, resolved_owner, right_by_audit.
 
     `decisions` are those of the runs that the rows of `audit_sample` were drawn from; right_by_audit is null
-    where nobody was asked, nobody has answered, or two answers contradict each other (contradicted).
+    where no answer was asked for or given, or two answers contradict each other (contradicted).
     """
     answers = sample.select("host_id", "contradicted", resolved_owner="user_id", right_by_audit="right")
     planned = decisions.filter(action="write").select("host_id", "resolved_owner").unique(maintain_order=True)
@@ -102,7 +102,7 @@ def _log_odds(part: pl.Expr) -> pl.Expr:
 
 
 def _features() -> Sequence[pl.Expr]:
-    """What a confidence is learnt from, of the columns `TRAITS`; the last four are about 0 on usual hosts."""
+    """Return what a confidence is learnt from, of `TRAITS`; the last four are about 0 on usual hosts."""
     # Half an event on either side keeps the odds of an only user, or of no runner-up, finite.
     share = (pl.col("events") + 0.5) / (pl.col("total_events") + 1)
     runner_up = (pl.col("runner_up_events").fill_null(0) + 0.5) / (pl.col("events") + 0.5)

@@ -84,33 +84,34 @@ class Inputs(Resolution):
             return evidence, logons, primary_devices(logons, evidence).collect().lazy()
 
         @cache
-        def lead(window: Window, metric: EvidenceMetric) -> pl.LazyFrame:
+        def primary_users_in(window: Window, metric: EvidenceMetric) -> pl.LazyFrame:
             evidence, logons, devices = counted(window)
             evidence = replace(evidence, rules=replace(self.rules, evidence_metric=metric))
             return primary_users(evidence, logons, devices).lazy()
 
         return {
-            (days, metric): self._compare_window(days, partial(lead, metric=metric), known)
+            (days, metric): self._compare_window(days, partial(primary_users_in, metric=metric), known)
             for days, metric in dict.fromkeys((days, rules.evidence_metric) for days, rules in tried)
         }
 
     def _compare_window(
-        self, days: int, lead: Callable[[Window], pl.LazyFrame], known: pl.DataFrame
+        self, days: int, primary_users_in: Callable[[Window], pl.LazyFrame], known: pl.DataFrame
     ) -> Comparison:
-        """Compare what is decided on the last days; `lead` returns rows of `primary_users` of a window."""
+        """Compare what is decided on the last days; `primary_users_in` returns those of a window."""
         cut = self.last_settled - timedelta(days=HOLDOUT_DAYS)
 
         def decide(window: Window) -> pl.LazyFrame:
-            users = lead(window).filter(pl.col("total_events") > 0)
+            users = primary_users_in(window).filter(pl.col("total_events") > 0)
             decided = with_action(users, self.matches, named=pl.lit(value=True))
-            return decided.with_columns(**BANDS, hosts_led=pl.len().over("username"))
+            return decided.with_columns(**BANDS, user_hosts=pl.len().over("username"))
 
-        leads = pl.col("weight").gt(pl.col("runner_up_weight")).fill_null(value=True)
-        later = lead(Window(cut + timedelta(days=1), self.last_settled)).filter(pl.col("total_events") > 0)
-        leaders = later.filter(leads).select("subject", "username").collect()
+        has_most = pl.col("weight").gt(pl.col("runner_up_weight")).fill_null(value=True)
+        held_back = Window(cut + timedelta(days=1), self.last_settled)
+        later = primary_users_in(held_back).filter(pl.col("total_events") > 0)
+        later_users = later.filter(has_most).select("subject", "username").collect()
         owners = owner_by_account(self.matches.lazy()).collect()
-        leading = all_accounts(leaders, owners).lazy().with_columns(leads=True)
-        leads_later = pl.col("leads").fill_null(value=False)
+        later_accounts = all_accounts(later_users, owners).lazy().with_columns(is_primary=True)
+        still_first = pl.col("is_primary").fill_null(value=False)
         # Whether an owner stays is known by the run's rules: to ask each line's would take too long.
         waiting = self.decisions.filter(evidence="not_stable").select(
             "host_id", stable_days=pl.lit(0, pl.Int64)
@@ -136,8 +137,8 @@ class Inputs(Resolution):
             .collect(),
             decide(window_before(cut, days))
             .join(later.select("subject", has_later=True), on="subject", how="left")
-            .join(leading, on=("subject", "username"), how="left")
-            .with_columns(right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(leads_later))
+            .join(later_accounts, on=("subject", "username"), how="left")
+            .with_columns(right_afterwards=pl.when("has_later", matched, pl.lit(usual)).then(still_first))
             .collect(),
             usual,
         )
@@ -155,7 +156,7 @@ class Inputs(Resolution):
         return later >= USUAL_PART * earlier
 
     def backtest(self, tried: Sequence[Tried]) -> pl.DataFrame:
-        """Rows of `threshold_backtest` for the settings that are tried."""
+        """Return rows of `threshold_backtest` for the settings that are tried."""
         return threshold_backtest(self.compare(tried), tried)
 
 
@@ -186,7 +187,7 @@ def _last_logons(stored: Inputs, counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the last day on which each user asset may have logged on to any host: owner, last_anywhere.
 
     Excluded names count, and so do names that fit several user assets: somebody who uses them has not left.
-    Accounts that stand for nobody, such as a host's own, do not (rules 1.3).
+    Accounts without a person, such as a host's own, do not (rules 1.3).
     """
     days = counts.group_by("document_hostname", "document_username").agg(last=pl.max("day"))
     days = days.collect(engine="streaming").lazy()

@@ -19,7 +19,7 @@ from ownership.tuning.accuracy import Comparison
 
 MAX_SPELLED = 500
 """User names that are compared letter by letter with all others: those first that are on most hosts."""
-SPELLED_AT_ONCE = 50
+SPELLED_TOGETHER = 50
 """Of these: with 500,000 names to compare with, the similarities take 100 MB."""
 MAX_USERS = 3
 """Most user assets that are proposed for a user name."""
@@ -92,7 +92,7 @@ def _shapes(name: pl.Expr) -> dict[str, pl.Expr]:
 
 def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Compare names letter by letter: each of some with all, so some at a time."""
-    for usernames in unmatched["username"].head(MAX_SPELLED).to_frame().iter_slices(SPELLED_AT_ONCE):
+    for usernames in unmatched["username"].head(MAX_SPELLED).to_frame().iter_slices(SPELLED_TOGETHER):
         alike = process.cdist(
             usernames["username"].to_list(),
             known["name"].to_list(),
@@ -112,7 +112,7 @@ def _by_spelling(unmatched: pl.DataFrame, known: pl.DataFrame) -> Iterator[pl.Da
 
 NO_PEOPLE: tuple[AccountKind, ...] = ("service", "computer", "built_in", "administrator")
 """Kinds of accounts that are proposed for exclusion."""
-NOBODYS = ("kiosk", "server", "collector")
+UNOWNED_KINDS = ("kiosk", "server", "collector")
 """Kinds of hosts that are proposed for exclusion."""
 MAX_TRIED = 100
 """Accounts that are tried one by one: those with most hosts first."""
@@ -121,7 +121,7 @@ _Tried = tuple[str, str, str, pl.DataFrame, pl.DataFrame]
 
 
 def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: Comparison) -> pl.DataFrame:
-    """Try to exclude accounts that are not a person's and hosts that are nobody's, and keep what helps.
+    """Try to exclude accounts that are not a person's and hosts without a person, and keep what helps.
 
     `evidence` is that of the look-back window, `now` what it leads to under the present rules. Rows of
     `suggestions`, those that settle most first: only values with which more of the owners that somebody set
@@ -140,14 +140,14 @@ def suggestions(evidence: Evidence, matches: pl.DataFrame, classes: Kinds, now: 
 
 
 def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> Iterator[_Tried]:
-    """Setting, value, reason, the hosts concerned and their outcomes: kinds, and single accounts."""
+    """Return setting, value, reason, the hosts concerned and their outcomes: kinds, and single accounts."""
     # Excluding an account changes only hosts where it logged on, and no rank of other users' devices.
     logons, username = logon_totals(evidence), pl.col("username")
     devices = primary_devices(logons, evidence).collect().lazy()
     counted = logons.select(username.unique().cast(pl.String))
     accounts = classes.accounts.filter(pl.col("kind").is_in(NO_PEOPLE)).join(counted, on="username")
     accounts = accounts.sort("hosts", "username", descending=[True, False])
-    nobodys = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
+    unowned = classes.hosts.drop_nulls("hostname").sort("users", "hostname", descending=[True, False])
 
     def decide(hosts: pl.DataFrame, rules: Rules) -> pl.DataFrame:
         asked = matches.join(hosts, on="username", how="semi")
@@ -169,8 +169,8 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
             skipping = replace(evidence, skipped=skipped, rules=rules)
             reason = f"{len(names):,} accounts; account_profiles has their names"
             yield "rules.skip_account_kinds", kind, reason, *exclude(names, skipping)
-    for kind in NOBODYS:
-        members = nobodys.filter(kind=kind)
+    for kind in UNOWNED_KINDS:
+        members = unowned.filter(kind=kind)
         if members.height > 1:
             left = evidence.subjects.join(members, on=("host_id", "hostname"), how="anti", nulls_equal=True)
             then = decide(primary_users(replace(evidence, subjects=left), logons), evidence.rules)
@@ -181,7 +181,7 @@ def _try_settings(evidence: Evidence, matches: pl.DataFrame, classes: Kinds) -> 
 
 
 def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
-    """What follows for each host that somebody is named for: subject, action."""
+    """Return what follows for each host that names somebody: subject, action."""
     named = decided.filter(names_owner(rules), pl.col("match") == "matched")
     return named.select("subject", "action").collect()
 
@@ -189,7 +189,7 @@ def _outcomes(decided: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
 def _count_effect(hosts: pl.DataFrame) -> dict[str, Any]:
     """Count what becomes of hosts: columns of `suggestions`, and whether it helps.
 
-    Hosts have action, action_then (null: nobody named) and by_hand. It helps if more right than wrong
+    Hosts have action, action_then (null: no user named) and by_hand. It helps if more right than wrong
     owners that somebody set come, and no smaller part of them is right; or, where none of these changes, if
     an owner is found or a conflict ends, and no owner is lost.
     """

@@ -19,7 +19,7 @@ def console_script() -> None:
 
     def end() -> None:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):  # whoever read it has left
+            with suppress(OSError):  # its reader has left
                 stream.flush()
         os._exit(status)
 
@@ -35,7 +35,7 @@ def console_script() -> None:
 
 
 def main() -> None:
-    """Run the command line; a wrong setting ends with status 2, any other failure with 1 (rules 8.1).
+    """Run the command line; exit with status 2 for a wrong setting, 1 for any other failure (rules 8.1).
 
     Whatever it writes is for its owner alone, Dagster's own files included.
     """

@@ -61,7 +61,7 @@ def conflicts(
     form: RowsAs = "table",
     run_id: RunId = None,
 ) -> int | None:
-    """Print the conflicts of a run, those that nobody has acknowledged first, or acknowledge some.
+    """Print the conflicts of a run, unacknowledged ones first, or acknowledge some.
 
     since is the day from which the logons name another, or else of the first run that found it. One that is
     acknowledged is no longer a warning, until the evidence (its code) or one of its owners changes. To

@@ -1,4 +1,4 @@
-"""`asset-owners docs`: the guides, which lie beside the program wherever it is installed, and the tables."""
+"""`asset-owners docs`: the guides, which are installed with the program, and the tables."""
 
 import re
 import sysconfig

@@ -45,7 +45,7 @@ ASKED_IF_NAMED = {
 }
 """What is asked only where the words of a finding name it: the setting and the question."""
 TENANT = "42"
-"""That of the template: nobody's."""
+"""The tenant of the template, which does not exist."""
 NO_DEFAULT: Mapping[str, Any] = {"default": "", "show_default": False}
 
 
@@ -114,7 +114,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
 def _ask_for_fields(
     content: dict[str, Any], found: list[Proposal], read: Callable[[], Instance], propose_again: Trial
 ) -> None:
-    """Ask for an index and its own fields; those found in it are the defaults, others have none."""
+    """Ask for an index and its own fields; those found in it are the defaults."""
 
     def another_index(instance: Instance) -> Iterator[Finding]:
         if instance.index != found[-1].index:
@@ -138,9 +138,9 @@ def _logons(instance: Instance) -> Iterator[Finding]:
 def _ask_until_good(
     section: dict[str, Any], questions: dict[str, str], read: Callable[[], Instance], trial: Trial
 ) -> None:
-    """Ask for keys of a section, and try them, until that goes well or somebody keeps the answers.
+    """Ask for keys of a section, and try them, until they work or somebody keeps the answers.
 
-    What a finding names is asked for at once, and tried with the same answers.
+    A key that a finding names is asked for right away, and tried with the same answers.
     """
     typed, asked, valid = list[str](), questions, section.copy()
     while True:
@@ -220,7 +220,7 @@ def _place(answer: str, key: str) -> dict[str, str]:
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
-        raise typer.BadParameter(f"{text}; then it is asked for, hidden") from error
+        raise typer.BadParameter(f"{text}; init then asks for it, hidden") from error
 
 
 def _known_way(answer: str) -> str:
@@ -261,7 +261,7 @@ def init(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Address of the search service. Without --logs, its newest logon is looked at: one search.",
+            help="Address of the search service. Without --logs, init reads its newest logon: one search.",
             show_default=False,
         ),
     ] = None,

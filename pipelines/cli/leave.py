@@ -51,7 +51,7 @@ def forget(
         raise AssetOwnersError(f"Nothing is stored of {instance.name}")
     if not tables.reads_ledger() and not tables.all_runs("runs").limit(1).collect().is_empty():
         raise AssetOwnersError(
-            f"{tables.disk} lacks the ledger of {instance.name}, which would bring back who is forgotten: "
+            f"{tables.disk} lacks the ledger of {instance.name}, which would restore the forgotten person: "
             "repeat this with the home that has it; if that is lost, run once first"
         )
     with (
@@ -95,7 +95,7 @@ def _forgetting(
     before = stored.read_unfinished(tables)
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
-        raise AssetOwnersError(f"Somebody else was not forgotten to the end; do that first: {again}")
+        raise AssetOwnersError(f"To forget another person was interrupted; finish that first: {again}")
     persons = stored.known_persons(tables, ledger, rules)
     found = persons.find(asked)
     if before:
@@ -114,7 +114,7 @@ def _forgetting(
     names = ", ".join(map(printable, sorted({*person.ids, *person.names})))
     print_lines([f"{printable(instance.name)}: {printable(asked)} is {names}"])
     if shared := [printable(name) for one in found for name in one.shared]:
-        print_lines([f"  Left, for other people have these names, too: {', '.join(shared)}"])
+        print_lines([f"  Kept, because other people have these names, too: {', '.join(shared)}"])
     return person
 
 
@@ -190,7 +190,7 @@ def remove(
         delete_beside_tables(instance, tables, dagster, What.REPORT, really=yes)
         if yes:
             for file in stored_files(tables):
-                # The lock goes last: what waits for it then finds nothing to look at.
+                # The lock goes last: what waits for it then finds nothing left.
                 if file.what is not What.EXPORT and file.path.name != CHANGING:
                     delete_file(file.path)
             for folder in table_folders(tables):

@@ -24,7 +24,7 @@ from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
 SECONDS_TO_READ = 8.0
-"""In which all instances are read; of the others the metrics say so. Prometheus waits for ten seconds."""
+"""Time to read all instances; the metrics say which were not read. Prometheus waits for ten seconds."""
 READERS = 8
 """Instances read at the same time, for some lie behind a network; more threads wait for each other."""
 
@@ -111,14 +111,14 @@ class Metrics(Collector):
     def _read(self, instance: Instance) -> Values | None:
         try:
             tables = tables_of(instance)
-            measured = _measured(instance, read_run_state(tables))
+            measured = _metrics_of(instance, read_run_state(tables))
             return [(name, labels, float(value)) for name, labels, value in measured]
         except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None
 
 
-def _measured(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:
+def _metrics_of(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], float]]:
     """Yield each metric of an instance that is known, its labels and its value."""
     yield "writes_enabled", (), not instance.writes.dry_run
     succeeded, row = state["succeeded"], state["last_run"]
@@ -141,7 +141,7 @@ def _measured(instance: Instance, state: Mapping[str, Any]) -> Iterator[tuple[st
 
 
 def due_at(instance: Instance, now: datetime, *, has_run: bool) -> float | None:
-    """Return the last tick of the schedule at least `OVERDUE_AFTER` ago, in Unix seconds; None: none.
+    """Return the last tick of the schedule at least `OVERDUE_AFTER` ago, in Unix seconds, if there is one.
 
     Nothing was due of an instance that has never run before its file was written.
     """
@@ -159,7 +159,7 @@ def metrics(
     *,
     listen: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve until Ctrl-C.", show_default="print once and end"),
+        typer.Option(metavar="HOST:PORT", help="Serve until Ctrl-C.", show_default="print once and exit"),
     ] = None,
 ) -> None:
     """Print the metrics of one instance, or of all, once, or serve them at HOST:PORT until Ctrl-C.

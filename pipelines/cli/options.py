@@ -170,7 +170,7 @@ def stored_tables(path: Path, run: str | None = None) -> tuple[Instance, Tables]
 
 @contextmanager
 def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance, Tables]]:
-    """Yield the same; nobody is forgotten, and nothing removed, until what follows from them is stored."""
+    """Yield the same; `forget` and `remove` wait until what follows from the tables is stored."""
     instance = _load(path)
     with holding(own_tables(instance)) as tables:
         yield instance, _stored(instance, tables, run)
@@ -180,7 +180,7 @@ def held_tables(path: Path, run: str | None = None) -> Generator[tuple[Instance,
 def holding(tables: Tables) -> Generator[Tables]:
     """Hold tables as they are; what is read before that may be of somebody who is forgotten meanwhile."""
     with ExitStack() as held:
-        with suppress(OSError):  # nothing is stored, or an analyst looks, who can store nothing here
+        with suppress(OSError):  # nothing is stored, or this is an analyst, who cannot write here
             held.enter_context(tables.changing(existing=True))
         yield tables
 
@@ -222,7 +222,7 @@ def as_of_run(tables: Tables, run: str | None) -> Tables:
     run_id = tables.run_id(run)
     lost = [table for table in SNAPSHOTS if not tables.holds(table, run_id)]
     if lost and tables.published_run() != run_id:
-        note(f"Not kept of run {short_run_id(run_id)}, shown as the last run left them: {', '.join(lost)}.")
+        note(f"Run {short_run_id(run_id)} no longer has these; the last run's are shown: {', '.join(lost)}.")
     return tables.view(run_id)
 
 
@@ -311,7 +311,7 @@ def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
 
 
 def columns_of(stream: TextIO | None = None) -> int:
-    """Return how wide the terminal is that a stream leads to; 0: it leads to none."""
+    """Return how wide the terminal of a stream is; 0: it is not a terminal."""
     return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else 0
 
 

@@ -37,13 +37,13 @@ from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_wor
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError, ConfigurationError
-from resources.locks import watched
+from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import recent_answers, runs_by_file
 from resources.store.tables import Tables, short_run_id
 
 
-@watched()
+@end_if_stuck()
 def execute(
     instance: Instance,
     job: str,
@@ -69,9 +69,9 @@ def execute(
             raise_on_error=False,
         )
         if recorded.get_run_by_id(run_id) is None:
-            look = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
+            query = command_line(instance, "sql", f"FROM owner_writes WHERE run_id = '{run_id}'")
             said = f"Somebody deleted run {run_id} in Dagster while it worked"
-            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {look}")
+            raise AssetOwnersError(f"{said}, so it ended. What it wrote: {query}")
         if not result.success:  # an interrupt may come between what the steps themselves record
             record = RunRecord(tables, run_id, recorded, logging.getLogger(__name__))
             record.fail("it ended early; its log says why")
@@ -208,7 +208,7 @@ def print_result(
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))
             if not about:
-                print_lines(ways_to_look(instance, tables, report, decisions))
+                print_lines(commands_to_review(instance, tables, report, decisions))
         print_lines(next_steps(instance, tables, report, again))
     if "error" in report:
         print_message(report["error"], level="error", run_id=run_id, instance=instance.name)
@@ -219,11 +219,11 @@ def print_result(
 def print_warnings(error: str = "") -> None:
     """Print on standard error what the steps of a run warned of, except what its error says."""
     warned = (text.removeprefix("Check ") for text in take_warnings())
-    things = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
-    if things:
+    warnings = [text for text in warned if text.partition(": ")[2] not in error.splitlines()]
+    if warnings:
         sys.stdout.flush()
-        number = f"{counted(len(things), 'thing')} to look at:"
-        print_lines([number, *(f"  - {printable_lines(text)}" for text in things)], sys.stderr)
+        number = f"{counted(len(warnings), 'warning')}:"
+        print_lines([number, *(f"  - {printable_lines(text)}" for text in warnings)], sys.stderr)
 
 
 def next_steps(
@@ -300,7 +300,7 @@ def _describe_plan(
     )
 
 
-def ways_to_look(
+def commands_to_review(
     instance: Instance, tables: Tables, report: Mapping[str, Any], decisions: pl.DataFrame
 ) -> Iterator[str]:
     """Yield the commands that show a plan as a sheet, and how sure each owner is, or why it is not known."""

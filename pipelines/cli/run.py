@@ -84,9 +84,7 @@ def run(
     from pipelines.jobs import launch_tags, run_config
 
     if changes and not dry_run:
-        raise ConfigurationError(
-            "--set: is for trying a setting with --dry-run; to write by it, change the file"
-        )
+        raise ConfigurationError("--set: tries a setting with --dry-run; to write with it, change the file")
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
     instance = load_instance(path, changes or ())
     instance.require_secrets()
@@ -187,7 +185,7 @@ def follow_up(
     return _follow(instance, tables, job, {"run_id": about, **config}, again, **shown)
 
 
-def _followed(tables: Tables, job: str, about: str) -> pl.DataFrame:
+def _all_rows_to_follow(tables: Tables, job: str, about: str) -> pl.DataFrame:
     """Return the rows of owner_writes that a job applies or undoes, if it is of all hosts."""
     rows = tables.run_writes(about)
     return rows.filter(pl.col("outcome").is_in(SUCCESSES)) if job == "undo" else rows
@@ -202,12 +200,12 @@ def _rows_to_follow(
     if job == "apply":
         return rows_to_apply(instance, tables, about, hosts)
     if "intended" in tables.run_writes(about)["outcome"]:
-        return _followed(tables, job, about)  # cut off: the job finds out what there is to undo
+        return _all_rows_to_follow(tables, job, about)  # cut off: the job finds out what there is to undo
     return rows_to_undo(instance, tables, about, hosts, run_id=about).filter(outcome="planned")
 
 
 def _is_undo_confirmed(instance: Instance, rows: pl.DataFrame, about: str) -> bool:
-    """Return whether a person confirms what is to be undone; of a single host nobody is asked."""
+    """Return whether a person confirms the undo; for a single host it does not ask."""
     if rows.height < 2:
         return True
     names = some_of([printable(name or "no name") for name in rows["hostname"]], SHOWN)
@@ -241,7 +239,7 @@ def _follow(
     from pipelines.cli.results import execute, print_result, status_of
 
     about, dry_run = config["run_id"], config.get("dry_run", False)
-    some = {"in_all": _followed(tables, job, about).height} if config.get("hosts") else {}
+    some = {"in_all": _all_rows_to_follow(tables, job, about).height} if config.get("hosts") else {}
     ops = {part_name(instance, FOLLOW_UPS[job].__name__): {"config": config}}
     result = execute(instance, part_name(instance, job), {"ops": ops})
     report = print_result(

@@ -67,7 +67,7 @@ def runs(
 
 
 def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """The row of a run as it is shown, with the undo of it, if there is one."""
+    """Return the row of a run as it is printed, with the undo of it, if there is one."""
     result = result_in_words(row)
     if undo and row["written"] is not None:
         undone = undone_in_words(row["written"], undone=undo["written"], in_part=undo["in_part"])

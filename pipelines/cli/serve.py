@@ -142,7 +142,7 @@ class _Watch:
         self._next, self._misses = time.monotonic(), 0
 
     def __call__(self) -> bool:
-        """Look, if it is time to, and act; return that the services are to go on."""
+        """Check disk and code server, if it is time to; return that the services go on."""
         from pipelines.dagster_gaps.health import UNREACHABLE
 
         if time.monotonic() < self._next:

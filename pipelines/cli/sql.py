@@ -62,7 +62,7 @@ from resources.store.tables import Tables, short_run_id
 
 ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # for which long texts make room at least
-MAX_BELOW = 3  # columns without room that come below each row; more are left out
+MAX_BELOW = 3  # columns without room that come below each row; more are omitted
 _NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
 _BAR = "█▉▊▋▌▍▎▏"  # what DuckDB's `bar` draws with
 
@@ -221,7 +221,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, fo
 
 
 def _without_end(statement: str) -> str:
-    """Return a statement without semicolon and comments at its end, which is no query to select from."""
+    """Return a statement without semicolon and comments at its end, which is not a query to select from."""
     text = statement.encode()
     end = len(text)
     for offset, kind in reversed(duckdb.tokenize(statement)):

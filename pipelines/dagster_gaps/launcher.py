@@ -23,12 +23,12 @@ from dagster._grpc.server import DagsterApiServer
 from dagster._serdes import ConfigurableClassData
 
 from assets_defs.run_request import INSTANCE_TAG
-from resources.locks import locked
+from resources.locks import hold_lock
 
 LOCK_TAG = ".dagster/asset_owners_lock"
 """The machine of a command's run, and the lock of its process, as JSON. The UI hides the tag."""
 
-_LOOK = "_check_for_orphaned_runs"
+_CHECK = "_check_for_orphaned_runs"
 MAX_SILENCE = 600
 """Seconds without an answer after which runs of another machine are dead; code servers may restart."""
 
@@ -108,19 +108,19 @@ def keep_noticing_dead_runs() -> None:
     The first error would end Dagster's thread for good, and an instance would wait for a dead run until
     `max_runtime_seconds`.
     """
-    look: Any = getattr(DagsterApiServer, _LOOK, None)
-    if look is None or hasattr(look, "__wrapped__"):  # another Dagster, or already done
+    check: Any = getattr(DagsterApiServer, _CHECK, None)
+    if check is None or hasattr(check, "__wrapped__"):  # another Dagster, or already done
         return
 
-    @wraps(look)
-    def look_for_dead_runs(server: Any) -> None:
+    @wraps(check)
+    def check_for_dead_runs(server: Any) -> None:
         try:
-            look(server)
+            check(server)
         except Exception as error:  # noqa: BLE001  (of any database)
             log = logging.getLogger("dagster.code_server")  # in the form of its other lines
             log.warning(f"A run that died cannot be recorded as failed; it is tried again: {error}")
 
-    setattr(DagsterApiServer, _LOOK, look_for_dead_runs)
+    setattr(DagsterApiServer, _CHECK, check_for_dead_runs)
 
 
 def _listens(code_server: Mapping[str, Any]) -> bool:
@@ -139,7 +139,7 @@ def _listens(code_server: Mapping[str, Any]) -> bool:
 def locked_run(folder: Path, run_id: str) -> Generator[dict[str, str]]:
     """Hold a lock that shows whether this process is alive; yield the tag that names it."""
     file = folder / f".{run_id}.lock"
-    with locked(file, f"run {run_id}"):
+    with hold_lock(file, f"run {run_id}"):
         yield {LOCK_TAG: json.dumps([socket.gethostname(), str(file)])}
         file.unlink()
 

@@ -28,7 +28,7 @@ from resources.errors import (
     ValidationError,
 )
 from resources.http import Answer, Session, Transport
-from resources.locks import locked
+from resources.locks import hold_lock
 from resources.search.asking import values_at
 from resources.settings import Platform, home
 
@@ -182,7 +182,7 @@ class TotpCodes:
     def _take_step(self) -> int | None:
         """Reserve the current step; None if another process of the home has used it."""
         self._last_step.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
+        with hold_lock(self._last_step.with_suffix(".lock"), f"Verification codes for {self._address}"):
             now = int(self._clock() // STEP_SECONDS)
             try:
                 # A step in the future comes from a wrong clock and is ignored.
@@ -287,7 +287,7 @@ class InventorySession:
         if not self._has_cookie:
             advice = "no cookie came back after the log-in: check platform.url, and any proxy in between"
         elif self._transport.connections > 1:
-            advice += "; if each answer ends the session before it, set writes.concurrency to 1"
+            advice += "; if each answer ends the previous session, set writes.concurrency to 1"
         return advice + ("" if self._codes else "; set platform.mfa_secret if it needs a code")
 
     def _give_up(self, reason: str) -> AuthenticationError:

@@ -190,9 +190,9 @@ def check_readable(kind: Kind, assets: pl.DataFrame, *, first: str = "") -> Find
     if odd.is_empty():
         return Finding("ok", kind, f"all of the {first}{assets.height:,} can be read")
     wrong = odd.height == assets.height or too_many_unreadable(odd.height, assets.height)
-    follows = "are skipped" if kind == "hosts" else "get no host, nor does anybody of their names"
+    follows = "are skipped" if kind == "hosts" else "get no host, nor does anybody with their names"
     text = f"{odd.height:,} of the {first}{assets.height:,} {kind} cannot be read and {follows}"
-    text += "; a run fails where there are so many" if wrong else "; correct them in the inventory"
+    text += "; with so many a run fails" if wrong else "; correct them in the inventory"
     asset, problem = odd.row(0)
     return Finding("wrong" if wrong else "warning", kind, f"{text}. Asset {asset}: {problem}", rows=odd)
 

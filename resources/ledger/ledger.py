@@ -26,7 +26,7 @@ from resources.locks import made_progress
 BY_ROW = {"owner_writes": "writes", "runs": "runs"}
 """Tables whose rows the ledger keeps one by one, and their names in it.
 
-Of others it keeps together what was stored together, as Parquet: nobody asks for single rows.
+Of others it keeps together what was stored together, as Parquet: single rows are never asked for.
 """
 
 BEGUN = "begun_at"  # the setting that `begin` stores

@@ -295,8 +295,8 @@ def not_a_search_service(answer: Answer, instance: Instance) -> ProtocolError:
     # Messages must not show the names of hosts and users in these.
     names = any(part in answer.body for part in (b'"aggregations"', b'"hits"'))
     return ProtocolError(
-        f"{instance.url} does not answer as a search service; url must name the service itself, no "
-        f"dashboard or cache. It said, with HTTP status {answer.status}: "
+        f"{instance.url} does not answer as a search service; url must name the service itself, not "
+        f"a dashboard or cache. It said, with HTTP status {answer.status}: "
         f"{'...' if names else answer.excerpt}"
     )
 

@@ -106,7 +106,7 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
         if found := _TYPE.search(refusal):
             types[found[1]].add(index)
         elif not FAULT_OF_REQUEST.search(refusal):
-            raise TransientError(f"{log.transport.where} did not tell the type of {field!r} in {index}")
+            raise TransientError(f"{log.transport.where} did not give the type of {field!r} in {index}")
     for index in of_text:
         types[TEXT].add(str(index.key))
     return {kind: sorted(types[kind]) for kind in sorted(types)}

@@ -139,11 +139,11 @@ class Logs(ExitStack):
         with self._name_errors(name):
             yield from self.by_name[name].logons(days)
 
-    def find(self, look: Callable[[str, EvidenceSource], Iterable[Finding]]) -> Iterator[Finding]:
+    def find(self, check: Callable[[str, EvidenceSource], Iterable[Finding]]) -> Iterator[Finding]:
         """Yield the findings of each log, with its name."""
         for name, log in self.by_name.items():
             with self._name_errors(name):
-                for finding in look(name, log):
+                for finding in check(name, log):
                     yield replace(finding, what=f"{self.prefix(name)}{finding.what}")
 
     def ask_each(self, ask: Callable[[EvidenceSource], T]) -> dict[str, T]:

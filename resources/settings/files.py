@@ -124,7 +124,7 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
     if instance.logs and (single := sorted(instance.model_fields_set & OneQuery.model_fields.keys())):
         raise ConfigurationError(
             f"{path}: logs: {', '.join(single)} cannot be given beside it, for each of the logs has its own; "
-            "move what is there into an entry of logs, or take logs out"
+            "move what is there into an entry of logs, or remove logs"
         )
     key = "rules.logon_type_weights"
     if instance.rules.logon_type_weights and not any(
@@ -132,7 +132,7 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
     ):
         raise ConfigurationError(
             f"{_origin(key, path, changes)}: {key}: needs logon_type_field; name there the document field "
-            "that has the kind of logon, such as winlog.event_data.LogonType, or take the weights out"
+            "that has the kind of logon, such as winlog.event_data.LogonType, or remove the weights"
         )
     _require_separate_fields(path, instance)
     return instance

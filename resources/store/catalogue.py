@@ -18,7 +18,7 @@ from upath import UPath
 from ownership.decisions import IDLE_DAYS, IDLE_FACTOR, OTHER_DAYS
 from ownership.declaration import Layout, Table, column_descriptions, description, polars_schema
 from ownership.tables import TABLES
-from resources.locks import locked
+from resources.locks import hold_lock
 from resources.store.files import files_in, replacing
 
 
@@ -206,7 +206,7 @@ def refresh_catalogue(home: Path, location: UPath, *slugs: str, analysts: int | 
     def version(slug: str) -> str:
         return hashlib.sha256("\n".join(statements(slug)).encode()).hexdigest()
 
-    with locked(home / ".warehouse.lock", f"The catalogue {catalogue}"):
+    with hold_lock(home / ".warehouse.lock", f"The catalogue {catalogue}"):
         shown = _versions(catalogue)
         folders = {folder.name for folder in location.glob("*")}
         gone = shown.keys() - folders
@@ -353,7 +353,7 @@ RESERVED = {"at", "by", "right"}
 
 
 def quotes_needed(words: Iterable[str]) -> str:
-    """Say which of these words SQL takes for columns only in quotes; nothing if it does so for none."""
+    """Say which of these words SQL takes for columns only in quotes, if there are any."""
     names = [identifier(word) for word in sorted(RESERVED.intersection(words))]
     return f" Without double quotes SQL does not take {', '.join(names)} for a column." if names else ""
 

@@ -237,7 +237,7 @@ def _file(tables: Tables) -> Path:
 
 
 def read_unfinished(tables: Tables) -> Forgetting | None:
-    """Return whom a pass was about that was interrupted; None: none was."""
+    """Return whom an interrupted pass was about, if there was one."""
     file = _file(tables)
     return Forgetting(**json.loads(file.read_text(encoding="utf-8"))) if file.exists() else None
 

@@ -197,7 +197,7 @@ def row_of_run(tables: Tables, run_id: str) -> dict[str, Any]:
     for row in tables.rows("runs", run_id).iter_rows(named=True):
         return row
     raise AssetOwnersError(
-        f"{tables.slug}: the table runs does not hold run {run_id} any more, which made these decisions "
+        f"{tables.slug}: the table runs no longer has run {run_id}, which made these decisions "
         "(keep.history_days); run it again"
     )
 

@@ -29,7 +29,7 @@ from resources import format_version
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.ledger import FILE, has_ledger, open_ledger
 from resources.ledger.ledger import BEGUN, Ledger
-from resources.locks import locked
+from resources.locks import hold_lock
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
 from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
@@ -191,7 +191,7 @@ class Tables:
                 self.write_days([(rows, self.logon_counts(days, run_id=run_id).collect())])
 
     def _read_days(self, table: str, days: Window | Sequence[date], run_id: str | None) -> pl.LazyFrame:
-        """A file for each day: the run's own where it has one, otherwise the published one."""
+        """Read a file for each day: the run's own where it has one, otherwise the published one."""
         wanted = {day.isoformat() for day in (days_of(days) if isinstance(days, Window) else days)}
         folders = dict.fromkeys([self.folder, self._folder(run_id or self.viewed)])
         # Listed, not asked for day by day: in an object store each question is a request.
@@ -241,7 +241,7 @@ class Tables:
         self.append("coverage", rows, run_id=run_id)
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:
-        """Return a snapshot that the run itself stored; without rows if it stored none."""
+        """Return a snapshot that the run itself stored, or an empty one."""
         return read_files(table, _existing(self.file_of(table, run_id))).collect()
 
     def holds(self, table: str, run_id: str | None = None) -> bool:
@@ -390,7 +390,7 @@ class Tables:
         return self if planned is None else self.view(planned)
 
     def published_run(self) -> str | None:
-        """Return the run whose decisions are published; None: there are none."""
+        """Return the run whose decisions are published, if any."""
         run_ids = self.read("owner_decisions").select("run_id").head(1).collect()["run_id"]
         return next(iter(run_ids), None)
 
@@ -427,7 +427,7 @@ class Tables:
     def writing(self, run_id: str | None = None) -> AbstractContextManager[None]:
         """Let one run of the instance write at a time; entering times out while another one does."""
         self.disk.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return locked(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
+        return hold_lock(self.disk / ".writing.lock", f"The writing of {self.slug}", run_id=run_id)
 
     def changing(self, *, existing: bool = False) -> AbstractContextManager[None]:
         """Let one process at a time read a table and store what follows from it, briefly.
@@ -438,7 +438,7 @@ class Tables:
         for needed in () if existing else (self.disk, folder):
             require_target(needed)
             needed.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return locked(folder / CHANGING, f"The tables in {folder}")
+        return hold_lock(folder / CHANGING, f"The tables in {folder}")
 
 
 def tables_of(instance: Instance | BrokenInstance) -> Tables:

@@ -1,1 +1,1 @@
-"""How writes are guarded: a look before each, a ledger, one writer at a time, at the service's pace."""
+"""How writes are guarded: a reading before each, a ledger, one writer at a time, at the service's pace."""

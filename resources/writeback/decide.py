@@ -148,7 +148,7 @@ def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) ->
         unseen = "the host no longer had its name"
     elif "owner" in same or not was_done(taken, now):
         unseen = "the host did not hold what was sent"
-    # Another order, a further value, a value in an empty field, a mark or a copy is no loss.
+    # Another order, a further value, a value in an empty field, a mark or a copy is not a loss.
     copies = {(held[field] or "", value) for field, value in sent.items()}
     old, new, lost = _unsent(before, sent), _unsent(now, sent), {}
     for field, texts in sorted(old.items()):

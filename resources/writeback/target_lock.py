@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resources.ledger import has_shared_ledger
 from resources.ledger.ledger import Ledger
-from resources.locks import locked, wait_until
+from resources.locks import hold_lock, wait_until
 from resources.settings import Platform, home, journal_url
 from resources.store.tables import Tables
 
@@ -47,10 +47,10 @@ def target_lock(platform: Platform, ledger: Ledger) -> Generator[None]:
         if sys.platform == "linux":
             wait_until(lambda: _is_bound(name, held), lambda: _holder(name), what)
         else:
-            held.enter_context(locked(Path(tempfile.gettempdir()) / f"{name}.lock", what))
+            held.enter_context(hold_lock(Path(tempfile.gettempdir()) / f"{name}.lock", what))
         ledger.lock(key, what)
         with suppress(OSError):  # a home that this user may not write, or none
-            held.enter_context(locked(home() / f".{name}.lock", what))  # also in another container
+            held.enter_context(hold_lock(home() / f".{name}.lock", what))  # also in another container
         yield
 
 

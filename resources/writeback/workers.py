@@ -105,7 +105,7 @@ class _Workers:
 
     def try_row(self, row: Row) -> Result | BaseException | None:
         """Return the result for a row, or what was raised; None if the writing had ended before."""
-        with nullcontext() if self.writer.trusted else self._alone:
+        with nullcontext() if self.writer.is_trusted else self._alone:
             if self.writer.stopped_by:
                 return None
             try:

@@ -1,4 +1,4 @@
-"""Guarded writes of single hosts: read the host, write at once, store the outcome, read the first back.
+"""Guarded writes of single hosts: read the host, write immediately, store the outcome, read the first back.
 
 All writes to the inventory go through here. What is to be written is planned in `ownership.plan`.
 """
@@ -70,14 +70,14 @@ class Pace:
                 left = self._next - now
             self._sleep(min(left, MAX_SLEEP_SECONDS))
 
-    def taken(self) -> None:
+    def speed_up(self) -> None:
         """Go on a little faster: the service accepted a write."""
         with self._lock:
             self._refused_since = None
             self._wait = MIN_WAIT_SECONDS
             self._interval *= FASTER
 
-    def refused(self, *, turn: float, retry_after: float | None) -> bool:
+    def slow_down(self, *, turn: float, retry_after: float | None) -> bool:
         """Let all writers wait as asked, in seconds, and go on more slowly; returns False to give up.
 
         `turn` is when the refused writer's turn began: one from before the last refusal says nothing new.
@@ -108,7 +108,7 @@ log = logging.getLogger(__name__)
 
 
 def seconds_since_boot() -> float:
-    """A clock that also goes on while the machine is suspended, where the system has one."""
+    """Return the time of a clock that also goes on while the machine is suspended, if it has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -148,7 +148,7 @@ class _Attempt:
     def result(self, outcome: str, message: str | None = None) -> Result:
         kept = kept_fields(self.row, self.sent) if self.sent and outcome in {"undone", "intended"} else None
         if outcome == "undone" and self.held and kept:
-            values = {**self.held, "owner": "another"}  # messages name nobody
+            values = {**self.held, "owner": "another"}  # messages name no person
             left = ", ".join(f"{field} is {values[field] or 'none'} now" for field in kept)
             message = "; ".join(filter(None, [message, f"left unchanged: {left}"]))
         return Result(self.row["host_id"], outcome, message, self.held, self.sent, kept)
@@ -190,14 +190,14 @@ class Writer:
         self.stopped_by: str | None = None
         """Why no further request may begin; None while they may."""
         self.abandoned = False
-        """Whether nothing more is sent, also to hosts that were just read: nobody waits for an answer."""
+        """Whether nothing more is sent, also to hosts that were just read: no thread waits for an answer."""
         self.longest_read_to_write_seconds: float | None = None
         """The longest time between reading a host and its write; None before the first write."""
         if not self._readable:
             self._relist()
 
     def write(self, row: Row, decide: Decide = decide_write) -> Result:
-        """Read the host, let `decide` say what to send or why nothing is sent, and send it at once."""
+        """Read the host, let `decide` say what to send or why nothing is sent, and send it immediately."""
         attempt = _Attempt(row, decide)
         while True:
             turn = self.pace.wait()
@@ -231,8 +231,8 @@ class Writer:
                 return attempt.given_up(str(error))
 
     @property
-    def trusted(self) -> bool:
-        """Whether the first writes were read back, and nothing was found that ends the writing."""
+    def is_trusted(self) -> bool:
+        """Whether the first writes were read back, and nothing was found that stops the writing."""
         return len(self._first) >= READ_BACK and not self.reason_to_stop()
 
     def stop(self, reason: str | None) -> None:
@@ -293,12 +293,12 @@ class Writer:
             self._inventory.write(row["host_id"], values, right_before=right_before)
         except ServiceError as error:
             return self._after_refusal(attempt, error)
-        self.pace.taken()
+        self.pace.speed_up()
         return self._after_success(attempt)
 
     def _slow_down(self, attempt: _Attempt, error: TransientError, result: Result | None = None) -> None:
-        """Let all writers wait as the service asks; ends the writing where it has asked for too long."""
-        if not self.pace.refused(turn=attempt.turn, retry_after=error.retry_after):
+        """Let all writers wait as the service asks; stop the writing if it has asked for too long."""
+        if not self.pace.slow_down(turn=attempt.turn, retry_after=error.retry_after):
             message = f"the service asks to wait for longer than {GIVE_UP_SECONDS:g} s: {error}"
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
@@ -316,7 +316,7 @@ class Writer:
         # If it holds something else, the request may still be on its way: the next run settles it.
         with suppress(ServiceError):
             if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
-                self.pace.taken()
+                self.pace.speed_up()
                 confirmed = f"confirmed by reading back; the answer was lost: {error}"
                 result = self._after_success(attempt, host, confirmed)
         if transient and transient.asks_to_wait:
@@ -326,7 +326,7 @@ class Writer:
     def _after_success(self, attempt: _Attempt, host: Row | None = None, text: str | None = None) -> Result:
         """Read the first writes back: a service may accept a write and change nothing, or too much."""
         lost = self._compare(attempt, host).lost if host else {}
-        if self.trusted or (host and not lost):
+        if self.is_trusted or (host and not lost):
             return attempt.success(text)
         try:
             found = self._read_back(attempt, lost)
@@ -370,7 +370,7 @@ class Writer:
         return compare(attempt.row["hostname"], before, host, sent, self._inventory.account)
 
     def reason_to_stop(self) -> str | None:
-        """Return what is wrong with the first writes that ends the writing; None if nothing is."""
+        """Return what is wrong with the first writes, so that the run stops; None if nothing is."""
         found = [one for _, one in self._first]
         if any(one.lost for one in found):
             what = "one lost fields that were not sent"
@@ -382,7 +382,7 @@ class Writer:
             return None
         hosts = "; ".join(f"{host}: {one}" for host, one in self._first if str(one))
         return (
-            f"{self._inventory.where} accepted {len(found)} writes, and {what}. Look at these hosts there, "
+            f"{self._inventory.where} accepted {len(found)} writes, and {what}. Check these hosts there, "
             f"which may have lost fields: {hosts}. Check {self._inventory.how_written}"
         )
 

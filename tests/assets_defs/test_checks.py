@@ -92,9 +92,9 @@ class Stored:
     def run(self):
         return scan(self.tables, self.instance, DAYS, self.run_id, search=self.search)
 
-    def look(self, look) -> Any:
+    def evaluate(self, check) -> Any:
         """The verdict of one check."""
-        return checks.evaluate(look, self.run(), blocking=look is checks.hosts_send_their_own_events)
+        return checks.evaluate(check, self.run(), blocking=check is checks.hosts_send_their_own_events)
 
 
 @pytest.fixture
@@ -128,13 +128,13 @@ def test_tables_without_fault_pass_every_check_of_which_one_blocks(well):
     assert [spec.name for spec in SPECS if spec.blocking] == ["hosts_send_their_own_events"]
     for spec in SPECS:
         assert (spec.description or "").endswith(".")
-        assert well.look(getattr(checks, spec.name)).passed, spec.name
+        assert well.evaluate(getattr(checks, spec.name)).passed, spec.name
 
 
 @pytest.mark.parametrize(("strict", "severity"), [(False, WARN), (True, ERROR)])
 def test_days_without_events(stored, strict, severity):
     days = stored(scan={"require_complete_window": strict}).days(d3={"counted": 0}, d4={"counted": 9})
-    verdict = days.look(checks.no_gaps)
+    verdict = days.evaluate(checks.no_gaps)
     assert (verdict.passed, verdict.severity) == (False, severity)
     assert shown(verdict) == [("2026-03-03", "logs-*", 0), ("2026-03-04", "logs-*", 9)]
 
@@ -151,23 +151,23 @@ def test_days_without_events(stored, strict, severity):
     ],
 )
 def test_days_before_the_first_events_may_be_no_loss(stored, empty_days, says):
-    verdict = stored().days(**{f"d{day}": {"counted": 0} for day in empty_days}).look(checks.no_gaps)
+    verdict = stored().days(**{f"d{day}": {"counted": 0} for day in empty_days}).evaluate(checks.no_gaps)
     assert says in verdict.description
     assert ("fetch" in verdict.description) == (4 in empty_days)
 
 
 def test_a_window_without_any_event(stored):
     nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 6)}
-    verdict = stored().days(**nothing).look(checks.no_gaps)
+    verdict = stored().days(**nothing).evaluate(checks.no_gaps)
     assert warns(verdict)
     assert "The clause matches 0 from 2026-03-01" in verdict.description
 
 
 def test_a_part_of_the_index_pattern_that_matches_nothing(stored):
     tables = stored(index="logs-a*,logs-b*").days()
-    assert tables.look(checks.index_is_there).passed
+    assert tables.evaluate(checks.index_is_there).passed
     tables.search = Search(parts=["logs-b*"])
-    assert warns(tables.look(checks.index_is_there), ("logs-b*",))
+    assert warns(tables.evaluate(checks.index_is_there), ("logs-b*",))
 
 
 def test_documents_that_lack_a_field(stored):
@@ -175,7 +175,7 @@ def test_documents_that_lack_a_field(stored):
     days = stored().days(
         d2={"lacking_host": 11}, d3={"lacking_user": 10}, d4={"lacking_user": 11}, d5=nothing
     )
-    verdict = days.look(checks.documents_carry_both_fields)
+    verdict = days.evaluate(checks.documents_carry_both_fields)
     assert warns(verdict, ("2026-03-02", 100, 0, 11), ("2026-03-04", 100, 11, 0))
     assert verdict.description.startswith("user_field: 21 of the 400 logon events from 2026-03-01")
     assert "hostname_field: 11 of the 400" in verdict.description
@@ -188,16 +188,16 @@ def test_documents_that_lack_a_field(stored):
 )
 def test_a_certificate_that_is_not_checked(stored, settings, setting):
     search = stored(**settings)
-    verdict = search.look(checks.search_certificate_is_verified)
+    verdict = search.evaluate(checks.search_certificate_is_verified)
     assert warns(verdict)
     assert verdict.description.startswith(f"{setting}: ")
-    assert search.look(checks.inventory_certificate_is_verified).passed
+    assert search.evaluate(checks.inventory_certificate_is_verified).passed
     platform = sample().platform.model_dump(include={"url", "email", "tenant_id"})
     inventory = stored(platform={**platform, "password": {"env": "X"}, **settings})
-    verdict = inventory.look(checks.inventory_certificate_is_verified)
+    verdict = inventory.evaluate(checks.inventory_certificate_is_verified)
     assert warns(verdict)
     assert verdict.description.startswith(f"platform.{setting}: ")
-    assert inventory.look(checks.search_certificate_is_verified).passed
+    assert inventory.evaluate(checks.search_certificate_is_verified).passed
 
 
 def test_faults_of_the_inventory(stored):
@@ -216,7 +216,7 @@ def test_faults_of_the_inventory(stored):
     )
     excluding = {f"exclude_{kind}assets": {f"{kind}group": ["x"]} for kind in ("", "user_")}
     tables = stored(rules=excluding).logons(assets=assets, people=people)
-    for look, *rows in (
+    for check, *rows in (
         (checks.host_names_are_unique, ("<b>|evil", "h3, h4"), ("ws1", "h1, h2")),
         (checks.owners_exist, ("h1", "u9")),
         (checks.account_names_are_unambiguous, ("mw", "u1, u2")),
@@ -225,13 +225,13 @@ def test_faults_of_the_inventory(stored):
         (checks.excluding_user_fields_are_listed, ("user_group",)),
         (checks.users_are_readable, *((one, ODD["problem"]) for one in ("u3", "u4"))),
     ):
-        assert warns(tables.look(look), *rows), look.__name__
+        assert warns(tables.evaluate(check), *rows), check.__name__
 
 
 def test_an_inventory_that_lists_nothing(stored):
     tables = stored().logons(people=users())
     for kind in ("hosts", "users"):
-        verdict = tables.look(getattr(checks, f"{kind}_are_readable"))
+        verdict = tables.evaluate(getattr(checks, f"{kind}_are_readable"))
         assert warns(verdict)
         assert f"platform.contract.{kind}" in verdict.description
 
@@ -239,11 +239,11 @@ def test_an_inventory_that_lists_nothing(stored):
 def test_owners_that_were_written_and_do_not_show(stored):
     assets = hosts(host("h1", "h1", owners=("u1",)), host("h2", "h2"), host("h3", "h3", owners=("u2",)))
     tables = stored().logons(assets=assets)
-    assert tables.look(checks.written_owners_hold).passed
+    assert tables.evaluate(checks.written_owners_hold).passed
     told = {"target": tables.instance.target, "completed_at": NOW - timedelta(days=1), "run_id": "earlier"}
     rows = plan("h1", "h2", "h3", "h9", new=values("u1"), outcome="written", **told)
     tables.tables.append("owner_writes", rows, run_id="earlier")
-    verdict = tables.look(checks.written_owners_hold)
+    verdict = tables.evaluate(checks.written_owners_hold)
     at = "2026-03-29 12:00:00+00:00"
     assert warns(verdict, ("h2", "u1", "", at), ("h3", "u1", "u2", at))
     assert (verdict.metadata["emptied"].value, verdict.metadata["replaced"].value) == (1, 1)
@@ -258,11 +258,11 @@ def test_owners_that_were_written_and_answered_no_are_named_with_the_command_tha
         )
     told |= {"outcome": "undone", "undoes": "earlier-run", "completed_at": NOW + timedelta(hours=2)}
     tables.tables.append("owner_writes", plan("h4", new=values(""), run_id="undo", **told), run_id="undo")
-    assert tables.look(checks.written_owners_are_not_wrong).passed
+    assert tables.evaluate(checks.written_owners_are_not_wrong).passed
     undone = plan("h1", "@7", "h4", new=values("u1"))
     no = answered_wrong(empty(AuditSample), undone, empty(OwnerDecisions), at=datetime.now(UTC), by="kim")
     tables.tables.write("audit_sample", no)
-    verdict = tables.look(checks.written_owners_are_not_wrong)
+    verdict = tables.evaluate(checks.written_owners_are_not_wrong)
     assert verdict.description.startswith("2 of the owners written were answered no: @7, h1. Undo them:\n")
     assert verdict.description.endswith(" earlier- --host ' @7' --host h1 --wrong")
     assert shown(verdict) == [("earlier-run", "@7", "@7"), ("earlier-run", "h1", "h1")]
@@ -271,14 +271,16 @@ def test_owners_that_were_written_and_answered_no_are_named_with_the_command_tha
 def test_one_name_of_several_domains_on_a_host_and_one_of_a_host_that_its_asset_has_in_another(stored):
     logons = ("ws1.corp", r"CORP\alice", 1), ("ws1.corp", r"LAB\alice", 1), ("ws2", "alice", 1)
     tables = stored().logons(*logons, assets=hosts(host("h1", "WS1.lab")))
-    assert warns(tables.look(checks.users_are_of_one_domain), ("ws1.corp", "alice", "corp, lab"))
-    assert warns(tables.look(checks.hosts_are_named_alike), ("ws1.corp", "ws1.lab"))
+    assert warns(tables.evaluate(checks.users_are_of_one_domain), ("ws1.corp", "alice", "corp, lab"))
+    assert warns(tables.evaluate(checks.hosts_are_named_alike), ("ws1.corp", "ws1.lab"))
 
 
 @pytest.mark.parametrize(("of_others", "passed"), [(10, True), (11, False)])
 def test_evidence_that_leads_to_no_user_asset(stored, of_others, passed):
     verdict = (
-        stored().logons(("ws1", "alice", 10), ("ws2", "zoe", of_others)).look(checks.most_evidence_is_matched)
+        stored()
+        .logons(("ws1", "alice", 10), ("ws2", "zoe", of_others))
+        .evaluate(checks.most_evidence_is_matched)
     )
     assert verdict.passed == passed
     assert ("platform_user_value_field" in verdict.description) != passed
@@ -288,14 +290,14 @@ def test_evidence_that_leads_to_no_user_asset(stored, of_others, passed):
 def test_conflicts_that_were_not_there_before(well):
     owned = hosts(*(host(f"h{n}", f"ws{n}", owners=("u9",)) for n in (1, 2)))
     well.logons(("ws1", "alice", 1), assets=owned)
-    first = well.look(checks.conflicts_do_not_grow)
+    first = well.evaluate(checks.conflicts_do_not_grow)
     assert (first.passed, first.metadata["conflicts"].value) == (True, 1), "there is nothing to compare with"
     well.logons(("ws1", "alice", 1), ("ws2", "alice", 1), assets=owned, hours=1)
-    verdict = well.look(checks.conflicts_do_not_grow)
+    verdict = well.evaluate(checks.conflicts_do_not_grow)
     assert warns(verdict, ("ws2", "h2", "u9", "u1"))
     assert verdict.metadata["conflicts"].value == 2
     well.logons(("ws1", "alice", 1), ("ws2", "alice", 1), assets=owned, hours=2)
-    assert well.look(checks.conflicts_do_not_grow).passed
+    assert well.evaluate(checks.conflicts_do_not_grow).passed
 
 
 @pytest.mark.parametrize(("events", "severity"), [(50, WARN), (51, ERROR)])
@@ -337,15 +339,13 @@ def test_a_collector_of_one_of_several_logs_is_named_and_compared_with_all_event
 def test_a_collector_does_no_harm_where_it_is_excluded(stored):
     tables = stored(rules={"exclude_hosts": ["wec*"]}).days()
     tables.search = Search(("wec01", 99, ["pc1", "pc2"]))
-    assert tables.look(checks.hosts_send_their_own_events).passed
+    assert tables.evaluate(checks.hosts_send_their_own_events).passed
     tables.search = LogFile()
-    assert "cannot be found" in tables.look(checks.hosts_send_their_own_events).description
+    assert "cannot be found" in tables.evaluate(checks.hosts_send_their_own_events).description
 
 
 @pytest.mark.parametrize(("blocking", "severity"), [(False, WARN), (True, ERROR)])
-def test_a_check_that_cannot_be_carried_out_fails_and_blocks_where_it_is_the_one_that_blocks(
-    stored, blocking, severity
-):
+def test_a_check_that_cannot_run_fails_and_blocks_where_it_is_the_one_that_blocks(stored, blocking, severity):
     tables = stored().days()
     tables.search = Search(error=TransientError("The search service at https://search.example timed out"))
     verdict: Any = checks.evaluate(checks.hosts_send_their_own_events, tables.run(), blocking=blocking)

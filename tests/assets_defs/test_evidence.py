@@ -381,7 +381,7 @@ def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_onl
     assert stored(tables) == {DAYS[0]: 4}
 
 
-def test_a_day_that_is_no_valid_table_is_refused_with_the_rows_that_break_it(fetch, tables):
+def test_a_day_that_is_not_a_valid_table_is_refused_with_the_rows_that_break_it(fetch, tables):
     before = {day: events(2) for day in DAYS}
     assert fetch(Search(before)).success
     wrong = Search({**before, DAYS[2]: {("pc-1", "ann"): 5, ("pc-2", "bob"): 0}})

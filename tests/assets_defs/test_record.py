@@ -85,12 +85,12 @@ def test_the_first_reason_stays_and_so_do_the_seconds_of_steps(tables):
     assert recorded.tags["asset_owners/result"].startswith("failed")
 
 
-def test_an_undo_says_how_many_hosts_it_put_back_whole_and_in_part(tables):
+def test_an_undo_says_how_many_hosts_it_undid_whole_and_in_part(tables):
     record = RunRecord(tables, "run-1", None, LOG)
     record.begin("undo")
     record.add(to_write=3)
     rows = [plan("h-0", outcome="undone"), plan("h-1", outcome="undone", kept=["owner"])]
-    rows.append(plan("h-2", outcome="not_written", message="left alone: put back since, by run r-2"))
+    rows.append(plan("h-2", outcome="not_written", message="skipped: undone since, by run r-2"))
     tables.append("owner_writes", pl.concat(rows), run_id="run-1")
     record.succeed()
     (row,) = tables.rows("runs", "run-1").to_dicts()
@@ -129,7 +129,7 @@ def test_a_database_that_restarts_ends_no_run_that_writes_and_one_that_stays_awa
     record.require_running()
     later = time.monotonic() + 61
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    with pytest.raises(AssetOwnersError, match="does not tell whether this run counts"):
+    with pytest.raises(AssetOwnersError, match="did not say whether this run"):
         record.require_running()
 
 

@@ -166,7 +166,7 @@ def test_a_run_of_a_program_older_than_what_it_finds_asks_nobody(begin, tmp_path
 def test_a_run_that_is_executed_again_in_part_only_plans_and_names_the_command_of_a_whole_one(
     begin, again, says
 ):
-    """Whatever the run before had made: hosts and people may have changed since (rules 7.11)."""
+    """Whatever the previous run had made: hosts and people may have changed since (rules 7.11)."""
     begin().store("inventory_hosts", hosts())
     run = begin(run_id="run-2", again=again)
     assert run.may_write == (says is None)
@@ -237,9 +237,9 @@ OLD = {"ended": date(2026, 1, 1)}
     ("steps", "changed", "kind", "says"),
     [
         (ALL, {}, "run", None),
-        (ALL, {"dry_run": True}, "dry_run", "^Nothing is sent to the inventory$"),
+        (ALL, {"dry_run": True}, "dry_run", "^This run does not write$"),
         (ALL, {"dry_run": True, "is_always_dry": True}, "dry_run", r"writes\.dry_run is on$"),
-        (ALL, {"dry_run": True, "force": True}, "dry_run", "^Nothing is sent to the inventory"),
+        (ALL, {"dry_run": True, "force": True}, "dry_run", "^This run does not write"),
         (ALL, {"days_named": 2}, "backfill", "^Backfill of 2 days"),
         (ALL, {"days_named": 2, "force": True}, "run", None),
         (ALL, {"is_of_backfill": True}, "backfill", "with a run for each day"),
@@ -251,7 +251,7 @@ OLD = {"ended": date(2026, 1, 1)}
         ({SINK}, {}, "dry_run", "does not execute logons, inventory_hosts, "),
         ({"inventory_hosts"}, {}, "backfill", "does not execute logons, inventory_users, "),
         ({"logons"}, {}, "backfill", None),
-        ({"logons"}, {"dry_run": True}, "backfill", "^Nothing is sent to the inventory"),
+        ({"logons"}, {"dry_run": True}, "backfill", "^This run does not write"),
         ({"logons"}, {"days_named": 30}, "backfill", None),
         ({"blocking_check"}, {}, "backfill", None),
     ],

@@ -330,7 +330,7 @@ def test_an_undo_is_neither_applied_nor_undone_and_the_right_command_is_named(pl
     assert follow(planned, "undo", RUN, run_id="again") == {"h1": "not_written"}
 
 
-def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(planned, shelf):
+def test_a_host_that_was_written_since_by_another_contract_is_not_undone(planned, shelf):
     """It is the same inventory, whichever way it was asked."""
     later = write_planned(planned).with_columns(
         run_id=pl.lit("later"),
@@ -342,7 +342,7 @@ def test_a_host_that_was_written_since_by_another_contract_is_not_put_back(plann
     assert shelf.written == WRITTEN
 
 
-def test_what_a_dead_run_left_open_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
+def test_what_a_dead_run_left_pending_is_settled_by_a_run_and_not_by_a_dry_undo(planned, shelf):
     written = write_planned(planned)
     shelf.assets["h1"]["owner_ids"] = []
     dead = written.with_columns(run_id=pl.lit("dead"), outcome=pl.lit("intended"))
@@ -490,5 +490,5 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
         with pytest.raises(dg.DagsterUserCodeExecutionError), as_dagster_failure(run.record, last=True):
             write_planned(run)
         assert run.record.row()["status"] == "failed"
-        assert "the rest is left for the next run" in run.record.row()["message"]
+        assert "the next run writes the rest" in run.record.row()["message"]
     assert shelf.written == {}

@@ -18,7 +18,7 @@ WITHOUT_ROW = "writes without a row that says so"
 WITHOUT_WRITE = "rows that say `written` or `undone` without a write"
 ELSEWHERE = "writes to another inventory than the one planned for"
 ANEW = "writes to a host that was made anew under its id"
-UNDONE_AGAIN = "hosts put back that were put back or written since"
+UNDONE_AGAIN = "hosts undone that were undone or written since"
 CLEARED = "hosts that lost what was not sent, after the first three of a run"
 GOALS = (OVERWRITTEN, REPEATED, WITHOUT_ROW, WITHOUT_WRITE, ELSEWHERE, ANEW, UNDONE_AGAIN, CLEARED)
 FIELDS = {"owner": "asset_owner", "department": "department", "criticality": "criticality"}
@@ -30,7 +30,7 @@ class Run:
     """One run, and what its inventory saw of it: by host, each field's old and new value, and its name then.
 
     `begun` and `ended` are places in the inventory's journal. `readable` tells whether single hosts can be
-    read; `surroundings` what befell the run's requests.
+    read; `surroundings` what happened to the run's requests.
     """
 
     run_id: str
@@ -105,7 +105,7 @@ class Books:
                 self._final[key] = row
 
     def _check_request(self, run, host_id, sent, rows) -> None:
-        """Nobody's owner was replaced, nothing was sent in vain, and the row says what was sent."""
+        """No owner was replaced, nothing was sent without need, and the row says what was sent."""
         row, about = rows[run.run_id, host_id], f"{run.run_id}, {host_id}: {sent}"
         assert run.kind != "dry", f"{about}: a dry run wrote"
         self._hold(ELSEWHERE, row["target"] == run.target, f"{about}: planned for {row['target']}")
@@ -114,7 +114,7 @@ class Books:
         self._hold(REPEATED, changed, f"{about}: all of it was there already")
         if run.kind == "undo":
             undone = rows[run.undone_id, host_id]
-            assert undone["outcome"] == "written", f"{about}: puts back what was never written"
+            assert undone["outcome"] == "written", f"{about}: undoes what was never written"
             done = {key for key, other in rows.items() if other["outcome"] in {"written", "undone"}}
             since = [other.run_id for other in self._between(run) if (other.run_id, host_id) in done]
             self._hold(UNDONE_AGAIN, not since, f"{about}: {since}")

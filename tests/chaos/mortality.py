@@ -1,6 +1,6 @@
 """Death at a chosen instant, within this process: what would follow is left undone.
 
-Instants are the moments before and after each step by which a run changes something or looks at a host:
+Instants are the moments before and after each step by which a run changes something or reads a host:
 storing a plan, intending, reading and writing a host, keeping an outcome, storing the rows, forgetting them.
 What a process loses beside that (open files, locks, half a file) only a real kill shows.
 """

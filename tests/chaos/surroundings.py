@@ -31,22 +31,22 @@ TURNED_AWAY = {
     "asks to wait with 503": (503, RETRY_AFTER),
     "503, done later": (503, RETRY_AFTER),
 }
-"""Status and headers of the answer to a write that the service does not carry out, or not yet."""
+"""Status and headers of the answer to a write that the service does not do, or not yet."""
 
 LASTING = {"outage", "only says yes", "only asks to wait", "clears the rest", "sets the owner only"}
 TROUBLES = [
     *("session expires", "done, then 401", "lost", "answer lost", "bad gateway", "says yes", "only says yes"),
     *("done, then 429", "done, then 503", "outage", *TURNED_AWAY, "clears the rest", "sets the owner only"),
 ]
-"""What may befall a request; what is lasting befalls all that follow in the run."""
+"""What may happen to a request; lasting trouble happens to all that follow in the run."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What happens to a run: when it dies, what befalls its requests, who takes which host meanwhile.
+    """What happens to a run: when it dies, what happens to its requests, who takes which host meanwhile.
 
     A request is told by its path and its number among those of this path. A visit is when somebody sets a
-    host's owner between its listing and our look at it. Between that look and our write there is no promise:
+    host's owner between its listing and our reading. Between that reading and our write there is no promise:
     the service has no conditional write. A follower comes once the service has handled our write or turned
     it away: before we hear of it, or late where the write is late. `terminated_at` is the number of the write
     at which somebody terminates the run in Dagster.
@@ -65,7 +65,7 @@ CALM = Conditions()
 class Surroundings:
     """Hooks of the inventory service: what happens around one run, from the moment on when its plan stands.
 
-    With `finish_before_lists`, whoever lists the assets finds what the service had put off carried out.
+    With `finish_before_lists`, a list of the assets shows what the service had put off.
     Afterwards `doubtful` has the hosts whose write got no answer, or none that is true, `lied` those of
     which the service said yes and set nothing, `ignored` those of which it set the owner only, and `cleared`
     those that lost what was not sent.
@@ -108,7 +108,7 @@ class Surroundings:
                 trouble = trouble or self._lasting
                 self._let_in(request)
                 if path == UPDATE or (path == ASSETS_LIST and self.finish_before_lists):
-                    self._carry_out_late()
+                    self._write_late()
                     self.befell.update([trouble] if trouble else [])
                     if trouble == "503, done later":
                         self._late.append(dict(request.state.parameters))
@@ -135,11 +135,11 @@ class Surroundings:
         return None
 
     def finish(self):
-        """The run is over, and what the service had put off is carried out."""
+        """The run is over, and the service does what it had put off."""
         with self._lock:
-            self._carry_out_late()
+            self._write_late()
 
-    def _carry_out_late(self):
+    def _write_late(self):
         while self._late:
             self._update(self._late.pop())
 

@@ -119,7 +119,7 @@ class Home:
 
 
 class Histories(RuleBasedStateMachine):
-    """One history: people, runs, and what befalls them."""
+    """One history: people, runs, and what happens to them."""
 
     world: "World"
 
@@ -381,7 +381,7 @@ class Histories(RuleBasedStateMachine):
         self.logons = counts(*((host, user, 5, LOGON_DAY) for host, user in self.evidence.items()))
 
     def check_end(self, run, home, planned, conditions):
-        """A run that came to its end has a row for each planned host, and none of earlier runs is open."""
+        """A run that came to its end has a row for each planned host, and no earlier run a pending one."""
         rows = {host_id: row for (run_id, host_id), row in home.books.rows().items() if run_id == run.run_id}
         assert set(rows) == set(planned["host_id"])
         with home.tables.ledger() as ledger:
@@ -456,7 +456,7 @@ def history(request, world):
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_trouble_at_a_write_and_whoever_follows(history, trouble, effort):
+def test_trouble_at_a_write_and_the_next_run(history, trouble, effort):
     """`make chaos` tries each trouble with everybody, whether hosts can be read or are listed."""
     everybody = (NOBODY, "ann", None, "cyd", ["ann", "cyd"], MADE_ANEW)
     in_turn = (history.readable + [*TROUBLES].index(trouble)) % 2
@@ -488,7 +488,7 @@ def test_somebody_sets_an_owner_or_makes_a_host_anew_after_they_were_listed(hist
     history.run(conditions=Conditions(9, visits=visits), **RUN, **HERE)
 
 
-def test_a_second_start_settles_what_the_service_carried_out_late(history):
+def test_a_second_start_settles_what_the_service_did_late(history):
     late = Conditions(troubles={(UPDATE, 4): "503, done later"})
     history.somebody_clears_all_owners()
     history.run(conditions=late, again="meanwhile", **RUN, **HERE)

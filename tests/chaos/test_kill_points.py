@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 VOLATILE = ["new_conflict", "conflict_since", "run_id", "decided_at", "ended_at", "fetched_at", "listed_at"]
 VOLATILE += ["since"]
-TORN, KILLED, LEFT_OPEN = "torn tables", "processes killed", "writes that they left open, settled"
+TORN, KILLED, LEFT_PENDING = "torn tables", "processes killed", "writes that they left pending, settled"
 
 
 class Instant(NamedTuple):
@@ -134,7 +134,7 @@ def check(stand, run_id, twin):
     assert stand.inventory.state.assets("host") == twin.hosts
     assert len(stand.written()) == WRITTEN
     with stand.tables.ledger() as ledger:
-        assert list(ledger.targets()) == [], "nothing is open"
+        assert list(ledger.targets()) == [], "nothing is pending"
     found = tables(stand)
     writes, undisturbed = (frames.pop("owner_writes") for frames in (found, {**twin.first}))
     written = writes.filter(outcome="written").sort("host_id")
@@ -152,7 +152,7 @@ def check(stand, run_id, twin):
 
 
 def test_the_run_after_killed_ones_heals_everything(open_stand, twin, effort, figures):
-    figures.update(dict.fromkeys([TORN, KILLED, LEFT_OPEN], 0))
+    figures.update(dict.fromkeys([TORN, KILLED, LEFT_PENDING], 0))
     instants_of_groups = random_instants("always the same" if effort.same_each_time else None)
     while figures[KILLED] < effort.kills:
         instants = next(instants_of_groups)
@@ -170,6 +170,6 @@ def test_the_run_after_killed_ones_heals_everything(open_stand, twin, effort, fi
         except AssertionError as error:
             error.add_note(f"killed at {instants}")
             raise
-        left_open = pl.col("message").str.starts_with("the run was cut off").sum()
-        figures[LEFT_OPEN] += writes.select(left_open).item()
+        left_pending = pl.col("message").str.starts_with("the run was cut off").sum()
+        figures[LEFT_PENDING] += writes.select(left_pending).item()
         shutil.rmtree(stand.home)

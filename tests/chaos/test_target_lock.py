@@ -1,4 +1,4 @@
-"""Two runs on one inventory at once, in two processes: the tests' own and another."""
+"""Two runs on one inventory at the same time, in two processes: the tests' own and another."""
 
 import re
 from collections import Counter
@@ -34,12 +34,12 @@ def test_a_run_waits_while_another_one_writes_and_settles_what_a_dead_one_left(
         monkeypatch.setattr("resources.writeback.target_lock._is_bound", lambda *_: True)
     sessions = []
 
-    def look(request):
-        """Note who looks at single hosts and writes them."""
+    def note(request):
+        """Note who reads single hosts and writes them."""
         if request.url.path in {READ, UPDATE}:
             sessions.append(request.cookies["session"])
 
-    stand.inventory.hooks.faults = look
+    stand.inventory.hooks.faults = note
     monkeypatch.setattr("resources.locks.WARN_SECONDS", 0)
     writing, go_on = stand.hold_back_writes()
     with start(stand) as other, ThreadPoolExecutor(1) as pool:

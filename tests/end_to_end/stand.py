@@ -132,7 +132,7 @@ class Stand:
     numbers: count = field(default_factory=count)
 
     def hold_services(self) -> None:
-        """Let runs in this process have clients of both services whose waits are over at once."""
+        """Let runs in this process have clients of both services whose waits are over immediately."""
 
         def inventory(instance: Instance) -> AssetInventory:
             return AssetInventory(instance, clock=self.clock, sleep=self.clock.sleep)

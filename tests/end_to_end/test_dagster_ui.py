@@ -1,4 +1,4 @@
-"""The Dagster UI on the demo's company, as an operator uses it: started, looked at, runs launched from it.
+"""The Dagster UI on the demo's company, as an operator uses it: started and read, runs launched from it.
 
 `SCREENSHOTS=DIR` keeps what the browser saw there; else the pictures end with the tests' other files.
 """
@@ -206,7 +206,7 @@ def test_a_failed_run_of_the_command_line_is_red_on_the_timeline_and_a_click_exe
     dagster.ended(page.url.rpartition("/")[2])
 
 
-def test_a_plan_is_looked_at_carried_out_and_put_back_by_clicks(dagster, company, page, picture):
+def test_a_plan_is_read_applied_and_undone_by_clicks(dagster, company, page, picture):
     planned = start_scheduled(dagster, company, dry_run=True)
     before = filled(dagster)
     page.goto("/assets/demo/owner_writes?view=events")

@@ -15,7 +15,7 @@ from pipelines.cli.app import app
 from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
-from resources.locks import made_progress, watched
+from resources.locks import end_if_stuck, made_progress
 from sandbox.inventory_api import ASSETS_GET as READ
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
@@ -34,17 +34,17 @@ def hang(*_, **__):
 
 def progress_slowly():
     made_progress()  # of other work in this process
-    with watched():
+    with end_if_stuck():
         for _ in range(4):
             time.sleep(0.6)
-            with watched():
+            with end_if_stuck():
                 made_progress()
     time.sleep(2)  # which is not watched
 
 
 def hang_after_nested_work():
-    with watched():
-        with watched():
+    with end_if_stuck():
+        with end_if_stuck():
             pass
         hang()
 

@@ -42,7 +42,7 @@ def pasted(stand, command, text):
 
 
 def refused(stand, *words, **settings):
-    """What the program says on refusing a follow-up; nothing is sent to the inventory."""
+    """What the program says on refusing a follow-up; it does not write."""
     before = stand.inventory.state.journal()
     ran = stand.follow_up(*words, **settings)
     assert (ran.status, stand.inventory.state.journal()) == (1, before)
@@ -140,7 +140,7 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
 def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_for_more_hosts(
     six, what, contract
 ):
-    """What it changes with each write by itself is no reason: a version, and what the contract names."""
+    """What it changes with each write by itself is not a reason: a version, and what the contract names."""
     state, item = six.inventory.state, {"location": "Hall 3", "serial": "S-1", "version": 7, "etag": "a"}
     for host_id in owners(six):
         state.update_asset(host_id, item, Origin("person"))
@@ -184,7 +184,7 @@ def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_t
     assert [owners(six)[f"t-{number}"] for number in range(1, 7)] == [None] * 6
 
 
-def test_undo_puts_back_each_field_that_a_host_still_holds_and_names_what_it_leaves_alone(six):
+def test_undo_undoes_each_field_that_a_host_still_holds_and_names_what_it_skips(six):
     before = {host["id"]: host for host in six.inventory.state.assets("host")}
     run_id = six.run().report["run_id"]
     state = six.inventory.state

@@ -1,4 +1,4 @@
-"""What befalls a run on its machine: a full disk, other commands at the same time, and a signal to end."""
+"""What happens to a run on its machine: a full disk, other commands at the same time, and a signal to end."""
 
 import json
 import os
@@ -108,7 +108,7 @@ def test_a_service_whose_disk_is_full_ends_with_the_reason_and_once_there_is_spa
         assert stand.written() == WRITTEN
 
 
-def test_commands_that_start_at_once_in_an_empty_home_all_come_to_their_end(engine_stand):
+def test_commands_that_start_at_the_same_time_in_an_empty_home_all_succeed(engine_stand):
     with ThreadPoolExecutor() as pool:
         ran = list(pool.map(lambda _: run(engine_stand), range(3)))
     assert [one.status for one in ran] == [0, 0, 0], [one.stderr for one in ran]

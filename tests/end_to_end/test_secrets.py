@@ -164,7 +164,7 @@ def test_a_group_of_analysts_may_read_tables_and_catalogue_and_nothing_else(stan
         "warehouse.duckdb": "r-----",
         "tables": "r-x---",
         "tables/small": "r-x---",
-        "tables/small/.instance": "r-----",  # whose tables these are, which each command looks at
+        "tables/small/.instance": "r-----",  # whose tables these are, which each command reads
         **{path: "r-----" if path.endswith(".parquet") else "r-x---" for path in theirs},
     }
 

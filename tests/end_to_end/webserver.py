@@ -67,7 +67,7 @@ class Webserver:
 
 
 def eventually(look):
-    """What a look gives as soon as it gives anything."""
+    """Return what `look` returns as soon as it is anything."""
     deadline = time.monotonic() + SECONDS
     while not (found := look()):
         assert time.monotonic() < deadline
@@ -107,7 +107,7 @@ def started(*command, log, **environment):
 
 
 def kill(process):
-    """As a machine dies: everything at once."""
+    """As a machine dies: everything at the same time."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -169,7 +169,7 @@ def test_host_assets_are_excluded_by_what_the_inventory_lists_of_them():
         ("excluded_host", "exclude_assets: group: kiosk*"),
         ("single_user", None),
         ("excluded_host", "exclude_assets: tags: ?ab"),
-        ("single_user", None),  # lab is no device of bob's
+        ("single_user", None),  # lab is not a device of bob's
         ("excluded_host", "exclude_hosts: old"),
     ]
     assert Rules.from_json(rules.as_json()) == rules
@@ -211,7 +211,7 @@ def test_the_decision_says_what_excludes_the_user_asset_of_its_user():
         ([("a", 1, 1), ("b", 9, 1)], "b"),  # as many, more events
         ([("a", 1, 1), ("b", 1, 2)], "b"),  # as many, later
         ([("b", 1, 1), ("a", 1, 1)], "a"),  # by name
-        ([("kiosk", 1, 1), ("kiosk", 1, 2), ("a", 1, 1)], "a"),  # of hosts that are not left out
+        ([("kiosk", 1, 1), ("kiosk", 1, 2), ("a", 1, 1)], "a"),  # of hosts that are not excluded
     ],
 )
 def test_a_host_is_only_a_users_if_it_is_among_the_best_of_them(logons, best):

@@ -50,12 +50,12 @@ CHANGES: dict[str, tuple[dict[str, Any], list[tuple[str, str]]]] = {
         {"logons": counts(("ws1", "alice", 9), ("ws2", "alice", 4), ("ws2", "bob", 4), ("ws3", "kim", 1))},
         [],
     ),
-    "another who comes first where nobody wins": (
+    "another who comes first where nobody is primary": (
         {"logons": counts(("ws1", "alice", 5), ("ws2", "alice", 3), ("ws2", "bob", 4), ("ws3", "kim", 4))},
         [],
     ),
     "another department": ({"assets": hosts(host("h1", "ws1", department="Sales"), WS2)}, []),
-    "another winner": ({"logons": BOBS}, [("ws1", "write"), ("ws2", "agree")]),
+    "another primary user": ({"logons": BOBS}, [("ws1", "write"), ("ws2", "agree")]),
     "another user asset for a name": ({"people": OTHER_KIM}, [("ws3", "no_host")]),
     "unreadable": ({"assets": hosts(WS1 | {"owner_ids": None, "problem": "x"}, WS2)}, [("ws1", "none")]),
     "another owner": ({"assets": hosts(WS1, host("h2", "ws2", owners=("u1",)))}, [("ws2", "keep")]),

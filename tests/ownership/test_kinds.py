@@ -86,7 +86,7 @@ OF_A_HOLDER = {
 }
 
 
-def test_whoever_has_a_user_asset_is_a_person_and_a_surname_within_a_name_makes_none():
+def test_an_account_with_a_user_asset_is_a_person_and_a_surname_within_a_name_is_not():
     expected = {name: kind for kind, names in OF_A_HOLDER.items() for name in names.split(", ")}
     found = kinds_of(list(expected), users(*HOLDERS))
     assert {name: kind for name, (kind, _) in found.items()} == expected
@@ -110,7 +110,7 @@ KNOWN_BY_THEMSELVES = (
 
 
 @pytest.mark.parametrize(("schemes", "with_assets"), [(SCHEMES, True), (KNOWN_BY_THEMSELVES, False)])
-def test_people_of_ten_languages_are_no_services_or_administrators_by_their_names(schemes, with_assets):
+def test_people_of_ten_languages_are_not_services_or_administrators_by_their_names(schemes, with_assets):
     """Fewer than one in a hundred, in each scheme."""
     people = [(FIRST_NAMES[n % len(FIRST_NAMES)], last) for n, last in enumerate(SURNAMES)]
     assets = [

@@ -83,7 +83,7 @@ def undo(writes, *since):
     return {row["host_id"]: row for row in rows.rows(named=True)}
 
 
-def test_what_a_run_wrote_is_put_back_with_the_values_before(written):
+def test_what_a_run_wrote_is_undone_to_the_previous_values(written):
     rows = undo(written)
     assert {row["outcome"] for row in rows.values()} == {"planned"}
     assert rows["h2"]["old_values"] == {"owner": "u1", "department": "Sales", "criticality": "high"}

@@ -95,7 +95,7 @@ NOBODYS = {"nt authority", "microsoftaccount", "."}
 
 
 def username_of(text, host, rules):
-    """The user whom a spelling stands for on a host: by itself, what is no account of the directory."""
+    """The user whom a spelling stands for on a host: by itself, what is not an account of the directory."""
     name, domains = parts_of(text)
     own = bool(domains) and short(domains[0])[:15] == short(host)[:15]
     asked = {plain(domain) for domain in rules.domains}

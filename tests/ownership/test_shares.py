@@ -136,7 +136,7 @@ days = st.lists(st.integers(1, 40), max_size=5)
     ),
 )
 def test_exactly_so_many_events_on_further_days_are_lacking(own, others, rules):
-    """Rules 1.2, 1.6, 1.7. Whoever has more than half leads, so that the evidence is ann's where it names."""
+    """Rules 1.2, 1.6, 1.7. The user with more than half is primary: evidence that names a user names ann."""
     lacking = on_host(own, others, rules).select(events_needed(rules)).item()
 
     def named(further):

@@ -95,7 +95,7 @@ def test_hosts_that_others_have_used_lately_name_nobody_if_they_are_far_more_tha
 ):
     """Rules 1.13. Of 60 hosts so many have moved; before, so many others were lent for five days each.
 
-    Of twelve more people only the account has changed, which is no move.
+    Of twelve more people only the account has changed, which is not a move.
     """
     window = window_before(WINDOW.last, 30)
 

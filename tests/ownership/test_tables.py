@@ -121,7 +121,7 @@ def test_columns_must_be_exactly_those_of_the_table(change, problem):
         validated(LogonCounts, change(VALID["logon_counts"]))
 
 
-def test_all_problems_are_told_at_once_with_the_first_rows_and_long_values_cut():
+def test_all_problems_are_reported_together_with_the_first_rows_and_long_values_cut():
     names = [None, *(f"user{number}" for number in range(1, 9))]
     rows = [
         {"day": DAY, "document_hostname": "h" * 500, "document_username": name, "events": 0} for name in names

@@ -1,4 +1,4 @@
-"""An instance whose last run has been stored, for commands that only look."""
+"""An instance whose last run has been stored, for commands that only read."""
 
 import shutil
 import sys

@@ -120,7 +120,7 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
         ("owner_decisions", False),
     ],
 )
-def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_no_evidence(
+def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_not_evidence(
     tmp_path, monkeypatch, counting, by_others
 ):
     job = Job(tmp_path)

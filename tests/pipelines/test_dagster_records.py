@@ -108,7 +108,7 @@ def test_each_day_what_is_old_is_deleted_of_all_instances_also_where_no_run_succ
         own = [recorded_run(recorded, ALL_INSTANCES) for _ in range(2)]
         made_older(tmp_path, own[0], days=15)
         ran = maintenance_job().execute_in_process(instance=recorded, raise_on_error=False)
-        assert next(errors(ran)).startswith("What is old could not be deleted of newer: ")
+        assert next(errors(ran)).startswith("Old data could not be deleted: newer: ")
         assert runs_of(recorded, "Gone") == [other]
         assert runs_of(recorded, ALL_INSTANCES) == [own[1], ran.run_id]
     assert tables.logon_days(days, run_id=None)["day"].to_list() == days[1:]
@@ -177,7 +177,7 @@ def test_a_run_is_executed_again_that_a_service_failed_before_the_first_write(
     ],
 )
 def test_a_failure_is_announced_unless_dagster_executes_the_run_again(job, transient, launched, announced):
-    """It does so twice, unless the failure is no service's, or the run is one of the command line."""
+    """It does so twice, unless the failure is not a service's, or the run is one of the command line."""
     location = RegisteredCodeLocationOrigin("location")  # ty: ignore  (a field implements its abstract property)
     origin = RemoteRepositoryOrigin(location, "repository")
     told = []

@@ -113,7 +113,7 @@ def test_a_runs_process_defines_the_instance_of_its_job_and_no_other(monkeypatch
     assert defined == ["customer_1"]
 
 
-def test_all_instances_are_served_as_they_would_be_defined_at_once(many):
+def test_all_instances_are_served_as_they_would_be_defined_together(many):
     served = build_repository()
     expected = at_once(many).get_repository_def()
     assert served.name == expected.name, "schedules would be taken for new ones, which are off"

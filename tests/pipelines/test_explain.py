@@ -172,7 +172,7 @@ def listed(call, catalogued):
     return listed
 
 
-def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes(
+def test_a_conflict_is_acknowledged_and_not_a_warning_until_its_evidence_changes(
     call, catalogued, listed, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("SUDO_USER", "olga")
@@ -213,7 +213,7 @@ def test_a_conflict_is_acknowledged_and_is_no_warning_until_its_evidence_changes
     assert (found["acknowledged_at"], found["since"]) == (None, f"{NOW:%Y-%m-%d}"), "no other conflict"
 
 
-def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
+def test_what_is_not_a_conflict_is_not_acknowledged(call, catalogued, listed):
     for wrong in (
         ("--acknowledge", "pc-1"),
         ("--acknowledge", "nowhere", "--note", "x"),
@@ -227,7 +227,7 @@ def test_what_is_no_conflict_is_not_acknowledged(call, catalogued, listed):
     assert listed()[0]["acknowledged_at"] is None
 
 
-def test_a_conflict_names_all_owners_and_says_who_is_no_user_asset(listed, tmp_path):
+def test_a_conflict_names_all_owners_and_says_who_is_not_a_user_asset(listed, tmp_path):
     tables = Tables(tmp_path / "home", "head_office")
     two = pl.when(host_id="h2").then(pl.lit(["u2", "u9"])).otherwise("owner_ids")
     hosts = tables.read("inventory_hosts").collect().with_columns(owner_ids=two)

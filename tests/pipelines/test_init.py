@@ -64,7 +64,7 @@ def test_a_dash_prints_the_file_and_nothing_else(call, file):
 
 
 @pytest.mark.parametrize("named", ["instance.yaml", "instance.yaml/mine.yaml", "", "folder"])
-def test_what_cannot_be_a_new_file_is_refused_and_left_alone(call, file, named):
+def test_what_cannot_be_a_new_file_is_refused_and_unchanged(call, file, named):
     file.write_text("name: mine\n", encoding="utf-8")
     Path("folder").mkdir()
     assert call("init", named)[0] == 2
@@ -247,7 +247,7 @@ def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(a
 def test_of_fields_that_are_not_recognised_only_the_missing_ones_have_no_default(
     answer, tmp_path, monkeypatch, missing
 ):
-    """An index that is typed in is looked at anew, and no log-in is asked for again."""
+    """An index that is typed in is searched again, and no log-in is asked for again."""
     (secret := tmp_path / "secret").write_text("s3cret")
     known = {"user_field": "login", "hostname_field": "computer", "time_field": "when"}
     names = dict(zip(known, ("Anmeldung", "Rechner", "zeit"), strict=True))

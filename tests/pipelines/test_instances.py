@@ -144,7 +144,7 @@ def home_with_a_plan(home_after_a_run, tmp_path_factory):
 
 @pytest.fixture
 def planned(home_with_a_plan, instance_file, monkeypatch):
-    """That home, for commands that only look."""
+    """That home, for commands that only read."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home_with_a_plan))
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(instance_file.parent))
 

@@ -197,7 +197,7 @@ COMMANDS: dict[str, Callable[[Path], object]] = {
     "audit": lambda path: draw(path, 1, written=False, seed=1, out=None, as_json=False),
     "explain": lambda path: explain(path, ["ann"]),
 }
-"""Commands that look at what is stored, called as another process calls them."""
+"""Commands that read what is stored, called as another process calls them."""
 
 
 @pytest.fixture
@@ -381,7 +381,7 @@ def test_who_is_known_from_dagsters_records_alone_is_forgotten(home, stored, cal
     assert not any("eve@" in text for text in texts(home).values())
 
 
-def test_nobody_is_forgotten_of_whom_a_write_is_open(home, stored, call):
+def test_a_person_with_a_pending_write_is_not_forgotten(home, stored, call):
     tables = Tables(home, "head_office")
     written = tables.writes().collect()
     with tables.ledger() as ledger:

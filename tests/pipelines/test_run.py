@@ -63,7 +63,7 @@ def test_without_a_day_the_window_ends_today_where_the_instance_is():
         ("31.12.2025", "--as-of: '31.12.2025' is not a day; write it as 2026-01-31"),
     ],
 )
-def test_a_day_that_cannot_be_looked_at_is_refused(as_of, words):
+def test_a_day_that_cannot_be_the_last_is_refused(as_of, words):
     with pytest.raises(ConfigurationError) as caught:
         chosen_window(instance(), as_of, None)
     assert words in str(caught.value)

@@ -236,7 +236,7 @@ def check_that_it_answers_and_loads_its_code_again(home, manager, services, url)
     """It says when it answers; where the process that holds its code dies, another one takes over."""
     assert manager.recv(99) == b"READY=1"
     assert set(health(url)["code_locations"].values()) == {"answers"}
-    # What a library in C prints, as a process ends, is no line of a log.
+    # What a library in C prints, as a process ends, is not a line of a log.
     logged = [line for line in (home / "log").read_text().splitlines() if line.startswith("{")]
     assert "dagster-webserver" in {json.loads(line).get("logger") for line in logged}
     environment = Path(f"/proc/{services[0]}/environ").read_bytes().split(b"\0")

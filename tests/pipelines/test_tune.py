@@ -15,7 +15,7 @@ from ownership.tables import AuditSample, LogonDays, OwnerDecisions
 from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
 from pipelines.cli.diff import compare
-from pipelines.cli.results import ways_to_look
+from pipelines.cli.results import commands_to_review
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
@@ -269,7 +269,7 @@ def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(
     tables.write("audit_sample", table(AuditSample, *[answer] * answers))
     decisions = pl.DataFrame({"confidence": [0.9 if known else None]}, schema={"confidence": pl.Float64})
     report = {"run_id": "1234567890", "plan": [{}] * owners}
-    text = "\n".join(ways_to_look(instance, tables, report, decisions))
+    text = "\n".join(commands_to_review(instance, tables, report, decisions))
     assert ("--run 12345678 --format xlsx" in text) == bool(owners)
     assert said in text
     assert ("How sure" in text) == bool(said)

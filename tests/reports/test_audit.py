@@ -285,7 +285,7 @@ def test_an_answer_that_contradicts_an_earlier_one_is_told():
         filled_in(text, lambda n, row: row.update(right="yes" if n else "no")), first, PEOPLE
     )
     assert second["right"].to_list() == [False, True, True, True, True]
-    assert [note.partition(" was ")[2] for note in notes] == ["answered yes before, and is now no"]
+    assert [note.partition(" was ")[2] for note in notes] == ["answered yes earlier, and is now no"]
 
 
 def test_a_row_is_answered_by_the_sheet_of_its_own_draw():

@@ -144,7 +144,7 @@ CASES = {
         "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(
-        "has no owner: none of several users has a share above the threshold",
+        "has no owner: no user has a share above the threshold",
         *("with 1 more logon.", "If carol is not a person"),
         logons=EXACTLY_60,
     ),
@@ -407,11 +407,15 @@ MIXED_UP = users(user("u1", sam="mweber"), user("u2", email="mweber@corp.example
             None,
             ["user_email or directory_user_sam_account_name", "write in platform_user_value_field"],
         ),
-        (users(user("u1", surname="mweber"), user("u2", surname="mweber")), None, ["which is asked first"]),
+        (
+            users(user("u1", surname="mweber"), user("u2", surname="mweber")),
+            None,
+            ["which is compared first"],
+        ),
         (
             users(user("u1", sam="mweber"), user("u2", sam="mweber")),
             "employee_login",
-            ["directory_user_sam_account_name", "in employee_login, which is asked first"],
+            ["directory_user_sam_account_name", "in employee_login, which is compared first"],
         ),
     ],
 )

@@ -23,7 +23,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_csv_holds_no_formula_and_loses_no_name(name):
     text = as_csv(pl.DataFrame({"user": [name], "number": [7]}))
-    assert text.endswith(",7\n"), "numbers are no texts"
+    assert text.endswith(",7\n"), "numbers are not texts"
     (row,) = csv.DictReader(io.StringIO(text))
     assert pl.select(with_formulas(pl.lit(row["user"]))).item() == name
     for separator in ",;\t":
@@ -95,7 +95,7 @@ def test_conflicts_are_counted_alike_everywhere():
         ),
         (
             [None],
-            ["1 host not stable yet. Each has an owner, was answered no, or its account is nobody's:"],
+            ["1 host not stable yet. Each has an owner, was answered no, or its account has no person:"],
         ),
     ],
 )

@@ -250,7 +250,7 @@ def test_a_page_of_too_many_hosts_holds_those_that_need_a_person(monkeypatch):
     monkeypatch.setattr(page, "MAX_ROWS", 5)
     html = report()
     assert [row["name"] for row in rows_of(html, "hosts")] == ["pc-2", "pc-5", "pc-6", "pc-10", "pc-4"]
-    assert "So many hosts are too much for a page" in html
+    assert "These are too many hosts for a page" in html
 
 
 def test_a_plan_says_so_and_shows_first_what_is_least_certain():

@@ -53,7 +53,7 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department set on 1,200.")
 
 
-def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
+def test_an_undo_says_what_it_sets_clears_and_keeps():
     undone = world.row("h1", hostname="ws1", old=world.values("u2", "Sales", "low"), new=world.values("", ""))
     found = planned_hosts(table(OwnerWrites, undone | {"outcome": "planned"}), PEOPLE, empty(OwnerDecisions))
     lines = lines_of(found, is_undo=True)
@@ -63,7 +63,7 @@ def test_what_is_put_back_and_what_is_cleared_and_left_is_told():
     assert lines_of([], is_undo=False) == ["Plan: nothing to write."]
 
 
-def test_rows_with_another_outcome_are_no_plan_and_hostile_names_do_not_act_on_a_terminal():
+def test_rows_with_another_outcome_are_not_a_plan_and_hostile_names_do_not_act_on_a_terminal():
     found = planned(host("h\x07", "ws\x1b[2j"))
     assert all(line.isprintable() for line in lines_of(found, is_undo=False))
     assert planned_hosts(world.plan("h1", outcome="written"), PEOPLE, empty(OwnerDecisions)) == []

@@ -8,7 +8,7 @@ import pytest
 from ownership.declaration import empty
 from ownership.history import current_owners, with_conflict_since
 from ownership.tables import AcknowledgedConflicts, AuditSample
-from reports.story import hosts_by_now, hosts_sheet, natural, planned_first
+from reports.story import hosts_by_now, hosts_sheet, planned_first, sort_key
 from tests.ownership.builders import NOW, PEOPLE, PRESENT, counts, decide, host, hosts, plan, reading, table
 
 LOGONS = counts(
@@ -117,4 +117,4 @@ def test_an_owner_who_was_written_and_answered_no_is_to_be_undone_as_wrong(
 
 def test_names_are_sorted_as_people_do():
     names = ["", "007", "8", "9" * 19, "1" * 20, "a", "B", "c1d2", "c1d10"]
-    assert sorted(set(names), key=natural) == names
+    assert sorted(set(names), key=sort_key) == names

@@ -1,7 +1,7 @@
 """Clocks that tests turn: one to hand over, and the program's own time of day.
 
 The program takes the time of day from `datetime.now`, and nothing else of it is set: whatever measures how
-long something takes (time limits, Retry-After, the age of a look or a session) goes on by the true clock.
+long something takes (time limits, Retry-After, the age of a reading or a session) goes on by the true clock.
 """
 
 import signal

@@ -297,7 +297,7 @@ CUTS = [WHOLE[:length] for length in range(1, len(WHOLE), 9)]
 def test_json_that_is_cut_off_although_its_length_is_right_may_be_retried(written):
     packed = {"Content-Encoding": "gzip"} if written.startswith(b"\x1f") else {}
     reply = Reply(written, headers=packed)
-    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON ends after"):
+    with Stub(lambda _: reply) as stub, pytest.raises(TransientError, match="JSON is cut after"):
         send(stub.url)
 
 
@@ -618,7 +618,7 @@ def test_a_transient_failure_is_tried_again_after_growing_waits():
 
 @pytest.mark.parametrize(("asked", "calls"), [(7, 5), (120, 5), (250, 3), (400, 2), (601, 1), (86_400, 1)])
 def test_the_wait_the_server_asks_for_is_kept_up_to_a_limit(asked, calls):
-    """Beyond it the call is given up at once."""
+    """Beyond it the call is given up immediately."""
     waits, count = tried(99, TransientError("busy", retry_after=asked))
     assert count == calls
     assert all(asked <= wait <= asked + 0.5 for wait in waits)

@@ -83,7 +83,7 @@ def draw(name: str, seed: int, known: Known = "all") -> Drawn:
 
 
 def backtest(drawn: Drawn, decided: pl.DataFrame, tried: Sequence[Tried], *, audit: int) -> pl.DataFrame:
-    """Rows of `threshold_backtest`, after so many of the planned owners were looked at."""
+    """Rows of `threshold_backtest`, after so many of the planned owners were checked."""
     sample = draw_sample(decided, audit, seed=0).select(
         "host_id", "right", user_id="resolved_owner", contradicted=pl.lit(None, pl.Boolean)
     )

@@ -24,7 +24,7 @@ def figures(rows, *settings):
 
 @pytest.mark.parametrize("name", ["bank", "hospital"])
 @pytest.mark.parametrize("with_assets", [True, False])
-def test_who_works_on_many_desktops_or_wards_is_no_administrator_and_no_service(name, with_assets):
+def test_people_on_many_desktops_or_wards_are_not_administrators_or_services(name, with_assets):
     drawn = draw(name, 0)
     users = drawn.users if with_assets else drawn.users.clear()
     accounts = resolution(drawn.counts, users, drawn.hosts, window=WINDOW).kinds.accounts

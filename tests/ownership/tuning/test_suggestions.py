@@ -68,7 +68,7 @@ def test_each_suggestion_has_exactly_the_effect_that_deciding_again_shows():
 
 @pytest.mark.parametrize(("owner", "suggested"), [("u1", "service"), ("u2", "kiosk")])
 def test_only_what_helps_by_the_owners_that_somebody_set_is_suggested(owner, suggested):
-    """Ann, u1, is their primary user; hosts are left out where more wrong owners go than right ones."""
+    """Ann, u1, is their primary user; hosts are excluded where more wrong owners go than right ones."""
     services = [(pc, who, 5) for pc, who in (("pc-1", "svc_x"), ("pc-2", "svc_y"))]
     logons = counts(*((name, "ann", 5) for name in ("pc-1", "pc-2", "pc-3", "kiosk-1", "kiosk-2")), *services)
     owners = {"pc-1": (owner,), "kiosk-1": (owner,), "pc-3": ("u1",)}
@@ -193,7 +193,7 @@ def test_the_closest_user_asset_is_told_with_what_differs(name, user_id, reason)
         ["S-1-5-21-1004336348-1177238915-682003330-1105"],
     ],
 )
-def test_who_is_matched_or_nobody_or_like_nobody_or_whoever_logs_on_as_himself_has_none(names):
+def test_accounts_that_are_matched_or_of_nobody_or_unlike_all_others_have_no_closest_user(names):
     assert closest_of(*names).is_empty()
 
 

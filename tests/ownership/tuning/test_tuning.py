@@ -105,7 +105,7 @@ def test_owners_set_by_hand_are_the_truth_and_a_list_is_right_that_contains_the_
         ("u1", {"written": -1, "undone": 1}, (0, 0), (1, 1)),
     ],
 )
-def test_what_was_written_here_is_no_truth_and_counts_as_corrected_where_somebody_changed_it(
+def test_what_was_written_here_is_not_the_truth_and_counts_as_corrected_where_somebody_changed_it(
     owner_now, outcomes, people, corrected
 ):
     """Rules 9.1, by what came of writes how many hours after the inventory was listed."""
@@ -145,8 +145,8 @@ def test_the_days_held_back_tell_whether_the_one_decided_on_still_leads():
 
 @pytest.mark.parametrize("late_days", [0, 4, 14])
 @pytest.mark.parametrize(("at_work", "compared"), [(8, 8), (5, 0)])
-def test_a_week_of_holidays_is_no_week_to_compare_with(at_work, compared, late_days):
-    """Colleagues who stand in for others lead then, and would be taken for the owners (rules 9.2)."""
+def test_a_week_of_holidays_is_not_compared(at_work, compared, late_days):
+    """Colleagues who stand in are primary users then, and would be taken for the owners (rules 9.2)."""
     settled = LAST - timedelta(days=late_days)
     days = [LAST - timedelta(days=age) for age in range(WINDOW.days)]
     logons = counts(
@@ -296,7 +296,7 @@ def test_the_number_of_wrong_owners_is_predicted(case, measure, wrong, within):
     assert within[0] <= line["wrong_low"] <= wrong < line["wrong_high"] <= within[1]
 
 
-def test_hosts_that_one_person_has_are_no_independent_tries():
+def test_hosts_that_one_person_has_are_not_independent_tries():
     many, few = (company(set_by_hand=40, wrong=10, primary_users=primary_users) for primary_users in (60, 4))
     assert few["people_precision"] == many["people_precision"]
     assert few["people_low"] < many["people_low"] < many["people_high"] < few["people_high"]

@@ -372,7 +372,7 @@ NO_ITEMS = [{}, *({"id": bad} for bad in (None, "", True, ["h"], 1.5))]
     ],
     ids=str,
 )
-def test_what_is_no_list_names_the_contract_and_an_item_without_a_usable_id(served, payload, says):
+def test_what_is_not_a_list_names_the_contract_and_an_item_without_a_usable_id(served, payload, says):
     with served(envelope(payload)) as (_, inventory), pytest.raises(ProtocolError, match=says):
         ids(inventory)
 

@@ -100,7 +100,7 @@ def test_no_field_detail_is_invented(members):
     ],
 )
 @pytest.mark.parametrize("http", [200, 403, 404])
-def test_what_is_no_envelope_names_the_address_and_shows_the_answer(body, http):
+def test_what_is_not_an_envelope_names_the_address_and_shows_the_answer(body, http):
     with pytest.raises(ProtocolError, match=r"platform\.url") as raised:
         opened(body, http)
     assert body[:200].decode(errors="replace") in str(raised.value)

@@ -114,14 +114,14 @@ def test_runs_are_kept_apart_and_the_one_that_began_to_write_last_comes_first(le
 
 
 @pytest.mark.parametrize(
-    ("known", "is_open"),
+    ("known", "is_pending"),
     [({}, True), ({"written": 1}, False), ({"status": "failed"}, False)],
     ids=["cut off before it was counted", "counted", "failed before it wrote"],
 )
-def test_a_run_whose_writes_all_have_an_outcome_is_open_until_they_are_counted(ledger, known, is_open):
+def test_a_run_whose_writes_all_have_an_outcome_is_pending_until_they_are_counted(ledger, known, is_pending):
     ledger.store("runs", pl.DataFrame([row(1, status="started") | known], schema=polars_schema(Runs)))
     ledger.intend(writes("a", run_id="run-1", outcome="written"))
-    assert list(ledger.targets()) == ["run-1"] * is_open
+    assert list(ledger.targets()) == ["run-1"] * is_pending
 
 
 def test_the_ledger_of_a_newer_program_is_refused(opened, newer_program):

@@ -64,7 +64,7 @@ def test_one_table_keeps_the_rows_of_all_ledgers_and_none_sees_those_of_another(
     ]
 
 
-def test_of_those_who_come_first_at_once_all_find_the_tables(open_one):
+def test_of_those_who_come_first_at_the_same_time_all_find_the_tables(open_one):
     def intend(number):
         with open_one() as ledger:
             ledger.intend(writes("a", run_id=f"run-{number}"))
@@ -99,7 +99,7 @@ def test_who_is_interrupted_leaves_a_ledger_that_goes_on(open_one):
 
 
 def test_a_lost_session_is_told_once_and_for_all(open_one, postgres, url):
-    """With the session of the ledger the lock is lost, so whoever has lost it sends nothing more."""
+    """With the session of the ledger the lock is lost, so a run that has lost it sends nothing more."""
     with open_one() as ledger:
         ledger.intend(writes("a"))
         ledger.lock("corp", "The lock")

@@ -33,7 +33,7 @@ def password(monkeypatch):
 
 @pytest.fixture
 def client():
-    """Opens a client on documents; the service is left on it to look at."""
+    """Opens a client on documents; the service is left on it to inspect."""
     with FakeSearch() as service:
 
         def open_client(documents, **changes):
@@ -218,7 +218,7 @@ PAIR, MATCHING = ("aggregations", "pairs", "buckets", 0), ("aggregations", "matc
         (("aggregations", "pairs"), "buckets", []),
     ],
 )
-def test_an_incomplete_answer_or_a_count_that_cannot_be_is_no_evidence(place, name, fault):
+def test_an_incomplete_answer_or_an_impossible_count_is_not_evidence(place, name, fault):
     page = part = copy.deepcopy(PAGE)
     for key in place:
         part = part[key]
@@ -262,7 +262,7 @@ def test_what_is_not_a_search_service_is_named_with_what_it_said(reply):
     ],
     ids=["standing", "circling", "repeated under new keys", "overlap", "one page"],
 )
-def test_pages_that_do_not_move_on_are_no_evidence(monkeypatch, pages):
+def test_pages_that_do_not_move_on_are_not_evidence(monkeypatch, pages):
     monkeypatch.setattr(search, "MAX_PAGE", 2)
     replies = [PAGE | {"aggregations": pairs(*users, after=after)} for users, after in pages]
     script = Script(*replies)
@@ -358,13 +358,13 @@ RUNTIME = "Can only use such queries on text fields - not on [x] which is a runt
     ],
     ids=["JSON", "proxy", "partial"],
 )
-def test_parts_of_names_are_no_users_where_the_type_of_their_field_is_not_told_at_once(client, reply):
+def test_parts_of_names_are_not_users_where_the_type_of_their_field_is_known_late(client, reply):
     of_text = {"buckets": {"buckets": [{"key": "logs", "doc_count": 1}]}}
     with client([event("PC", ["svc", "miller"])]) as logons:
         logons.transport.sleep, answer = lambda _: None, logons.service.answer
         for replies, refused in (
             ([reply, answered(PAGE | {"aggregations": of_text})], "text with fielddata in the index logs"),
-            ([reply], "Too |did not tell the type"),
+            ([reply], "Too |did not give the type"),
             ([reply, error("illegal_argument_exception", RUNTIME, 400)], None),
             ([error("illegal_argument_exception", "No such queries", 400)], None),
         ):
@@ -376,7 +376,7 @@ def test_parts_of_names_are_no_users_where_the_type_of_their_field_is_not_told_a
                 assert found(next(logons.logons([DAY])))[0] == 1
 
 
-def test_an_empty_day_is_dated_before_it_was_looked_at():
+def test_an_empty_day_is_dated_before_it_was_fetched():
     """A later date could settle a day that was not over when its emptiness was seen."""
     script = Script({"timed_out": False, "_shards": {"total": 0}})
     answer, answered = script.answer, []

@@ -188,7 +188,7 @@ def test_a_domain_that_is_spelled_as_part_of_an_account_is_refused_with_the_righ
     assert said.endswith(says)
 
 
-def test_all_that_is_wrong_or_missing_is_named_at_once(write):
+def test_all_that_is_wrong_or_missing_is_named_together(write):
     wrong = {
         "hostname_feild": ("x", "unknown key; did you mean 'hostname_field'?"),
         "scan.lookback": (7, "unknown key; did you mean 'lookback_days'?"),
@@ -221,7 +221,7 @@ def test_all_that_is_wrong_or_missing_is_named_at_once(write):
         ("- name", "must hold `key: value` lines"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_refused_with_the_place(write, text, says):
+def test_a_file_that_is_not_a_mapping_is_refused_with_the_place(write, text, says):
     assert complaint(write(text)).startswith(says)
 
 
@@ -462,7 +462,7 @@ def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
     assert extraction_fingerprint(both) == "b5f10a45a7d86831", "stored days would be fetched again"
 
 
-def test_what_a_write_changes_besides_is_no_part_of_the_target():
+def test_what_a_write_changes_besides_is_not_a_part_of_the_target():
     plain = instance().target
     for key, other in (
         ({"changed_by_writes": ["etag"]}, False),

@@ -132,7 +132,7 @@ def test_views_of_another_version_or_damaged_ones_are_made_anew(tables, tmp_path
 INJECTION = 'x"; CREATE TABLE proof AS SELECT 1; --'
 
 
-def test_folders_that_no_instance_has_are_left_alone(tables):
+def test_folders_that_no_instance_has_stay_unchanged(tables):
     """And an instance whose tables are deleted goes with the next run."""
     for name in (INJECTION, "old copy", "main", "A", "a__b", "_a", "lost+found", "é"):
         shutil.copytree(tables.disk, tables.disk.parent / name)
@@ -202,7 +202,7 @@ def wrote(tables, day, outcome="written", owner="u1", undoes=None, at=None):
     ],
 )
 def test_the_last_write_of_a_host_stands_unless_it_was_undone(decided, undos, standing):
-    """Nor does the write before it stand then: its owner was gone when the host was written again."""
+    """Nor does the previous write stand then: its owner was gone when the host was written again."""
     wrote(decided, 1)
     wrote(decided, 2, owner="u2")
     for at, undoes in undos:

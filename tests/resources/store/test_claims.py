@@ -39,7 +39,7 @@ def refused(use):
     return str(told.value)
 
 
-def test_of_machines_that_come_at_once_one_has_the_tables(on):
+def test_of_machines_that_come_at_the_same_time_one_has_the_tables(on):
     machines = [on(f"m-{number}", target=f"inventory {number}") for number in range(8)]
 
     def came_first(tables):
@@ -77,7 +77,7 @@ def test_a_damaged_record_is_refused(on):
 
 
 @pytest.mark.parametrize(("number", "advice"), [(99, "install 99.0"), (1, "begin there")])
-def test_tables_of_another_format_are_left_alone(on, monkeypatch, number, advice):
+def test_tables_of_another_format_stay_unchanged(on, monkeypatch, number, advice):
     with monkeypatch.context() as other:
         other.setattr(format_version, "FORMAT", number)
         other.setattr(format_version, "program_version", lambda: "99.0")

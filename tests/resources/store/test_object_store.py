@@ -119,7 +119,7 @@ def test_to_read_a_window_takes_no_request_for_a_day_without_logons(tables, capl
 
 
 @quickly
-def test_another_machine_s_files_are_seen_at_once(tables, tmp_path):
+def test_another_machine_s_files_are_seen_immediately(tables, tmp_path):
     location = UPath(tables_location(), skip_instance_cache=True)  # knows nothing of what is listed here
     tables.logon_days([DAY], run_id=RUN)
     Tables(tmp_path / "other", "corp", location=location).write_days([logons(events=7)])
@@ -141,7 +141,7 @@ def test_what_is_older_than_the_instance_keeps_is_deleted(tables):
 
 
 @quickly
-def test_what_another_machine_deletes_meanwhile_is_no_failure(tables, monkeypatch):
+def test_what_another_machine_deletes_meanwhile_is_not_a_failure(tables, monkeypatch):
     tables.write("owner_writes", writes("a", "planned"), run_id=RUN, publish=False)
 
     def listed(folder):

@@ -335,7 +335,7 @@ NO_RUN_IDS = ["", ".", "..", "../run-1", "../../other/runs/run-1", "a/b", "a.b",
 NO_RUN_IDS += ["-a", "é", "*", "run-?", "a\0", "a" * 101]
 
 
-def test_what_is_no_run_id_names_no_file(tables):
+def test_what_is_not_a_run_id_names_no_file(tables):
     odd = pytest.raises(ConfigurationError, match=r"^RUN_ID: .* is not a run id")
     for run_id in NO_RUN_IDS:
         with odd:

@@ -16,9 +16,9 @@ from tests.ownership.builders import counts, hosts, users
 from tests.resources.store.test_tables import DAY, LATER, seen
 
 
-def decisions(run_id, at, **winners):
-    """A run's decisions about hosts that `winners` alone log on to; nobody is in the inventory."""
-    logons = counts(*((name, who, 1) for name, who in winners.items()))
+def decisions(run_id, at, **primary_users):
+    """A run's decisions about hosts that `primary_users` alone log on to; nobody is in the inventory."""
+    logons = counts(*((name, who, 1) for name, who in primary_users.items()))
     return builders.decide(logons, users(), hosts()).with_columns(run_id=pl.lit(run_id), decided_at=at)
 
 
@@ -70,10 +70,12 @@ def test_what_was_decided_while_the_clock_was_ahead_hides_no_later_decision(tabl
     assert sorted(history["run_id"]) == ["ahead", "before"]
 
 
-def decide(tables, day, **winners):
+def decide(tables, day, **primary_users):
     """Store what a run decided so many days after `LATER`, as old as it would be."""
     at, run_id = LATER + timedelta(days=day), f"run-{day}"
-    store_decisions(tables, decisions(run_id, at, **winners), decided_at=at, run_id=run_id, publish=True)
+    store_decisions(
+        tables, decisions(run_id, at, **primary_users), decided_at=at, run_id=run_id, publish=True
+    )
     stored_at = at.isoformat(timespec="microseconds")
     with tables.ledger() as ledger:
         ledger._execute("UPDATE together SET stored_at = ? WHERE run_id = ?", stored_at, run_id)

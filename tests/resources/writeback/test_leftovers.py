@@ -1,4 +1,4 @@
-"""What is settled of runs that were cut off, and what is left alone of plans that were overtaken."""
+"""What is settled of runs that were cut off, and which hosts are skipped of plans that were overtaken."""
 
 import sqlite3
 from contextlib import closing
@@ -21,13 +21,13 @@ from tests.resources.writeback.world import (
     NOON,
     UNDONE,
     WRITTEN,
-    carry_out,
     forever,
     holding,
     numbered,
     outcomes,
     plan,
     values,
+    write_plan,
 )
 
 DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
@@ -57,13 +57,13 @@ def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock,
                 closing(sqlite3.connect(tmp_path / "left")) as left,
             ):
                 here.backup(left)
-            inventory.on_look = pytest.fail
+            inventory.on_read = pytest.fail
 
     inventory.after_write = kill
     with Ledger(tmp_path / "ledger") as ledger:
         writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
         with pytest.raises(pytest.fail.Exception):
-            carry_out(plan(*numbered(10)), writer, ledger)
+            write_plan(plan(*numbered(10)), writer, ledger)
     with Ledger(tmp_path / "left") as ledger:
         assert set(list(outcomes(ledger).values())[4:]) == {"intended"}
         number, rows = settled(ledger, *inventory.rows.values())
@@ -115,11 +115,11 @@ def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(in
     inventory.reads_single_hosts = True
     inventory.rows["h-5"]["problem"] = "its owner cannot be read"
 
-    def look(host_id):
+    def read(host_id):
         if host_id == "h-1":
             raise TransientError("down")
 
-    inventory.on_look = look
+    inventory.on_read = read
     number, rows = settled(ledger, inventory.rows["h-5"], inventory=inventory)
     assert number == 2
     found = {host_id: stored["outcome"] for host_id, stored in rows.items()}
@@ -127,7 +127,7 @@ def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(in
 
 
 def test_a_log_in_that_fails_settles_nothing(inventory, ledger):
-    inventory.on_look = forever(AuthenticationError("No."))
+    inventory.on_read = forever(AuthenticationError("No."))
     intend(ledger, "h-0")
     with pytest.raises(AuthenticationError):
         settled(ledger, inventory=inventory)
@@ -146,7 +146,7 @@ def test_a_lost_answer_is_still_named_when_the_write_is_settled(ledger):
 def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
     ledger, monkeypatch, power_lost
 ):
-    """After a loss of power the inventory alone counts: what was sent is not on disk at once."""
+    """After a loss of power the inventory alone counts: what was sent is not on disk immediately."""
     intend(ledger, "h-0", "h-1", sent=False)
     if power_lost:
         monkeypatch.setattr(ledger, "_boot", lambda: "the next start")
@@ -167,7 +167,7 @@ def test_a_host_that_was_sent_nothing_was_not_written_whoever_gave_it_the_owner(
 def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(
     ledger, sent, held, hours, outcome
 ):
-    """That one looked, and saw nothing of it; an undo of this run would take the other's owner away."""
+    """That one read the host, and saw none of it; an undo of this run would take the other's owner away."""
     other = plan("h-0", run_id="run-2", outcome="written", completed_at=NOON + timedelta(hours=hours))
     intend(ledger, "h-0", **sent)
     _, rows = settled(ledger, held, others=[other])
@@ -175,7 +175,7 @@ def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(
     assert ("run-2" in rows["h-0"]["message"]) == (outcome == "not_written")
 
 
-def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sent_once(
+def test_a_write_that_a_proxy_refuses_and_the_service_does_late_is_sent_once(
     inventory, writer, ledger, clock
 ):
     """A proxy in front says 503 with Retry-After, and the others wait as it asks."""
@@ -186,7 +186,7 @@ def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sen
         return sent
 
     inventory.on_write = turn_away
-    assert carry_out(plan("h-0", "h-1"), writer, ledger) is None
+    assert write_plan(plan("h-0", "h-1"), writer, ledger) is None
     assert (outcomes(ledger), clock.now >= 7) == ({"h-0": "intended", "h-1": "written"}, True)
     inventory.set("h-0", owner="u-1")
     number, rows = settled(ledger, *inventory.rows.values())
@@ -198,7 +198,7 @@ def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sen
     [
         (WRITTEN, holding("h-0", "u-1", "Sales"), "owned_meanwhile"),
         (WRITTEN, holding("h-0", None, "Old"), "planned"),
-        (WRITTEN, holding("h-0", "u-1", problem="odd"), "planned"),  # left to the look
+        (WRITTEN, holding("h-0", "u-1", problem="odd"), "planned"),  # left to the reading
         (WRITTEN, holding("h-1", "u-1"), "not_written"),  # gone
         (WRITTEN, holding("h-0", hostnames=["PC-9"]), "not_written"),  # another machine
         (UNDONE, holding("h-0", "u-1", "Sales"), "planned"),
@@ -207,7 +207,7 @@ def test_a_write_that_a_proxy_turns_away_and_the_service_carries_out_late_is_sen
         (UNDONE, holding("h-0", "u-2", "Other"), "not_written"),
     ],
 )
-def test_what_others_have_done_before_a_plan_is_carried_out_is_not_tried(planned, held, outcome):
+def test_what_others_have_done_before_a_plan_is_applied_is_not_tried(planned, held, outcome):
     left = without_changed_hosts(plan("h-0", **planned), hosts(held))
     assert left["outcome"].to_list() == [outcome]
     assert (left["completed_at"].null_count() == 0) == (outcome != "planned")

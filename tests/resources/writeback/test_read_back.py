@@ -19,8 +19,8 @@ def lost(before: Any, now: Any) -> bool:
     """Whether a field has lost something, where all else is right."""
     rows = [holding("h-0"), holding("h-0", "u-1")]
     others = [msgspec.json.encode([*leaves({"id": "h-0", "field": value})]) for value in (before, now)]
-    looks = ({**row, "others": of_it} for row, of_it in zip(rows, others, strict=True))
-    found = compare("pc-0", *looks, values("u-1"), "Owners@corp.example")
+    readings = ({**row, "others": of_it} for row, of_it in zip(rows, others, strict=True))
+    found = compare("pc-0", *readings, values("u-1"), "Owners@corp.example")
     assert (found.unseen, found.ignored) == (None, [])
     assert set(found.lost) <= {"field"} | {f"field.{name}" for name in "ab"}
     return bool(found.lost)
@@ -30,14 +30,14 @@ def lost(before: Any, now: Any) -> bool:
     ("before", "now", "is_lost"),
     [("u-1", "", False), ("u-1", None, False), ("u-1", "u-2", True), ("Ann", None, True)],
 )
-def test_a_copy_of_what_a_write_set_is_no_loss(before, now, is_lost):
+def test_a_copy_of_what_a_write_set_is_not_a_loss(before, now, is_lost):
     rows = [holding("h-0", "u-1", "Sales"), holding("h-0", None, "Old")]
     others = [[["owner.id", before], ["dept", "Sales"]], [["owner.id", now], ["dept", "Old"]]]
-    looks = [
+    readings = [
         {**row, "others": msgspec.json.encode([pair for pair in of_it if pair[1]])}
         for row, of_it in zip(rows, others, strict=True)
     ]
-    assert list(compare("pc-0", *looks, values("", "Old"), "").lost) == ["owner.id"] * is_lost
+    assert list(compare("pc-0", *readings, values("", "Old"), "").lost) == ["owner.id"] * is_lost
 
 
 @pytest.mark.parametrize("empty", [None, "", [], {}, [None], {"a": None}], ids=str)
@@ -60,7 +60,7 @@ def test_what_is_gone_is_lost_and_what_was_empty_is_not(empty, value):
         ({"a": 1}, {"a": 1, "b": 2}),
     ],
 )
-def test_another_order_or_form_and_a_further_value_are_no_loss(before, now):
+def test_another_order_or_form_and_a_further_value_are_not_a_loss(before, now):
     assert not lost(before, now)
 
 
@@ -105,5 +105,5 @@ MARKS = {
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_the_marks_of_a_write_are_no_loss(name):
+def test_the_marks_of_a_write_are_not_a_loss(name):
     assert not lost(*MARKS[name])

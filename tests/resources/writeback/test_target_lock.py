@@ -89,7 +89,7 @@ def test_a_second_writer_to_the_target_gives_up_with_a_message(clock):
         pytest.raises(AssetOwnersError, match=r"inventory\.example.*, tenant own: held by .* waited for 600"),
         writing(),
     ):
-        pytest.fail("two at once")
+        pytest.fail("two at the same time")
     assert 600 <= clock.now < 602
 
 
@@ -143,7 +143,7 @@ def test_a_killed_writer_lets_the_next_one_in(monkeypatch):
             assert holder.stdout
             assert holder.stdout.readline() == b"writing\n"
             with pytest.raises(AssetOwnersError) as told, writing():
-                pytest.fail("two at once")
+                pytest.fail("two at the same time")
             machine = f"asset-owners {holder.pid} on {socket.gethostname()}"
             process = f"process {holder.pid} of user"
             assert f"held by {machine if journal_url() else process}" in str(told.value)
@@ -155,7 +155,7 @@ def test_a_killed_writer_lets_the_next_one_in(monkeypatch):
 
 
 @pytest.mark.usefixtures("clock")
-def test_who_only_binds_the_name_is_no_run_of_ours():
+def test_a_process_that_only_binds_the_name_is_not_a_run_of_ours():
     with mock.patch.object(module, "_is_bound", return_value=True) as claimed, writing():
         name = claimed.call_args.args[0]
     with socket.socket(socket.AF_UNIX) as squatter:

@@ -1,4 +1,4 @@
-"""One host looked at and written, and all hosts of a plan, by an inventory and a clock in memory."""
+"""One host read and written, and all hosts of a plan, by an inventory and a clock in memory."""
 
 import threading
 import time
@@ -43,13 +43,13 @@ from tests.resources.writeback.world import (
     UNDONE,
     WRITTEN,
     FakeInventory,
-    carry_out,
     forever,
     numbered,
     outcomes,
     plan,
     row,
     values,
+    write_plan,
 )
 
 NO = ServiceError("No.")
@@ -75,12 +75,12 @@ def raising(*errors, meanwhile=lambda _: None):
 
 
 def undo_row():
-    """The row that puts back what `row()` wrote."""
+    """The row that undoes what `row()` wrote."""
     written = plan("h-0").with_columns(outcome=pl.lit("written"))
     return plan_undo(written, plan(), run_id="run-2", target=TARGET, intended_at=NOON).row(0, named=True)
 
 
-# One host, looked at and written
+# One host, read and written
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def undo_row():
         (("owner",), {"owner": "u-1"}),
     ],
 )
-def test_what_is_to_be_written_goes_in_one_request_after_a_look(inventory, writer, takes, sent):
+def test_a_host_is_read_and_written_in_one_request(inventory, writer, takes, sent):
     inventory.takes = takes
     result = writer.write(row(new=values("u-1", None, "high")))
     assert (result.outcome, result.message) == ("written", None)
@@ -100,7 +100,7 @@ def test_what_is_to_be_written_goes_in_one_request_after_a_look(inventory, write
 
 
 @pytest.mark.parametrize("owner", ["u-2", "u-2,u-1", "u-1", "someone"])
-def test_a_host_owned_meanwhile_is_left_alone(inventory, writer, owner):
+def test_a_host_owned_meanwhile_is_skipped(inventory, writer, owner):
     inventory.set("h-0", owner=owner)
     result = writer.write(row())
     assert (result.outcome, result.old_values) == ("owned_meanwhile", values(owner, "Old"))
@@ -113,8 +113,8 @@ def test_a_host_owned_meanwhile_is_left_alone(inventory, writer, owner):
         ("on_write", ValidationError("No user."), (1, 1)),
         ("on_write", PermissionDeniedError("Not you."), (1, 1)),
         ("on_write", NO, (1, 1)),
-        ("on_look", NO, (1, 0)),
-        ("on_look", TransientError("HTTP status 503"), (1, 0)),
+        ("on_read", NO, (1, 0)),
+        ("on_read", TransientError("HTTP status 503"), (1, 0)),
     ],
 )
 def test_a_refusal_is_failed_with_its_words(inventory, writer, hook, error, asked):
@@ -132,7 +132,7 @@ def test_a_refusal_is_failed_with_its_words(inventory, writer, hook, error, aske
         ("h-404", {}, "failed"),
     ],
 )
-def test_a_host_that_was_made_anew_under_its_id_is_left_alone(inventory, writer, host_id, changes, outcome):
+def test_a_host_that_was_made_anew_under_its_id_is_skipped(inventory, writer, host_id, changes, outcome):
     """A host is its id and its name; one that is gone, or cannot be read, is left alone as well."""
     inventory.rows["h-0"] |= changes
     result = writer.write(row(host_id))
@@ -158,15 +158,15 @@ class TestLostAnswers:
         ("first", "trouble"), [(None, None), ("u-2", None), ("u-1", TransientError("down"))]
     )
     def test_a_write_whose_end_is_not_known_stays_intended(self, inventory, writer, answer, first, trouble):
-        """It may be done later than we look, and who came first is not known: the next run looks."""
+        """It may be done later than we read, and who came first is not known: the next run reads."""
         inventory.on_write = raising(answer, meanwhile=lambda host_id: inventory.set(host_id, owner=first))
-        inventory.on_look = raising(None, trouble)
+        inventory.on_read = raising(None, trouble)
         result = writer.write(row())
         assert (result.outcome, result.old_values) == ("intended", WRITTEN["old"])
         assert (inventory.holds(), inventory.asked) == ((first, "Old", None), (2, 1))
 
 
-# Nobody sends a write twice: after whatever took time the host is looked at again
+# No write is sent twice: after a wait the host is read again
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ class TestLostAnswers:
         ({"hostnames": ["PC-77"]}, "intended", (2, 1)),
     ],
 )
-def test_a_session_that_ends_before_a_write_means_another_look(
+def test_after_a_session_that_expires_before_a_write_the_host_is_read_again(
     inventory, writer, clock, answer, waits, then, outcome, asked
 ):
     """So does a service that asks to wait; somebody may change the host meanwhile."""
@@ -204,7 +204,7 @@ def test_a_service_that_wrote_and_then_says_that_it_did_not_gets_it_once(invento
 
 
 @pytest.mark.parametrize("answer", [SIGN_IN, SLOW], ids=["401", "429"])
-def test_a_refusal_of_the_second_request_is_no_proof_that_the_first_was_not_carried_out(
+def test_a_refusal_of_the_second_request_does_not_prove_that_the_first_was_not_done(
     inventory, writer, answer
 ):
     def late(host_id):
@@ -222,7 +222,7 @@ def test_a_service_that_turns_every_write_away_ends_the_writing(
     inventory, writer, ledger, clock, answer, sent, least_seconds
 ):
     inventory.on_write = forever(answer)
-    assert carry_out(plan("h-0", "h-1"), writer, ledger)
+    assert write_plan(plan("h-0", "h-1"), writer, ledger)
     assert outcomes(ledger) == {"h-0": "intended", "h-1": "not_written"}, "h-0 was sent"
     assert inventory.asked == (sent, sent)
     assert least_seconds <= clock.now < least_seconds + 200
@@ -239,7 +239,7 @@ def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, led
         return sent
 
     inventory.on_write = limit
-    assert carry_out(plan(*numbered(40)), writer, ledger, max_failed_writes=2) is None
+    assert write_plan(plan(*numbered(40)), writer, ledger, max_failed_writes=2) is None
     assert set(outcomes(ledger).values()) == {"written"}
 
 
@@ -255,12 +255,12 @@ def test_a_service_with_a_limit_gets_all_writes_of_a_plan(inventory, writer, led
         (None, [AuthenticationError("No.")], "intended", True),
     ],
 )
-def test_a_look_that_fails_after_a_write_hides_nothing(
+def test_a_reading_that_fails_after_a_write_hides_nothing(
     inventory, writer, ledger, answer, troubles, outcome, ended
 ):
     inventory.after_write = raising(answer)
-    inventory.on_look = raising(None, *troubles)
-    assert bool(carry_out(plan("h-0"), writer, ledger)) == ended
+    inventory.on_read = raising(None, *troubles)
+    assert bool(write_plan(plan("h-0"), writer, ledger)) == ended
     assert (outcomes(ledger), inventory.calls["write"]) == ({"h-0": outcome}, 1)
 
 
@@ -272,30 +272,30 @@ def test_a_host_that_waits_for_its_turn_was_surely_sent_nothing(inventory, ledge
         clock.sleep(seconds)
 
     writer = Writer(inventory, ledger, clock=clock, sleep=sleep)
-    writer.pace.refused(turn=0.0, retry_after=30)
-    assert carry_out(plan("h-0"), writer, ledger) is None
+    writer.pace.slow_down(turn=0.0, retry_after=30)
+    assert write_plan(plan("h-0"), writer, ledger) is None
     assert unsent
     assert all(hosts == {"h-0"} for hosts in unsent)
 
 
 @pytest.mark.parametrize(("sent", "outcome"), [(1, "intended"), (0, "not_written")])
-def test_whoever_waits_sends_nothing_more_when_the_run_has_ended(inventory, ledger, clock, sent, outcome):
+def test_a_waiting_writer_sends_nothing_more_when_the_run_has_ended(inventory, ledger, clock, sent, outcome):
     writer = Writer(inventory, ledger, clock=clock, sleep=lambda _: writer.stop("it was interrupted"))
     inventory.on_write = forever(SLOW)
     if not sent:
-        writer.pace.refused(turn=0.0, retry_after=30)
+        writer.pace.slow_down(turn=0.0, retry_after=30)
     assert writer.write(row()).outcome == outcome
     assert inventory.asked == (sent, sent)
 
 
-def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, ledger, monkeypatch):
+def test_a_host_that_was_read_before_the_machine_was_suspended_is_read_again(inventory, ledger, monkeypatch):
     """The usual clock stands still meanwhile."""
     clocks = {time.CLOCK_BOOTTIME: 0.0, time.CLOCK_MONOTONIC: 0.0}
     monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
     monkeypatch.setattr(time, "monotonic", lambda: clocks[time.CLOCK_MONOTONIC])
 
     def suspend(host_id):
-        if inventory.calls["look"] == 1:
+        if inventory.calls["read"] == 1:
             clocks[time.CLOCK_BOOTTIME] += 3600
             inventory.set(host_id, owner="u-9")
 
@@ -303,8 +303,10 @@ def test_a_look_from_before_the_machine_was_suspended_is_made_again(inventory, l
     assert Writer(inventory, ledger).write(row()).outcome == "owned_meanwhile"
 
 
-@pytest.mark.parametrize("slow", ["on_look", "complete", "on_connect"])
-def test_a_look_that_is_too_old_is_made_again(inventory, writer, ledger, clock, monkeypatch, slow):
+@pytest.mark.parametrize("slow", ["on_read", "complete", "on_connect"])
+def test_a_host_is_read_again_once_the_reading_is_too_old(
+    inventory, writer, ledger, clock, monkeypatch, slow
+):
     """The time passes with the answer, on the disk or with the connection; somebody sets an owner."""
     stalls = []
 
@@ -324,28 +326,28 @@ def test_a_look_that_is_too_old_is_made_again(inventory, writer, ledger, clock, 
     ("slow", "seconds", "outcome", "asked"),
     [
         ("on_connect", 0.9, "written", (2, 1)),
-        ("on_look", 1.2, "written", (2 + 1 + 1, 1)),  # two looks in vain, a third one, and reading back
+        ("on_read", 1.2, "written", (2 + 1 + 1, 1)),  # two readings in vain, a third one, and reading back
         ("on_connect", 1.1, "failed", (MAX_READS, 0)),
     ],
 )
-def test_a_request_within_a_second_of_the_look_goes_out(
+def test_a_request_within_a_second_of_the_reading_goes_out(
     inventory, writer, clock, slow, seconds, outcome, asked
 ):
-    """Also where looks take long; a machine that is always too slow sends nothing."""
+    """Also where reading takes long; a machine that is always too slow does not write."""
     setattr(inventory, slow, lambda _: clock.sleep(seconds))
     assert (writer.write(row()).outcome, inventory.asked) == (outcome, asked)
 
 
-def test_the_intention_is_stored_before_the_look(inventory, writer, ledger):
+def test_the_intention_is_stored_before_the_host_is_read(inventory, writer, ledger):
     ledger.intend(plan("h-0", outcome="intended"))
     unsent = []
-    inventory.on_look = lambda _: unsent.append(ledger.never_sent("run-1"))
+    inventory.on_read = lambda _: unsent.append(ledger.never_sent("run-1"))
     writer.write(row())
     assert unsent[0] == set()
 
 
-def test_the_ledger_knows_what_the_last_look_showed(inventory, writer, ledger):
-    """The first look differs from the plan, the second does not, and then the run dies."""
+def test_the_ledger_knows_what_the_last_reading_showed(inventory, writer, ledger):
+    """The first reading differs from the plan, the second does not, and then the run dies."""
     ledger.intend(plan("h-0", outcome="intended"))
     inventory.set("h-0", department="New")
     stored = []
@@ -374,7 +376,7 @@ def read_or_listed(request, inventory):
 @pytest.mark.parametrize(
     ("change", "decide"), [(WRITTEN, decide_write), (UNDONE, decide_undo)], ids=["write", "undo"]
 )
-def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(
+def test_a_service_that_says_yes_and_sets_no_owner_stops_the_writing(
     inventory, ledger, clock, change, decide, hosts, sent
 ):
     """It may set the other fields all the same. Nor may it hide owners, who would all be overwritten."""
@@ -382,7 +384,7 @@ def test_a_service_that_says_yes_and_sets_no_owner_ends_the_writing(
         inventory.set(host_id, **change["old"])
     inventory.on_write = lambda _, values: {"department": values["department"]}
     writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
-    ended_by = carry_out(plan(*numbered(hosts), **change), writer, ledger, decide=decide, concurrency=8)
+    ended_by = write_plan(plan(*numbered(hosts), **change), writer, ledger, decide=decide, concurrency=8)
     assert ended_by
     assert inventory.how_written in ended_by
     assert inventory.calls["write"] == sent
@@ -416,9 +418,9 @@ def test_a_run_whose_first_writes_are_not_seen_to_hold_stops_and_names_the_hosts
         if isinstance(fault, Exception) and inventory.rows[host_id]["owner_ids"]:
             raise fault
 
-    inventory.on_write, inventory.on_look = spoil, refuse
+    inventory.on_write, inventory.on_read = spoil, refuse
     inventory.on_list = lambda: [refuse(host_id) for host_id in inventory.rows]
-    ended_by = carry_out(plan(*numbered(10), new=values("u-1")), writer, ledger, concurrency=8)
+    ended_by = write_plan(plan(*numbered(10), new=values("u-1")), writer, ledger, concurrency=8)
     assert ended_by
     unseen = [host_id for host_id, outcome in outcomes(ledger).items() if outcome == "intended"]
     assert len(unseen) == inventory.calls["write"] == 3
@@ -437,7 +439,7 @@ def test_one_write_that_holds_is_enough_and_the_others_have_no_known_outcome(
         return sent | {"owner": "u-2"} if host_id in {"h-0", "h-2"} else sent
 
     inventory.on_write = meanwhile
-    assert carry_out(plan(*numbered(5)), writer, ledger) is None
+    assert write_plan(plan(*numbered(5)), writer, ledger) is None
     assert list(outcomes(ledger).values()) == ["intended", "written", "intended", "written", "written"]
     assert [message[:9] for message in caplog.messages] == ["Host h-0:", "Host h-2:"]
 
@@ -456,7 +458,7 @@ LOST = {
 @pytest.mark.usefixtures("read_or_listed")
 @pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
 @pytest.mark.parametrize("undo", [False, True], ids=["write", "undo"])
-def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names_the_fields(
+def test_a_write_that_loses_what_was_not_sent_stops_the_writing_and_names_the_fields(
     inventory, ledger, clock, lost, undo
 ):
     changed, item, fields = lost
@@ -472,7 +474,7 @@ def test_a_write_that_loses_what_was_not_sent_ends_the_writing_at_once_and_names
     writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(10), old=values(old), new=values(new))
-    ended_by = carry_out(planned, writer, ledger, decide=decide, concurrency=8) or ""
+    ended_by = write_plan(planned, writer, ledger, decide=decide, concurrency=8) or ""
     first, *others = ledger.rows("owner_writes", "run-1").select("outcome", "message").rows()
     done = "intended" if fields == "hostnames" else "undone" if undo else "written"
     assert (first[0], {outcome for outcome, _ in others}) == (done, {"not_written"})
@@ -490,8 +492,8 @@ def test_so_does_one_whose_answer_was_lost(inventory, writer, ledger, answer, re
         raise answer
 
     inventory.others, inventory.after_write = dict.fromkeys(numbered(5), ITEM), lose
-    inventory.on_look = raising(*[None] * readings, *[CUT] * 9)
-    assert "changed: location" in str(carry_out(plan(*numbered(5)), writer, ledger))
+    inventory.on_read = raising(*[None] * readings, *[CUT] * 9)
+    assert "changed: location" in str(write_plan(plan(*numbered(5)), writer, ledger))
     assert [*outcomes(ledger).values()] == ["written", *["not_written"] * 4]
 
 
@@ -508,14 +510,14 @@ def test_a_field_that_changes_without_a_write_is_not_lost(
     inventory, writer, ledger, caplog, shown, readings, lost
 ):
     def show(host_id):
-        if inventory.calls["look"] > 1 + readings:
+        if inventory.calls["read"] > 1 + readings:
             raise CUT
         if inventory.calls["write"]:
             inventory.others[host_id] = {"location": shown.pop(0) if shown[1:] else shown[0]}
 
     inventory.others["h-0"] = {"location": "Hall 3"}
-    inventory.after_write = inventory.on_look = show
-    assert bool(carry_out(plan("h-0"), writer, ledger)) == lost == bool(caplog.messages)
+    inventory.after_write = inventory.on_read = show
+    assert bool(write_plan(plan("h-0"), writer, ledger)) == lost == bool(caplog.messages)
 
 
 IGNORED = {
@@ -538,7 +540,7 @@ def test_a_sent_field_that_keeps_its_old_value_is_said_and_three_of_the_first_en
     writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(5), old=values(old, "Old"), new=values(new, sent))
-    ended_by = carry_out(planned, writer, ledger, decide=decide)
+    ended_by = write_plan(planned, writer, ledger, decide=decide)
     assert bool(ended_by) == ends
     done, skipped = (
         "undone" if undo else "written",
@@ -587,7 +589,7 @@ def test_an_interrupted_run_does_not_wait_for_a_change_to_show(inventory, ledger
 
 
 def test_three_writes_are_read_back_and_no_more(inventory, writer, ledger):
-    assert carry_out(plan(*numbered(20)), writer, ledger) is None
+    assert write_plan(plan(*numbered(20)), writer, ledger) is None
     assert inventory.asked == (20 + 3, 20)
 
 
@@ -595,15 +597,15 @@ def test_three_writes_are_read_back_and_no_more(inventory, writer, ledger):
     ("owners", "trouble", "shown"),
     [(["u-2", None], None, True), ([None, None], None, False), ([None], NO, True), ([], None, True)],
 )
-def test_the_look_shows_owners_unless_it_shows_none_where_there_are_some(
+def test_reading_shows_owners_unless_it_shows_none_where_there_are_some(
     inventory, writer, owners, trouble, shown
 ):
     for host_id, owner in zip(numbered(len(owners)), owners, strict=True):
         inventory.set(host_id, owner=owner)
-    inventory.on_look = raising(trouble)
+    inventory.on_read = raising(trouble)
     assert writer.shows_an_owner(numbered(len(owners))) == shown
     for failure in (AuthenticationError("No."), CUT):
-        inventory.on_look = forever(failure)
+        inventory.on_read = forever(failure)
         with pytest.raises(type(failure)):
             writer.shows_an_owner(["h-0"])
 
@@ -618,7 +620,7 @@ def unreadable(inventory, ledger, clock):
     return Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
 
 
-def test_without_read_the_list_made_just_before_is_looked_at(inventory, unreadable):
+def test_without_read_the_list_made_just_before_counts(inventory, unreadable):
     told = [unreadable.write(row(host_id)).outcome for host_id in ("h-0", "h-1", "h-404")]
     inventory.after_write = forever(CUT)
     told.append(unreadable.write(row("h-2")).outcome)
@@ -639,12 +641,12 @@ def test_without_read_a_host_turned_away_needs_a_list_made_since(inventory, unre
 
 def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventory, unreadable, ledger):
     inventory.on_write = lambda host_id, sent: {} if host_id == "h-0" else sent
-    assert carry_out(plan("h-0", "h-2", "h-3", "h-4"), unreadable, ledger) is None
+    assert write_plan(plan("h-0", "h-2", "h-3", "h-4"), unreadable, ledger) is None
     assert list(outcomes(ledger).values()) == ["intended", *["written"] * 3]
     assert inventory.calls["list"] == 1 + 6 + 2
 
 
-# Plans carried out later, and put back
+# Plans applied later, and undone
 
 
 @pytest.mark.parametrize(
@@ -657,7 +659,7 @@ def test_without_read_hosts_are_listed_again_until_a_write_is_confirmed(inventor
         ({"owner": "u-2", "department": "New"}, "owned_meanwhile"),
     ],
 )
-def test_an_old_plan_leaves_hosts_alone_that_changed_since(inventory, writer, changes, outcome):
+def test_an_old_plan_skips_hosts_that_changed_since(inventory, writer, changes, outcome):
     inventory.set("h-0", **changes)
     assert writer.write(row(), decide_apply).outcome == outcome
     assert inventory.calls["write"] == (outcome == "written")
@@ -673,7 +675,7 @@ def test_an_old_plan_leaves_hosts_alone_that_changed_since(inventory, writer, ch
     ],
 )
 @pytest.mark.parametrize("answer", [None, CUT, BUSY, SIGN_IN, SLOW])
-def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, outcome, left, answer):
+def test_undo_undoes_what_the_host_still_holds(inventory, writer, changed, outcome, left, answer):
     assert writer.write(row()).outcome == "written"
     inventory.set("h-0", **changed)
     inventory.after_write = raising(*[answer] * 9)
@@ -695,7 +697,7 @@ def test_undo_puts_back_what_the_host_still_holds(inventory, writer, changed, ou
         (True, "u-2", "undone", values("", "Old")),  # it was done, and somebody set an owner since
     ],
 )
-def test_an_undo_that_was_turned_away_looks_at_what_others_have_left_of_it(
+def test_an_undo_that_was_refused_reads_what_others_have_left_of_it(
     inventory, writer, done, owner, outcome, sent
 ):
     assert writer.write(row()).outcome == "written"
@@ -731,7 +733,7 @@ def test_every_outcome_goes_into_the_ledger(inventory, writer, ledger):
         [plan("h-404", *numbered(20)), plan("h-30", outcome="not_written", completed_at=NOON)]
     )
     seen = []
-    ended_by = carry_out(planned, writer, ledger, concurrency=4, progress=lambda *done: seen.append(done))
+    ended_by = write_plan(planned, writer, ledger, concurrency=4, progress=lambda *done: seen.append(done))
     assert ended_by is None
     rows = ledger.rows("owner_writes", "run-1")
     assert Counter(rows["outcome"]) == {"written": 19, "owned_meanwhile": 1, "failed": 1, "not_written": 1}
@@ -751,7 +753,7 @@ def test_failures_in_a_row_end_the_writing_and_leave_the_rest(inventory, writer,
 
     inventory.on_write = refuse
     planned = plan(*(f"h-{number}" for number in (10, 11, 12, 13, 14, 15, *range(16, 40), *range(10))))
-    ended_by = carry_out(planned, writer, ledger, max_failed_writes=limit)
+    ended_by = write_plan(planned, writer, ledger, max_failed_writes=limit)
     left = ledger.rows("owner_writes", "run-1").filter(outcome="not_written")
     assert bool(ended_by) == (tried == 6)
     assert (inventory.calls["write"], left.height) == (tried, 40 - tried)
@@ -759,11 +761,9 @@ def test_failures_in_a_row_end_the_writing_and_leave_the_rest(inventory, writer,
     assert all(ended_by in message for message in left["message"])
 
 
-@pytest.mark.parametrize(("where", "last"), [("on_look", "failed"), ("on_write", "intended")])
-def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(
-    inventory, writer, ledger, where, last
-):
-    """An answer of 401 to a write is no proof that it was not done."""
+@pytest.mark.parametrize(("where", "last"), [("on_read", "failed"), ("on_write", "intended")])
+def test_a_session_that_cannot_be_renewed_stops_the_writing(inventory, writer, ledger, where, last):
+    """An answer of 401 to a write does not prove that it was not done."""
     usual = getattr(inventory, where)
 
     def end_for_good(host_id, *sent):
@@ -772,10 +772,10 @@ def test_a_session_that_is_not_to_be_had_any_more_ends_the_writing_at_once(
         return usual(host_id, *sent)
 
     setattr(inventory, where, end_for_good)
-    ended_by = carry_out(plan(*numbered(5)), writer, ledger)
+    ended_by = write_plan(plan(*numbered(5)), writer, ledger)
     assert ended_by == "The log-in was refused."
     assert list(outcomes(ledger).values()) == ["written", "written", last, *["not_written"] * 2]
-    assert inventory.calls["look"] == 3 + 2
+    assert inventory.calls["read"] == 3 + 2
     messages = ledger.rows("owner_writes", "run-1")["message"].to_list()
     assert messages[2] == ended_by
     assert ended_by in messages[4]
@@ -797,7 +797,7 @@ def test_failures_count_in_the_order_of_completion(inventory, writer, ledger):
         if done == 3 + 3:
             released.set()
 
-    ended_by = carry_out(
+    ended_by = write_plan(
         plan(*numbered(40)), writer, ledger, progress=progress, concurrency=2, max_failed_writes=3
     )
     assert ended_by
@@ -814,17 +814,17 @@ def test_while_the_service_hangs_it_is_told_how_far_the_writing_is(inventory, wr
             told.set()
 
     inventory.on_write = lambda host_id, sent: sent if host_id == "h-0" or told.wait(10) else None
-    assert carry_out(plan("h-0", "h-1"), writer, ledger, progress=progress) is None
+    assert write_plan(plan("h-0", "h-1"), writer, ledger, progress=progress) is None
 
 
-def test_a_run_that_ended_before_its_first_write_sends_nothing_and_accounts_for_each_host(
+def test_a_run_that_ended_before_its_first_write_does_not_write_and_accounts_for_each_host(
     inventory, writer, ledger
 ):
     def ended():
         raise RunEndedError("This run has ended")
 
     with pytest.raises(RunEndedError):
-        carry_out(plan(*numbered(3)), writer, ledger, require_running=ended)
+        write_plan(plan(*numbered(3)), writer, ledger, require_running=ended)
     assert inventory.calls["write"] == 0
     assert outcomes(ledger) == dict.fromkeys(numbered(3), "not_written")
     assert all("This run has ended" in message for message in ledger.rows("owner_writes", "run-1")["message"])
@@ -841,7 +841,7 @@ def test_an_interrupted_run_sends_nothing_more(inventory, writer, ledger, error,
 
     inventory.on_write = lambda _, sent: time.sleep(0.01) or sent
     with pytest.raises(type(error)):
-        carry_out(plan(*numbered(40)), writer, ledger, concurrency=2, progress=interrupt)
+        write_plan(plan(*numbered(40)), writer, ledger, concurrency=2, progress=interrupt)
     sent = inventory.calls["write"]
     assert sent < 40
     assert Counter(outcomes(ledger).values()) == Counter({"written": sent, "not_written": 40 - sent})
@@ -849,9 +849,9 @@ def test_an_interrupted_run_sends_nothing_more(inventory, writer, ledger, error,
     assert last == f"the run ended before this host's turn: {reason}"
 
 
-@pytest.mark.parametrize("hook", ["on_look", "after_write"])
+@pytest.mark.parametrize("hook", ["on_read", "after_write"])
 def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, ledger, monkeypatch, hook):
-    """A look that hangs is followed by no request, and a write that hangs is of unknown outcome."""
+    """A reading that hangs is followed by no request, and a write that hangs is of unknown outcome."""
     monkeypatch.setattr(workers, "GRACE_SECONDS", 0.1)
     before = set(threading.enumerate())
     answer, hanging = threading.Event(), threading.Event()
@@ -867,12 +867,12 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, ledg
 
     setattr(inventory, hook, hang)
     with pytest.raises(KeyboardInterrupt):
-        carry_out(plan("h-0", "h-1"), writer, ledger, concurrency=2, progress=interrupt)
+        write_plan(plan("h-0", "h-1"), writer, ledger, concurrency=2, progress=interrupt)
     assert outcomes(ledger) == {"h-0": "written", "h-1": "intended"}
     answer.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(1)
-    assert inventory.calls["write"] == (1 if hook == "on_look" else 2)
+    assert inventory.calls["write"] == (1 if hook == "on_read" else 2)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -884,7 +884,7 @@ def test_who_has_lost_the_lock_sends_nothing_more(inventory, writer, ledger, mon
 
     inventory.after_write = lambda _: monkeypatch.setattr(ledger, "require_lock", lost)
     with pytest.raises(AssetOwnersError, match="the lock is lost"):
-        carry_out(plan(*numbered(20)), writer, ledger, concurrency=concurrency)
+        write_plan(plan(*numbered(20)), writer, ledger, concurrency=concurrency)
     sent = inventory.calls["write"]
     assert 1 <= sent <= concurrency
     reasons = ledger.rows("owner_writes", "run-1").filter(outcome="not_written")["message"]
@@ -920,8 +920,8 @@ def held_back(pace):
 
 def test_all_writers_wait_as_asked_after_a_refusal_also_those_whose_turn_was_near(pace, clock):
     first, second = pace.wait(), pace.wait()
-    assert pace.refused(turn=first, retry_after=1)
-    assert pace.refused(turn=second, retry_after=120), "of a burst, the longest counts"
+    assert pace.slow_down(turn=first, retry_after=1)
+    assert pace.slow_down(turn=second, retry_after=120), "of a burst, the longest counts"
     clock.now += 119.5
     assert held_back(pace) == 0.5
     clock.now += 0.5
@@ -933,7 +933,7 @@ def test_refusals_of_one_moment_count_once(pace, clock):
     turns = [pace.wait() for _ in range(8)]
     clock.now += 1
     for turn in turns:
-        pace.refused(turn=turn, retry_after=None)
+        pace.slow_down(turn=turn, retry_after=None)
     clock.now += 1
     assert held_back(pace) is None
     assert held_back(pace) == pytest.approx(MIN_INTERVAL_SECONDS)
@@ -942,31 +942,31 @@ def test_refusals_of_one_moment_count_once(pace, clock):
 def test_without_a_time_the_wait_grows_until_a_write_is_taken(pace, clock):
     waits = []
     for _ in range(8):
-        pace.refused(turn=pace.wait(), retry_after=None)
+        pace.slow_down(turn=pace.wait(), retry_after=None)
         before = clock.now
         while (seconds := held_back(pace)) is not None:
             clock.now += seconds
         waits.append(round(clock.now - before))
-        clock.now += MAX_WAIT_SECONDS  # whoever had this turn is done with it
+        clock.now += MAX_WAIT_SECONDS  # the writer that had this turn is done
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_each_accepted_write_lets_the_next_ones_follow_a_little_faster(pace, clock):
     for _ in range(9):
         clock.now += MAX_WAIT_SECONDS
-        pace.refused(turn=pace.wait(), retry_after=None)
+        pace.slow_down(turn=pace.wait(), retry_after=None)
     clock.now += MAX_WAIT_SECONDS
     for _ in range(100):
-        pace.taken()
+        pace.speed_up()
     assert held_back(pace) is None
     assert held_back(pace) == pytest.approx(2**8 * MIN_INTERVAL_SECONDS * FASTER**100)
 
 
 def test_a_service_that_takes_nothing_for_long_is_given_up(pace, clock):
-    assert not pace.refused(turn=pace.wait(), retry_after=GIVE_UP_SECONDS)
-    pace.taken()
-    assert pace.refused(turn=clock.now, retry_after=1)
+    assert not pace.slow_down(turn=pace.wait(), retry_after=GIVE_UP_SECONDS)
+    pace.speed_up()
+    assert pace.slow_down(turn=clock.now, retry_after=1)
     clock.now += GIVE_UP_SECONDS
-    assert not pace.refused(turn=clock.now, retry_after=1)
-    pace.taken()
-    assert pace.refused(turn=clock.now, retry_after=1)
+    assert not pace.slow_down(turn=clock.now, retry_after=1)
+    pace.speed_up()
+    assert pace.slow_down(turn=clock.now, retry_after=1)

@@ -47,7 +47,7 @@ class FakeInventory(Inventory):
         }
         self.others: dict[str, dict[str, Any]] = {}
         """What it says of a host beside its row."""
-        self.on_look: Callable[[str], Any] = lambda _: None
+        self.on_read: Callable[[str], Any] = lambda _: None
         self.on_connect: Callable[[str], Any] = lambda _: None
         self.on_write: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda _, values: values
         self.after_write: Callable[[str], Any] = lambda _: None
@@ -58,8 +58,8 @@ class FakeInventory(Inventory):
 
     @property
     def asked(self) -> tuple[int, int]:
-        """How many looks and how many writes reached the service."""
-        return self.calls["look"], self.calls["write"]
+        """How many readings and how many writes reached the service."""
+        return self.calls["read"], self.calls["write"]
 
     def users(self) -> pl.DataFrame:
         raise NotImplementedError
@@ -71,11 +71,11 @@ class FakeInventory(Inventory):
 
     def host(self, host_id: str) -> dict[str, Any]:
         with self._lock:
-            self.calls["look"] += 1
+            self.calls["read"] += 1
         if host_id not in self.rows:
             raise NotFoundError("The asset was not found.")
         row = self._row(host_id)
-        self.on_look(host_id)
+        self.on_read(host_id)
         return row
 
     def listed_hosts(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def row(host_id: str = "h-0", **changes: Any) -> dict[str, Any]:
     return plan(host_id, **changes).row(0, named=True)
 
 
-def carry_out(
+def write_plan(
     planned: pl.DataFrame,
     writer: Writer,
     ledger: Any,
