@@ -13,7 +13,7 @@ from ownership.names import counted, printable
 from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
+from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing, asked_twice
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
@@ -41,8 +41,7 @@ class Aim:
 
 def audit_to_draw(to_write: int = 0, written: int = 0, number: int = MIN_ANSWERED) -> list[str]:
     """Return the command that draws an audit of a plan: of what is written, where all of it was."""
-    file = f"audit{'' if number == MIN_ANSWERED else f'-{number}'}.xlsx"
-    return ["tune", "--audit", str(number), "--audit-file", file, *["--written"][: 0 < written == to_write]]
+    return ["tune", "--audit", str(number), *["--written"][: 0 < written == to_write]]
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
@@ -197,10 +196,10 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    title = f"Best of {tried:,} tried, right for at least {aim.precision:.0%}"
+    aimed = f"right for at least {aim.precision:.0%} by the lower end of its interval"
+    title = f"Best of {tried:,} tried, {aimed}"
     if best is None:
-        reached = f"{aim.precision:.0%} right and keeps {aim.keep_percent:g}% of the owners"
-        title = f"No setting that was tried reaches {reached}"
+        title = f"No setting that was tried keeps {aim.keep_percent:g}% of the owners and is {aimed}"
         if nearest is None:
             better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
@@ -254,7 +253,10 @@ def confidence_in_words(
                 f"{counted(left, 'host')} stay{'s' * (left == 1)} without an owner",
             )
         )
-    lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
+    torn = asked_twice(answers).contradicted
+    unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
+    learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
+    lines = [f"How sure each owner is, {learnt}:", *in_columns(rows)]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
@@ -312,5 +314,5 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
 def _wrong(line: Mapping[str, Any], found: Sequence[float], of_which: str) -> str:
     estimate, low, high = map(round, found)
     if line["wrong"] is None:  # `reason` says that it is not known
-        return f", at least {low:,} of {of_which} wrong" if low else ""
+        return f", by an estimate at least {low:,} of {of_which} wrong" if low else ""
     return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

@@ -58,7 +58,8 @@ def up(
         runs = tables.all_runs("runs").filter(pl.col("written") > 0).sort("started_at").tail(1).collect()
         wrote = [] if fresh else runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
         plan = ("undo", short_run_id(wrote[0])) if wrote else ("run",)
-        _say(f"try: {_to_paste(sandbox.instance_file, *plan, '--dry-run')}")
+        _say("both run until Ctrl-C; to try them, in another terminal:")
+        print(f"    {_to_paste(sandbox.instance_file, *plan, '--dry-run')}", flush=True)
         while True:
             time.sleep(3600)
 

@@ -220,7 +220,7 @@ def _place(answer: str, key: str) -> dict[str, str]:
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
-        raise typer.BadParameter(f"{text}; then it is asked for, hidden") from error
+        raise typer.BadParameter(f"{text};\nthen it is asked for, hidden") from error
 
 
 def _known_way(answer: str) -> str:
@@ -306,11 +306,7 @@ def init(
     stopped = False
     if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
-        asked["name"] = prompt("Name of this instance", default=asked["name"])
-        if not is_named:
-            path = path.with_stem(slug_of(asked["name"]) or "instance")
-        if path.exists():
-            raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
+        asked["name"], path = _ask_for_name(asked["name"], path, is_named=is_named)
         proposed, stopped = _ask_until_stopped(asked, path, logs or [])
         answered = {*SERVICE, *(OWN if proposed and proposed.own else ())}
         service |= {key: value for key, value in asked.items() if key in answered and value is not None}
@@ -342,6 +338,20 @@ def init(
     print(f"{folded(f'{said}. {todo}, then try it:')}\n    {check}")
     if stopped:
         raise typer.Abort
+
+
+def _ask_for_name(default: str, path: Path, *, is_named: bool) -> tuple[str, Path]:
+    """Ask for the name of the instance; return it with its new file, which has that name or was named."""
+    if is_named and path.exists():
+        raise ConfigurationError(f"{path} is there already; name another FILE")
+
+    def with_file(name: str) -> tuple[str, Path]:
+        file = path if is_named else path.with_stem(slug_of(name) or "instance")
+        if file.exists():
+            raise typer.BadParameter(f"{file.name} is there already; give another name")
+        return name, file
+
+    return prompt("Name of this instance", default=default, value_proc=with_file)
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:

@@ -12,12 +12,12 @@ import pytest
 from pipelines.cli.options import print_lines, read_host_names
 from pipelines.cli.results import (
     PLANNED,
-    chosen_window,
     execute,
     failure_summary,
     next_steps,
     status_of,
 )
+from pipelines.cli.run import chosen_window
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.retention import runs_by_file, store_decisions

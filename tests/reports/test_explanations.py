@@ -115,7 +115,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
     ]
     assert table[3][5:] == ["u3", "or", "u4", "miller"]
     assert lines[8:] == [
-        "Host asset h1. If this owner is wrong:",
+        "Host asset h1. What would change that:",
         "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
         f"  - If the owner is wrong: {UNDO}",
         "What happened, the oldest first:",
