@@ -256,7 +256,7 @@ DRIFT: Mapping[str, str] = {
     "never_seen": "No logon of the owner is stored, on any host.",
     "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
     "moved": "The logons name somebody else.",
-    "unsupported": "The logons name nobody, and none of the owner on the host is stored in the window.",
+    "unsupported": "The logons name nobody, and the owner has none on the host in the window.",
 }
 
 STATUS: Mapping[str, str] = {

@@ -221,7 +221,7 @@ def settings_in_words(
 def confidence_in_words(
     model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str
 ) -> list[str]:
-    """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
+    """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
     `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
     `undone` of hosts that were undone since. Without a model: what is needed for one, and the command that
@@ -234,36 +234,27 @@ def confidence_in_words(
             return [f"{unknown}."]
         how = "Answer the empty rows and give the sheet back; where nobody knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
-    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []
-    owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        right, least, most = model.expected_right(sure)
-        wrong, low, high = (
-            max(round(sure.height - each), sure["is_wrong"].count()) for each in (right, most, least)
-        )
-        if (left := planned.height - sure.height) == 0:
+        if sure.height == planned.height:
             continue  # of all of them the audit says more
-        rows.append(
-            (
-                f"rules.min_confidence: {percent}",
-                counted(sure.height, "owner"),
-                f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{counted(left, 'host')} stay{'s' * (left == 1)} without an owner",
-            )
-        )
+        parts = [each / sure.height for each in model.expected_right(sure)] if sure.height else []
+        right = "about {:.0%} right ({:.0%} to {:.0%})".format(*parts) if parts else ""
+        number = f"{sure.height:,} of {counted(planned.height, 'owner')}"
+        rows.append((f"rules.min_confidence: {percent}", number, right))
     torn = asked_twice(answers).contradicted
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
-    lines = [f"How sure each owner is, {learnt}:", *in_columns(rows)]
+    each = "What each setting would write, and how many of such owners are right:"
+    lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Check these by hand, too; the estimate stays as it is"
+    asked = "The least sure, to check by hand; what you find changes no estimate"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 

@@ -146,7 +146,7 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     printed = call(*of_it, "--audit-answers", tmp_path / "a.csv")[1]
     assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
-    assert "learnt from 69 clear answers:" in printed
+    assert "learnt from 69 clear answers.\n" in printed
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
@@ -179,7 +179,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     before = call(*of_it)[1]
     estimate = before.partition("70 owners were written")[2].partition("\n")[0]
     assert ", about 4 of them wrong (4 to 9)" in estimate
-    least = before.partition("Check these by hand, too")[2].partition("\n")[0]
+    least = before.partition("The least sure, to check by hand")[2].partition("\n")[0]
     assert "% sure)" in least
     assert not any(f" {host_id} (" in least for host_id in sample["host_id"][:4])
     undone = sample["host_id"][:5]
@@ -220,7 +220,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     said += ", about 0 of the other 65 wrong (0 to 5)"
     after = call(*of_it)[1]
     assert said in after
-    assert f"{undone[4]} (" not in after.partition("Check these by hand, too")[2].partition("\n")[0]
+    assert f"{undone[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ("5 owners would be written." if since == "over a limit" else said) in page
