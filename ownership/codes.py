@@ -46,7 +46,7 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "no_majority": Words("None of several users has a share above the threshold."),
     "not_primary_device": Words(
-        "The host is none of the primary_devices hosts that its primary user uses most.",
+        "The primary user uses other hosts more (primary_devices).",
         "{username} must use this host on more days than {primary_hostnames}; or raise primary_devices.",
     ),
     "idle_user": Words(

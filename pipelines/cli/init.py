@@ -90,7 +90,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
         return validate_instance(content, path)
 
     _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
-    _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
+    _ask_until_good(content, {"username": "User of the search service", "password": ""}, read, search_log_in)
     if found and not (found[-1].preset or logs):
         _ask_for_fields(content, found, read, search_log_in)
     elif not found and not logs:
@@ -101,7 +101,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
     for proposed in found[-1:]:
         content |= proposed.settings
     _ask_until_good(platform, {"url": "Address of the inventory service"}, read, inventory_address)
-    account = {"email": "Its account", "password": "", "mfa_secret": ""}
+    account = {"email": "Account of the inventory service", "password": "", "mfa_secret": ""}
     _ask_until_good(platform, account, read, inventory_log_in)
     _ask_until_good(platform, {"tenant_id": "Tenant"}, read, tenant)
     for finding in names:

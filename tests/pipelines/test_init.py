@@ -265,7 +265,7 @@ def test_of_fields_that_are_not_recognised_only_the_missing_ones_have_no_default
             *(*typed.values(), "", "n", "", "", "", ""),
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert (status, out.count("Its user")) == (1, 1), "it ends at the inventory service"
+    assert (status, out.count("User of the search service")) == (1, 1), "it ends at the inventory service"
     assert "with the form of their values" in out
     instance = load_instance(tmp_path / "mine.yaml")
     assert ({key: getattr(instance, key) for key in fields}, instance.index) == (fields, "ad-*")

@@ -352,7 +352,7 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
 
 
 def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_last_one(
-    call, instance_file, home_with, tmp_path
+    call, instance_file, home_with, tmp_path, monkeypatch
 ):
     tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file, "--audit")
     assert call(*of_it, "40", "--audit-file", tmp_path / "first.csv")[0] == 0
@@ -378,6 +378,9 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     assert status == 0
     assert " 12 owners written, drawn" in printed
     assert "Not 50: there are no more." in printed
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    printed = call(*of_it, "1", "--written", "--seed", "5")[1]
+    assert ("Wrote audit-5.xlsx: 1 of 12" in printed, (tmp_path / "audit-5.xlsx").exists()) == (True, True)
     for file in ("first.csv", "second.csv", "third.csv"):  # each draw leaves the sheets before it valid
         heading, *lines = (tmp_path / file).read_text(encoding="utf-8-sig").splitlines()
         given = "\n".join([heading, *(f"{line[:-1]}yes," for line in lines)])
