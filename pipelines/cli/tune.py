@@ -243,8 +243,8 @@ def tune(
         print(json.dumps({"instance": instance.name, "window": days, **compared}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
-    last = ", which the tables show" if tables.published_run() == decided_by else ""
-    by = f"as run {short_run_id(decided_by)} decided{last}"
+    last = ", the one in the tables" if tables.published_run() == decided_by else ""
+    by = f"decided by run {short_run_id(decided_by)}{last}"
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     claim = [] if audited else how_sure(instance, tables, now, brief=brief)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
