@@ -230,7 +230,7 @@ def confidence_in_words(
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
-        if missing == MIN_ANSWERED:
+        if missing == MIN_ANSWERED or planned.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
             return [f"{unknown}."]
         how = "Answer the empty rows and give the sheet back; where nobody knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]

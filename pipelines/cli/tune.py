@@ -76,6 +76,8 @@ def draw(
         no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
         not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
         asked = draw_sample(not_answered, number, seed=seed)
+        if asked.is_empty():
+            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
         earlier = tables.read("audit_sample").filter(pl.col("right").is_not_null() | (pl.col("seed") != seed))
         drawn = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
         sample = as_on_sheets(drawn, earlier.collect())
@@ -189,7 +191,10 @@ def tune(
     seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
-        file_option("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
+        file_option(
+            "The sheet to write, CSV or .xlsx; never an existing one.",
+            default="audit-SEED.xlsx; in a pipe standard output",
+        ),
     ] = None,
     audit_answers: Annotated[
         list[Path] | None,

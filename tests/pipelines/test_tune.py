@@ -389,6 +389,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
         assert status == 0, said
         [rows] = re.findall(r"(\d+) are answered", printed)
     assert f"of {rows} owners {rows} are answered, {rows} of them right" in printed
+    status, _, said = call(*of_it, "5", "--written")
+    assert (status, "Nothing to draw: each owner written has an answer" in said) == (1, True)
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

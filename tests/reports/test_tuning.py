@@ -156,10 +156,11 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
-    [said] = confidence_in_words(
-        None, empty(OwnerDecisions), answered(answers), NO_ANSWERS, "tune --audit 12"
-    )
+    planned = empty(OwnerDecisions).clear(50)
+    [said] = confidence_in_words(None, planned, answered(answers), NO_ANSWERS, "tune --audit 12")
     assert says in said
+    [said] = confidence_in_words(None, planned[:49], answered(answers), NO_ANSWERS, "tune --audit 12")
+    assert "tune" not in said, "all are answered"
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
