@@ -46,7 +46,7 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "no_majority": Words("No user has a share above the threshold."),
     "not_primary_device": Words(
-        "The host is not among the primary_devices hosts that its primary user uses most.",
+        "The primary user uses other hosts more (primary_devices).",
         "{username} must use this host on more days than {primary_hostnames}; or raise primary_devices.",
     ),
     "idle_user": Words(
@@ -61,8 +61,8 @@ EVIDENCE: Mapping[str, Words] = {
     ),
     "answered_no": Words(
         "Somebody said, in an audit or with an undo, that the host is not the primary user's.",
-        "Somebody said that this is not {username}'s. Set the right owner in the inventory, or {username} if "
-        "that was a mistake.",
+        "Somebody said that this is not {username}'s. Set the right owner in the inventory{instead}, or "
+        "{username} if that was a mistake.",
     ),
     "low_confidence": Words(
         "Fewer of such owners are right than min_confidence asks for, or the owner is too new to tell.",

@@ -209,8 +209,7 @@ def _stands_for(user_assets: Sequence[Mapping[str, Any]]) -> str:
 def _history_lines(decision: Mapping[str, Any]) -> Iterator[str]:
     """Return what would change a host's present state, then its history, the oldest first."""
     subject = "No host asset" if decision["host_id"] is None else f"Host asset {_shown(decision['host_id'])}"
-    is_theirs = decision["owner_ids"] and decision["resolved_owner"]
-    yield f"{subject}. {'If this owner is wrong' if is_theirs else 'What would change that'}:"
+    yield f"{subject}. What would change that:"
     yield from (f"  - {change}" for change in decision["what_would_change"])
     yield "What happened, the oldest first:"
     happened = [(decision["decided_at"], _decision_lines(decision)), *_write_lines(decision["writes"])]

@@ -37,8 +37,8 @@ _FOLDER = Path(__file__).parent
 _HEAD_CHARACTERS = 1_000
 """The first characters of a page, which its fingerprint is among."""
 _BINS = 10
-MAX_TEXT = 250
-"""Characters of a text in the page: the longest of our own sentences have 210."""
+MAX_TEXT = 1_000
+"""Characters of a text in the page: one of our sentences has up to 300 with long names."""
 MAX_ROWS = 50_000
 """Rows of one list in the page: more would make it too large for a browser and for an e-mail."""
 STRIP_DAYS = 30

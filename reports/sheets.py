@@ -167,6 +167,15 @@ def as_sample(
     return pl.concat([empty(AuditSample), asked], how="diagonal")
 
 
+def as_on_sheets(sample: pl.DataFrame, earlier: pl.DataFrame) -> pl.DataFrame:
+    """Return a sample in which who was drawn earlier is as on that sheet: each may be given back."""
+    owner, twice = ("host_id", "user_id"), pl.col("is_asked_twice")
+    before = earlier.select(*owner, of_draw="seed", was_twice="is_asked_twice")
+    drawn = sample.join(before, on=owner, how="left", maintain_order="left")
+    seed, asked = pl.coalesce("of_draw", "seed"), twice | pl.col("was_twice").fill_null(value=False)
+    return drawn.with_columns(seed=seed, is_asked_twice=asked).select(sample.columns)
+
+
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Return the sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
 

@@ -68,6 +68,8 @@ class Remedies:
             "primary_hostnames": either(host["primary_hostnames"] or ()),
         }
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
+        instead = host["instead_id"] and person(host["instead_id"], self._name_of)
+        values["instead"] = f" (named instead: {instead})" if instead else ""
         undo = self._undo_as_wrong(host)
         if host["is_to_undo"]:
             yield f"Undo it as wrong, so that no run writes it here again: {undo}"
@@ -165,8 +167,8 @@ def hosts_by_now(
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
     decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), no_until (the last day on which a no about the host counts), is_to_undo (so was an owner that
-    asset-owners wrote), status (of `STATUS`) and why (in a few words).
+    no), no_until (the last day on which a no about the host counts), instead_id (who was named then),
+    is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
     `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
     """
     owners, acknowledged, answers = (
@@ -192,7 +194,8 @@ def hosts_by_now(
     answers = answers.filter(still_counts(present.history_days, present.now))
     no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     last = (ANSWERED_AT.max() + pl.duration(days=present.history_days)).dt.date()
-    until = answers.filter(right=False).group_by("host_id").agg(no_until=last)
+    named = pl.col("instead_id").drop_nulls().last()
+    until = answers.filter(right=False).group_by("host_id").agg(no_until=last, instead_id=named)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (

@@ -13,7 +13,7 @@ from ownership.names import counted, printable
 from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing
+from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing, asked_twice
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
@@ -41,8 +41,7 @@ class Aim:
 
 def audit_to_draw(to_write: int = 0, written: int = 0, number: int = MIN_ANSWERED) -> list[str]:
     """Return the command that draws an audit of a plan: of what is written, where all of it was."""
-    file = f"audit{'' if number == MIN_ANSWERED else f'-{number}'}.xlsx"
-    return ["tune", "--audit", str(number), "--audit-file", file, *["--written"][: 0 < written == to_write]]
+    return ["tune", "--audit", str(number), *["--written"][: 0 < written == to_write]]
 
 
 def line_of(lines: pl.DataFrame, rules: Rules, *, window_days: int) -> dict[str, Any]:
@@ -197,10 +196,10 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    title = f"Best of {tried:,} tried, right for at least {aim.precision:.0%}"
+    aimed = f"right for at least {aim.precision:.0%} by the lower end of its interval"
+    title = f"Best of {tried:,} tried, {aimed}"
     if best is None:
-        reached = f"{aim.precision:.0%} right and keeps {aim.keep_percent:g}% of the owners"
-        title = f"No setting that was tried reaches {reached}"
+        title = f"No setting that was tried keeps {aim.keep_percent:g}% of the owners and is {aimed}"
         if nearest is None:
             better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
@@ -222,7 +221,7 @@ def settings_in_words(
 def confidence_in_words(
     model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str
 ) -> list[str]:
-    """Say how many of the planned owners would be written at each `rules.min_confidence`, and be wrong.
+    """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
     `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
     `undone` of hosts that were undone since. Without a model: what is needed for one, and the command that
@@ -231,37 +230,31 @@ def confidence_in_words(
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
-        if missing == MIN_ANSWERED:
+        if missing == MIN_ANSWERED or planned.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
             return [f"{unknown}."]
         how = "Answer the empty rows and give the sheet back; if no one knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
-    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     owners, rows = planned.with_columns(confidence=model.confidence()), []
-    owners = owners.join(no, on=("host_id", "resolved_owner"), how="left", maintain_order="left")
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        right, least, most = model.expected_right(sure)
-        wrong, low, high = (
-            max(round(sure.height - each), sure["is_wrong"].count()) for each in (right, most, least)
-        )
-        if (left := planned.height - sure.height) == 0:
+        if sure.height == planned.height:
             continue  # of all of them the audit says more
-        rows.append(
-            (
-                f"rules.min_confidence: {percent}",
-                counted(sure.height, "owner"),
-                f"about {wrong:,} wrong ({low:,} to {high:,})",
-                f"{counted(left, 'host')} stay{'s' * (left == 1)} without an owner",
-            )
-        )
-    lines = [f"How sure each owner is, learnt from {model.answers:,} answers:", *in_columns(rows)]
+        parts = [each / sure.height for each in model.expected_right(sure)] if sure.height else []
+        right = "about {:.0%} right ({:.0%} to {:.0%})".format(*parts) if parts else ""
+        number = f"{sure.height:,} of {counted(planned.height, 'owner')}"
+        rows.append((f"rules.min_confidence: {percent}", number, right))
+    torn = asked_twice(answers).contradicted
+    unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
+    learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
+    each = "What each setting would write, and how many of such owners are right:"
+    lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "Check these by hand, too; the estimate stays as it is"
+    asked = "The least sure, to check by hand; what you find changes no estimate"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 
@@ -312,5 +305,5 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
 def _wrong(line: Mapping[str, Any], found: Sequence[float], of_which: str) -> str:
     estimate, low, high = map(round, found)
     if line["wrong"] is None:  # `reason` says that it is not known
-        return f", at least {low:,} of {of_which} wrong" if low else ""
+        return f", by an estimate at least {low:,} of {of_which} wrong" if low else ""
     return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

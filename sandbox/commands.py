@@ -49,16 +49,19 @@ def up(
     """
     with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         folder = home() / "sandbox"
-        _say(f"search service     {sandbox.engine.url}  certificate authority {sandbox.engine.ca_file}")
-        _say(f"  {sandbox.engine.reader.username}: may search, password in {folder / SEARCH_PASSWORD}")
-        _say(f"inventory service  {sandbox.inventory.url}  tenant {TENANT}")
+        lines = [
+            f"Search service: {sandbox.engine.url}, certificate authority {sandbox.engine.ca_file}",
+            f"- {sandbox.engine.reader.username}: may search, password in {folder / SEARCH_PASSWORD}",
+            f"Inventory service: {sandbox.inventory.url}, tenant {TENANT}",
+        ]
         for name, may in ACCOUNTS.items():
-            _say(f"  {name}@corp.example: {may}, password in {folder / f'{name}-password'}")
+            lines.append(f"- {name}@corp.example: {may}, password in {folder / f'{name}-password'}")
+        print_lines([*lines, "Both run until Ctrl-C. To try them, in another terminal:"])
         tables = Tables(home(), slug_of(NAME))
         runs = tables.all_runs("runs").filter(pl.col("written") > 0).sort("started_at").tail(1).collect()
         wrote = [] if fresh else runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
         plan = ("undo", short_run_id(wrote[0])) if wrote else ("run",)
-        _say(f"try: {_to_paste(sandbox.instance_file, *plan, '--dry-run')}")
+        print(f"    {_to_paste(sandbox.instance_file, *plan, '--dry-run')}", flush=True)
         while True:
             time.sleep(3600)
 

@@ -30,7 +30,7 @@ def diff(
     """
     instance = load_instance(path)
     tables = own_tables(instance)
-    runs = [tables.run_id(given) for given in (first, second)]
+    runs = [tables.decided_by(tables.run_id(given)) for given in (first, second)]
     compared = compare(tables, *runs)
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))

@@ -90,7 +90,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
         return validate_instance(content, path)
 
     _ask_until_good(content, {"url": "Address of the search service"}, read, search_address)
-    _ask_until_good(content, {"username": "Its user", "password": ""}, read, search_log_in)
+    _ask_until_good(content, {"username": "User of the search service", "password": ""}, read, search_log_in)
     if found and not (found[-1].preset or logs):
         _ask_for_fields(content, found, read, search_log_in)
     elif not found and not logs:
@@ -101,7 +101,7 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
     for proposed in found[-1:]:
         content |= proposed.settings
     _ask_until_good(platform, {"url": "Address of the inventory service"}, read, inventory_address)
-    account = {"email": "Its account", "password": "", "mfa_secret": ""}
+    account = {"email": "Account of the inventory service", "password": "", "mfa_secret": ""}
     _ask_until_good(platform, account, read, inventory_log_in)
     _ask_until_good(platform, {"tenant_id": "Tenant"}, read, tenant)
     for finding in names:
@@ -220,7 +220,7 @@ def _place(answer: str, key: str) -> dict[str, str]:
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
-        raise typer.BadParameter(f"{text}; init then asks for it, hidden") from error
+        raise typer.BadParameter(f"{text};\ninit then asks for it, hidden") from error
 
 
 def _known_way(answer: str) -> str:
@@ -306,11 +306,7 @@ def init(
     stopped = False
     if path != Path("-") and is_on_terminal() and confirm(_ASK, default=True):
         asked: dict[str, Any] = {**yaml.safe_load(text), **service, "index": index or _ANY_INDEX}
-        asked["name"] = prompt("Name of this instance", default=asked["name"])
-        if not is_named:
-            path = path.with_stem(slug_of(asked["name"]) or "instance")
-        if path.exists():
-            raise ConfigurationError(f"{path} is there already; give another name, or name another FILE")
+        asked["name"], path = _ask_for_name(asked["name"], path, is_named=is_named)
         proposed, stopped = _ask_until_stopped(asked, path, logs or [])
         answered = {*SERVICE, *(OWN if proposed and proposed.own else ())}
         service |= {key: value for key, value in asked.items() if key in answered and value is not None}
@@ -342,6 +338,20 @@ def init(
     print(f"{folded(f'{said}. {todo}, then try it:')}\n    {check}")
     if stopped:
         raise typer.Abort
+
+
+def _ask_for_name(default: str, path: Path, *, is_named: bool) -> tuple[str, Path]:
+    """Ask for the name of the instance; return it with its new file, which has that name or was named."""
+    if is_named and path.exists():
+        raise ConfigurationError(f"{path} is there already; name another FILE")
+
+    def with_file(name: str) -> tuple[str, Path]:
+        file = path if is_named else path.with_stem(slug_of(name) or "instance")
+        if file.exists():
+            raise typer.BadParameter(f"{file.name} is there already; give another name")
+        return name, file
+
+    return prompt("Name of this instance", default=default, value_proc=with_file)
 
 
 def _ask_until_stopped(content: dict[str, Any], path: Path, logs: list[str]) -> tuple[Proposal | None, bool]:

@@ -280,21 +280,23 @@ def is_on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def prompt(question: str, **options: Any) -> Any:
+def prompt(question: str, *, default: Any = None, show_default: bool = True, **options: Any) -> Any:
     """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
-    _let_ctrl_c_through()
-    return typer.prompt(folded(question), **options)
+    question += f" [{default}]" if default and show_default else ""
+    return typer.prompt(_question(question), default=default, show_default=False, **options)
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
     """Ask yes or no; Ctrl-C ends the command."""
-    _let_ctrl_c_through()
-    return typer.confirm(folded(question), default=default)
+    answers = "Y/n" if default else "y/N"
+    return typer.confirm(_question(f"{question} [{answers}]"), default=default, show_default=False)
 
 
-def _let_ctrl_c_through() -> None:
-    """Let SIGINT end a read: the handler that Polars sets as it loads makes the read go on."""
+def _question(text: str) -> str:
+    """Return a question as it fits the terminal, with a colon after it; Ctrl-C ends the read that follows."""
+    # The handler of SIGINT that Polars sets as it loads makes the read go on.
     signal.siginterrupt(signal.SIGINT, True)  # noqa: FBT003  (it takes no name)
+    return folded(text, max(columns_of() - len(": "), 0))
 
 
 def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:

@@ -4,12 +4,11 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 import dagster as dg
 import polars as pl
@@ -19,12 +18,10 @@ from assets_defs.asset_specs import LOCATION
 from assets_defs.plans import NOT_PLANNED
 from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
-from assets_defs.run_request import today_of, window_of
 from ownership.codes import OUTCOME, SUCCESSES
 from ownership.names import counted, printable, printable_lines, some_of
 from ownership.plan import exceeded_limit
 from ownership.tuning.confidence import MIN_ANSWERED
-from ownership.windows import Window
 from pipelines.cli.diff import compare
 from pipelines.cli.options import message_and_status, own_tables, print_lines, print_message
 from pipelines.dagster_gaps.console import take_warnings
@@ -36,7 +33,7 @@ from pipelines.definitions import build_definitions
 from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
 from reports.sentences import display_names, host_name
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, home, journal_url
 from resources.store.retention import recent_answers, runs_by_file
@@ -121,19 +118,6 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
         yield f"run {result.run_id} failed before its first step; its log says why"
-
-
-def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
-    """Return the window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
-    today, zone = today_of(instance), ZoneInfo(instance.scan.timezone)
-    try:
-        moment = datetime.fromisoformat(as_of or str(today))
-        last = (moment.astimezone(zone) if moment.tzinfo else moment).date()
-    except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"--as-of: {as_of!r} is not a day; write it as 2026-01-31") from error
-    if last > today:
-        raise ConfigurationError(f"--as-of: {last} is in the future; name a day up to {today}")
-    return window_of(instance, last, lookback_days=lookback_days)
 
 
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)

@@ -4,13 +4,14 @@ Dagster's UI shows the run, too. `apply` and `undo` follow an earlier one: its p
 wrote is undone.
 """
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import typer
 
-from assets_defs.run_request import today_of
+from assets_defs.run_request import today_of, window_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
 from ownership.names import counted, printable, some_of
@@ -78,11 +79,6 @@ def run(
 
     Example: --instance NAME --dry-run
     """
-    if is_on_terminal() and not as_json:  # Dagster takes seconds to load
-        note("Fetching logons and both lists of assets")
-    from pipelines.cli.results import chosen_window, execute, print_result, status_of
-    from pipelines.jobs import launch_tags, run_config
-
     if changes and not dry_run:
         raise ConfigurationError("--set: tries a setting with --dry-run; to write with it, change the file")
     _require_dry_run(detailed_exitcode=detailed_exitcode, dry_run=dry_run)
@@ -97,6 +93,11 @@ def run(
         "limit": limit,
         "hosts": read_host_names(hosts),
     }
+    if is_on_terminal() and not as_json:  # Dagster takes seconds to load
+        note("Fetching logons and both lists of assets")
+    from pipelines.cli.results import execute, print_result, status_of
+    from pipelines.jobs import launch_tags, run_config
+
     options |= {"dry_run": True} if dry_run or asks else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)
@@ -119,6 +120,19 @@ def run(
     if status or not asks or tables.run_writes(run_id).is_empty():
         return status
     return _ask_and_apply(instance, tables, run_id, window, fail_on=fail_on)
+
+
+def chosen_window(instance: Instance, as_of: str | None, lookback_days: int | None) -> Window:
+    """Return the window of a run: it ends with `as_of` in the instance's time zone, or today (rules 4.2)."""
+    today, zone = today_of(instance), ZoneInfo(instance.scan.timezone)
+    try:
+        moment = datetime.fromisoformat(as_of or str(today))
+        last = (moment.astimezone(zone) if moment.tzinfo else moment).date()
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"--as-of: {as_of!r} is not a day; write it as 2026-01-31") from error
+    if last > today:
+        raise ConfigurationError(f"--as-of: {last} is in the future; name a day up to {today}")
+    return window_of(instance, last, lookback_days=lookback_days)
 
 
 def _host_arguments(hosts: list[str] | None) -> list[str]:

@@ -31,7 +31,15 @@ from pipelines.cli.options import (
 )
 from pipelines.dagster_gaps.log_lines import LOGGER
 from reports import tuning
-from reports.sheets import answered, as_sample, audit_in_words, how_to_answer, sheet, sheet_content
+from reports.sheets import (
+    answered,
+    as_on_sheets,
+    as_sample,
+    audit_in_words,
+    how_to_answer,
+    sheet,
+    sheet_content,
+)
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, load_instance, part_name, system_user
@@ -45,18 +53,19 @@ from resources.store.retention import (
 from resources.store.tables import Tables, short_run_id
 
 MAX_SEED = 1_000_000
-_REPLACED = "This replaces {:,} unanswered of earlier draws, whose sheets are void."
 
 
 def draw(
     path: Path, number: int, *, written: bool, seed: int | None, out: Path | None, as_json: bool
 ) -> None:
-    """Draw planned owners of the last run by chance, store them, and write the sheet.
+    """Draw planned owners of the last run by chance, store them, and write the sheet; a person gets a file.
 
     `written`: of those that were written since the last draw, or else ever, and that hosts still have.
     """
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    if out is None and sys.stdout.isatty() and not as_json:
+        out = Path(f"audit-{seed}.xlsx")
     with holding(own_tables(instance)) as tables:
         run_id, decisions, origin = (_written if written else _last_plan)(instance, tables)
         window, rules = decided_with(tables, run_id)
@@ -67,14 +76,16 @@ def draw(
         no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
         not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
         asked = draw_sample(not_answered, number, seed=seed)
-        answers = recent.filter(pl.col("host_id").is_in(alike["host_id"].implode()) | ~pl.col("right"))
-        sample = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
+        if asked.is_empty():
+            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
+        earlier = tables.read("audit_sample").filter(pl.col("right").is_not_null() | (pl.col("seed") != seed))
+        drawn = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
+        sample = as_on_sheets(drawn, earlier.collect())
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
-        unanswered = tables.read("audit_sample").filter(pl.col("right").is_null(), pl.col("seed") != seed)
-        replaced = unanswered.collect().height
-        tables.write("audit_sample", pl.concat([answers, sample]))
+        others = earlier.collect().join(sample, on=("host_id", "user_id"), how="anti")
+        tables.write("audit_sample", pl.concat([others, sample]))
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
@@ -85,7 +96,6 @@ def draw(
     lines = [
         f"{some}{counted(planned, 'owner')} {origin}, drawn with seed {seed}.",
         *([f"Not {number:,}: {fewer}."] if sample.height < number else ()),
-        *([_REPLACED.format(replaced)] if replaced else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
     ]
@@ -181,7 +191,10 @@ def tune(
     seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
     audit_file: Annotated[
         Path | None,
-        file_option("The sheet to write, CSV or .xlsx; never an existing one.", default="standard output"),
+        file_option(
+            "The sheet to write, CSV or .xlsx; never an existing one.",
+            default="audit-SEED.xlsx; in a pipe standard output",
+        ),
     ] = None,
     audit_answers: Annotated[
         list[Path] | None,
@@ -235,8 +248,8 @@ def tune(
         print(json.dumps({"instance": instance.name, "window": days, **compared}))
         return 0
     days_in_words = f"{window.first} to {window.last} ({window.days} days)"
-    last = ", which the tables show" if tables.published_run() == decided_by else ""
-    by = f"as run {short_run_id(decided_by)} decided{last}"
+    last = ", the one in the tables" if tables.published_run() == decided_by else ""
+    by = f"decided by run {short_run_id(decided_by)}{last}"
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     claim = [] if audited else how_sure(instance, tables, now, brief=brief)
     settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)

@@ -346,7 +346,9 @@ def instance_path(given: str | None = None) -> Path:
     folder = instances_folder()
     files = {file: instance_or_complaint(file) for file in instance_files(folder)}
     matching = [
-        file for file, found in files.items() if given is None or given.casefold() in _names(file, found)
+        file
+        for file, found in files.items()
+        if given is None or _names(file, found) & {given.casefold(), slug_of(given)}
     ]
     if given is not None:  # a broken copy may have the name of a file that can be used
         matching = [file for file in matching if isinstance(files[file], Instance)] or matching

@@ -270,7 +270,7 @@ def _delete_rows(tables: Tables, before: datetime) -> int:
         if deleted:
             tables.publish(ledger)
         answers = tables.read("audit_sample").collect()
-        kept = answers.filter(~_HAS_ANSWER | (before <= ANSWERED_AT))
+        kept = answers.filter(before <= ANSWERED_AT)
         if kept.height < answers.height:
             tables.write("audit_sample", kept)
     return deleted + answers.height - kept.height

@@ -106,7 +106,7 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     assert [line for line in said.splitlines() if len(line) > 80 and not to_copy.match(line)] == []
     assert "Plan: 168 owners to write" in said
     assert "To apply it" not in said, "it does that itself"
-    assert re.findall("--audit 50.*", said) == ["--audit 50 --audit-file audit.xlsx --written"]
+    assert re.findall("--audit 50.*", said) == ["--audit 50 --written"]
     assert "156 of 168 written owners are right" in said
     assert len(re.findall(r"[a-z]+-\d+", said.partition("Wrong: ")[2].partition(";")[0])) == 12
     proposed = re.findall(r"(?m)^    (ASSET_OWNERS_HOME=.*)$", said.partition("To look further:")[2])
@@ -117,5 +117,8 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     }
     assert [text for line, text in shown.items() if "explain" in line and "asset-owners wrote it" in text]
     assert [text for line, text in shown.items() if "tune" in line and "168 owners were written" in text]
-    assert (tmp_path / "audit.xlsx").exists()
+    [draw] = [line for line in shown if "--audit" in line]
+    for _ in range(2):
+        assert "Then give the sheet back" in output("script", "-qec", draw, "/dev/null")
+    assert len([*tmp_path.glob("audit-*.xlsx")]) == 2, "each draw has a file of its own"
     assert len(shown) == 5

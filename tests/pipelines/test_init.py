@@ -202,7 +202,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
         )
     assert status == 0, out + error
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
-    assert out.count("Do not type the password here: name a variable, such as PASSWORD; ") == 2
+    assert out.count("Do not type the password here: name a variable, such as PASSWORD;\n") == 2
     assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out
     assert "newest logon: is in winlogbeat-*: " in out
     found = re.findall(r"  (\w+) +([\w-]+): ", out)
@@ -210,9 +210,9 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
     (tmp_path / "instances").mkdir()
     (tmp_path / "instances" / "branch_2.yaml").touch()
-    for arguments in ([], [tmp_path / "mine.yaml"]):
-        said = answer("y", "Branch 2", arguments=arguments)[2]
-        assert "yaml is there already" in said, "before any other question"
+    assert "branch_2.yaml is there already; give another name\nName" in answer("y", "Branch 2")[1]
+    said = answer("y", arguments=[tmp_path / "mine.yaml"])[2]
+    assert "mine.yaml is there already" in said, "before any question"
     assert not {"mistyped", "s3cret", "wr0ng", "pa55word"} & set(re.findall(r"\w+", out))
     assert "Set SEARCH_PASSWORD and OTHER, then try it:" in out
     instance = load_instance(tmp_path / "mine.yaml")
@@ -265,7 +265,7 @@ def test_of_fields_that_are_not_recognised_only_the_missing_ones_have_no_default
             *(*typed.values(), "", "n", "", "", "", ""),
             arguments=[tmp_path / "mine.yaml"],
         )
-    assert (status, out.count("Its user")) == (1, 1), "it ends at the inventory service"
+    assert (status, out.count("User of the search service")) == (1, 1), "it ends at the inventory service"
     assert "with the form of their values" in out
     instance = load_instance(tmp_path / "mine.yaml")
     assert ({key: getattr(instance, key) for key in fields}, instance.index) == (fields, "ad-*")

@@ -96,7 +96,7 @@ def test_what_is_stored_is_shown_of_an_invalid_file_where_no_setting_is_needed(c
 
 def test_a_broken_copy_hides_no_file_and_is_named_by_its_own(call, folder):
     (folder / "before.yaml").write_text((folder / "hq.yaml").read_text(encoding="utf-8") + "urll: x\n")
-    for named in ("head OFFICE", "HEAD_OFFICE", "hq", "hq.yaml"):
+    for named in ("head OFFICE", "HEAD_OFFICE", "head-office", "hq", "hq.yaml"):
         assert call("explain", "--instance", named, "pc-2")[0] == 0, named
     assert call("explain", "pc-2")[0] == 2
     assert "urll: unknown key" in call("explain", "--instance", "before", "pc-2")[2]

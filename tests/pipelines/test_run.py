@@ -1,5 +1,6 @@
 """The window of a run of the command line, and how it ends where it fails."""
 
+import io
 import json
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -9,15 +10,15 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from pipelines.cli.options import print_lines, read_host_names
+from pipelines.cli.options import confirm, print_lines, prompt, read_host_names
 from pipelines.cli.results import (
     PLANNED,
-    chosen_window,
     execute,
     failure_summary,
     next_steps,
     status_of,
 )
+from pipelines.cli.run import chosen_window
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store.retention import runs_by_file, store_decisions
@@ -199,6 +200,12 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
     print_lines(lines)
     printed = lines.values() if is_terminal else lines
     assert capsys.readouterr().out == "".join(f"{line}\n" for line in printed)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n\n"))
+    assert (confirm("Shall I ask for all that is not set?"), prompt("Name, or the path", default="/p")) == (
+        *(True, "/p"),
+    )
+    asked = ["Shall I ask for all that is not set?", "[y/N]: Name, or the path [/p]: "]
+    assert capsys.readouterr().out == ("\n" if is_terminal else " ").join(asked)
 
 
 def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, stored, tmp_path):
@@ -226,6 +233,9 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
         0,
         ["1 host no longer gets an owner:", "- pc-1.corp.example  ann@corp.example  now: no majority (100%)"],
     )
+    applied = tables.rows("runs", RUN).with_columns(run_id=pl.lit("applied"), of_run=pl.lit(RUN))
+    tables.append("runs", applied)
+    assert call("diff", "--instance", stored, "applied", ids[1])[1] == printed, "its plan is compared"
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()
@@ -267,7 +277,12 @@ def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_
     assert status_of(plan | {"error": "x"}, **detailed) == 1
 
 
-def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path):
+def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.cli.run.is_on_terminal", lambda: True)
+    monkeypatch.setenv("NOT_NEEDED_TO_LOOK", "x")
+    for wrong in (("--set", "rules.min_event=2"), ("--as-of", "soon"), ("--host", "@missing")):
+        status, _, said = call("run", "--instance", instance_file, "--dry-run", *wrong)
+        assert (status, "Fetching" in said) == (2, False), "no service has been asked"
     for wrong in (("--set", "rules.min_events=2"), ("--detailed-exitcode",)):
         assert call("run", "--instance", instance_file, *wrong)[0] == 2, wrong
     empty = tmp_path / "none"

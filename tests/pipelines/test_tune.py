@@ -1,6 +1,7 @@
 """`asset-owners tune`, on a stored run: strong evidence was right, half of the weak was not."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -145,7 +146,7 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     printed = call(*of_it, "--audit-answers", tmp_path / "a.csv")[1]
     assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
-    assert "learnt from 69 answers" in printed
+    assert "learnt from 69 clear answers.\n" in printed
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
@@ -178,7 +179,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     before = call(*of_it)[1]
     estimate = before.partition("70 owners were written")[2].partition("\n")[0]
     assert ", about 4 of them wrong (4 to 9)" in estimate
-    least = before.partition("Check these by hand, too")[2].partition("\n")[0]
+    least = before.partition("The least sure, to check by hand")[2].partition("\n")[0]
     assert "% sure)" in least
     assert not any(f" {host_id} (" in least for host_id in sample["host_id"][:4])
     undone = sample["host_id"][:5]
@@ -219,7 +220,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     said += ", about 0 of the other 65 wrong (0 to 5)"
     after = call(*of_it)[1]
     assert said in after
-    assert f"{undone[4]} (" not in after.partition("Check these by hand, too")[2].partition("\n")[0]
+    assert f"{undone[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ("5 owners would be written." if since == "over a limit" else said) in page
@@ -322,10 +323,10 @@ def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instan
     tables.write("audit_sample", others.drop("index"), run_id=RUN, publish=True)
     assert call(*of_it, tmp_path / "second.csv", "--seed", "9")[0] == 0
     stored = tables.read("audit_sample").collect()
-    kept = stored.filter(seed=sample["seed"][0])
-    assert stored.filter(seed=9).height == 40
-    assert set(kept["host_id"]) <= set(sample["host_id"][:4])
-    assert not kept["right"].any()
+    drawn = stored.tail(40)
+    assert set(drawn["seed"]) == {9, sample["seed"][0]}, "who was on a sheet stays there"
+    assert drawn["right"].null_count() == 40
+    assert set(sample["host_id"][:4]) == set(stored.filter(right=False)["host_id"])
 
 
 def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(
@@ -351,11 +352,10 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
 
 
 def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_last_one(
-    call, instance_file, home_with, tmp_path
+    call, instance_file, home_with, tmp_path, monkeypatch
 ):
     tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file, "--audit")
-    status, printed, _ = call(*of_it, "40", "--audit-file", tmp_path / "first.csv")
-    assert (status, "This replaces" in printed) == (0, False)
+    assert call(*of_it, "40", "--audit-file", tmp_path / "first.csv")[0] == 0
     status, _, said = call(*of_it, "5", "--written")
     assert (status, "no host has an owner that a run wrote" in said) == (1, True)
     now = datetime.now(UTC)
@@ -373,12 +373,24 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     tables.store_current_owners(run_id=RUN)
     status, printed, _ = call(*of_it, "5", "--written", "--audit-file", tmp_path / "second.csv")
     assert (status, "5 of 12 owners written since the last draw" in printed) == (0, True)
-    assert "This replaces 40 unanswered of earlier draws, whose sheets are void." in printed
     assert set(tables.read("audit_sample").tail(5).collect()["host_id"]) < set(written)
     status, printed, _ = call(*of_it, "50", "--written", "--audit-file", tmp_path / "third.csv")
     assert status == 0
     assert " 12 owners written, drawn" in printed
     assert "Not 50: there are no more." in printed
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    printed = call(*of_it, "1", "--written", "--seed", "5")[1]
+    assert ("Wrote audit-5.xlsx: 1 of 12" in printed, (tmp_path / "audit-5.xlsx").exists()) == (True, True)
+    for file in ("first.csv", "second.csv", "third.csv"):  # each draw leaves the sheets before it valid
+        heading, *lines = (tmp_path / file).read_text(encoding="utf-8-sig").splitlines()
+        given = "\n".join([heading, *(f"{line[:-1]}yes," for line in lines)])
+        (tmp_path / file).write_text(given, encoding="utf-8-sig")
+        status, printed, said = call(*of_it[:3], "--audit-answers", tmp_path / file)
+        assert status == 0, said
+        [rows] = re.findall(r"(\d+) are answered", printed)
+    assert f"of {rows} owners {rows} are answered, {rows} of them right" in printed
+    status, _, said = call(*of_it, "5", "--written")
+    assert (status, "Nothing to draw: each owner written has an answer" in said) == (1, True)
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(call, instance_file, home_with, tmp_path):

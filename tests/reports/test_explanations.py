@@ -115,7 +115,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
     ]
     assert table[3][5:] == ["u3", "or", "u4", "miller"]
     assert lines[8:] == [
-        "Host asset h1. If this owner is wrong:",
+        "Host asset h1. What would change that:",
         "  - To change the owner, set it in the inventory (asset_owner): no run replaces an owner.",
         f"  - If the owner is wrong: {UNDO}",
         "What happened, the oldest first:",
@@ -339,6 +339,7 @@ def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_n
     assert lines[0].startswith("ws1 has no owner: somebody said that this host is not alice's, so ")
     assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
+    assert any("in the inventory (named instead: bob" in line for line in lines) == bool(instead)
     assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
     assert said in lines_of([("ws1", "bob", 3)], answers=answers)
 

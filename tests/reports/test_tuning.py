@@ -87,11 +87,11 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
-        "No setting that was tried reaches 90% right and keeps 90% of the owners. This one comes closest: 30 "
-        "wrong instead of 65, 13 owners fewer."
+        "No setting that was tried keeps 90% of the owners and is right for at least 90% by the lower end of "
+        "its interval. This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
     nothing = settings_in_words(LINE, None, None, Aim(), tried=2)
-    assert nothing[-1].endswith(" of the owners, and none is expected to be better than the present one.")
+    assert nothing[-1].endswith(" of its interval, and none is expected to be better than the present one.")
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
 
@@ -156,10 +156,11 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
-    [said] = confidence_in_words(
-        None, empty(OwnerDecisions), answered(answers), NO_ANSWERS, "tune --audit 12"
-    )
+    planned = empty(OwnerDecisions).clear(50)
+    [said] = confidence_in_words(None, planned, answered(answers), NO_ANSWERS, "tune --audit 12")
     assert says in said
+    [said] = confidence_in_words(None, planned[:49], answered(answers), NO_ANSWERS, "tune --audit 12")
+    assert "tune" not in said, "all are answered"
 
 
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])

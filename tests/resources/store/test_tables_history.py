@@ -119,8 +119,9 @@ def test_answers_and_coverage_are_deleted_with_the_history(tables):
     answers = [
         {"host_id": f"h{days}", "right": False, "answered_at": LATER + timedelta(days)} for days in (0, 2)
     ]
-    rows = builders.table(AuditSample, *answers, {"host_id": "asked", "right": None, "drawn_at": LATER})
-    tables.write("audit_sample", rows.with_columns(user_id=pl.lit("u1"), drawn_at=LATER, run_id=pl.lit("r")))
+    asked = ({"host_id": f"asked{days}", "drawn_at": LATER + timedelta(days)} for days in (0, 2))
+    rows = builders.table(AuditSample, *answers, *asked).with_columns(pl.col("drawn_at").fill_null(LATER))
+    tables.write("audit_sample", rows.with_columns(user_id=pl.lit("u1"), run_id=pl.lit("r")))
     for department in ("Sales", None):
         row = {
             "run_id": f"r-{department}",
@@ -130,10 +131,10 @@ def test_answers_and_coverage_are_deleted_with_the_history(tables):
             "ended_at": LATER,
         }
         tables.append("coverage", builders.table(Coverage, row), run_id=row["run_id"])
-    assert forget(tables, 1) == 1
-    assert tables.read("audit_sample").collect()["host_id"].to_list() == ["h2", "asked"]
+    assert forget(tables, 1) == 2
+    assert tables.read("audit_sample").collect()["host_id"].to_list() == ["h2", "asked2"]
     assert tables.read("coverage").collect().height == 2
-    assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC) + timedelta(1)) == 3
+    assert delete_outdated(tables, evidence_before=DAY, history_before=datetime.now(UTC) + timedelta(1)) == 4
     assert tables.read("coverage").collect().is_empty()
 
 
