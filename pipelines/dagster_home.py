@@ -78,12 +78,6 @@ def has_daemon(dagster: "dg.DagsterInstance") -> bool:
     return True
 
 
-def forget_daemon(dagster: "dg.DagsterInstance") -> None:
-    """Forget that our daemon worked, now that it has ended: the next `serve` would wait a minute for it."""
-    with suppress(Exception):  # as above
-        dagster.wipe_daemon_heartbeats()
-
-
 @contextmanager
 def dagster_instance(home: Path) -> "Generator[dg.DagsterInstance]":
     """Open the Dagster instance that the UI under the same home shows."""

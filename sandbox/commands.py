@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,9 @@ from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
+from pipelines.dagster_home import dagster_instance
 from reports.tuning import audit_to_draw
-from resources.settings import command_line, home, load_instance, slug_of
+from resources.settings import Instance, command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id
 from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
 
@@ -70,12 +72,10 @@ def demo() -> None:
     """
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
-    if (tables := home() / "tables" / slug_of(NAME)).exists():
-        _progress("starts the demo anew: deletes the tables of last time with plans, undos and answers")
-        shutil.rmtree(tables, ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
-    log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
+        log.unlink(missing_ok=True)
+        _forget_last_time(load_instance(sandbox.instance_file))
         _progress("a dry run: fetch, decide, plan")
         planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
         print_lines(planned.partition("Let a colleague check")[0].splitlines())  # what is written
@@ -102,6 +102,19 @@ def demo() -> None:
         }
         for what, command in commands.items():
             print(f"  {what}:\n    {command}")
+
+
+def _forget_last_time(instance: Instance) -> None:
+    """Delete the tables of the demo, and what Dagster shows of their runs."""
+    if not (tables := home() / "tables" / instance.slug).exists():
+        return
+    _progress("starts the demo anew: deletes the tables and runs of last time with plans, undos and answers")
+    from assets_defs.cleanup import delete_records, runs_of  # noqa: PLC0415  (--help does not wait for it)
+
+    shutil.rmtree(tables, ignore_errors=True)
+    with dagster_instance(home()) as dagster:
+        runs = (runs_of(dagster, instance.name, finished=finished) for finished in (True, False))
+        delete_records(dagster, instance, [*chain.from_iterable(runs)])
 
 
 def _happened(

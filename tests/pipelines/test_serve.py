@@ -28,7 +28,7 @@ from starlette.responses import PlainTextResponse
 
 from assets_defs.asset_specs import LOCATION
 from assets_defs.run_request import SCANNED
-from pipelines.cli.serve import _Services
+from pipelines.cli.serve import _forget_daemon, _Services
 from pipelines.dagster_gaps.health import routes
 from pipelines.dagster_gaps.launcher import (
     LOCK_TAG,
@@ -290,7 +290,7 @@ def health(url):
     return requests.get(f"{url}/healthz", timeout=300).json()
 
 
-def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
+def test_a_storage_of_dagster_that_is_away_is_named_by_healthz_and_as_serve_ends(capsys):
     context = Mock()
     context.create_request_context().get_code_location_entries.return_value = {}
     refused = OperationalError("connect", None, ConnectionError("refused"))
@@ -302,6 +302,9 @@ def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
         {"code_locations": {}, "storage": "does not answer: (builtins.ConnectionError) refused"},
     )
     assert has_daemon(context.instance), "`serve` starts none, and asks again"
+    context.instance.wipe_daemon_heartbeats.side_effect = refused
+    _forget_daemon(context.instance)
+    assert capsys.readouterr().out.endswith("could not be stored: (builtins.ConnectionError) refused\n")
 
 
 @pytest.mark.parametrize(("slug", "answer"), [("beta", (200, b"<p>")), ("alpha", (404,)), ("..", (404,))])
