@@ -14,11 +14,9 @@ import dagster as dg
 from dagster._core.storage.event_log import SqlEventLogStorage
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable
 
-from assets_defs.asset_specs import asset_key
 from assets_defs.run import ScanRun
 from assets_defs.run_request import INSTANCE_TAG
 from ownership.names import printable
-from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
 from resources.failures import operator_message
 from resources.settings import Instance, analysts_group, home, is_slug, tables_location
@@ -80,14 +78,6 @@ def delete_runs(dagster: dg.DagsterInstance, run_ids: Iterable[str]) -> None:
         dagster.event_log_storage.delete_events(run_id)
         _delete_events(dagster, run_id)
         dagster.run_storage.delete_run(run_id)
-
-
-def delete_records(dagster: dg.DagsterInstance, instance: Instance, run_ids: Iterable[str]) -> None:
-    """Delete these runs, and what Dagster shows of the instance's assets."""
-    delete_runs(dagster, run_ids)
-    delete_unlisted(dagster)
-    dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
-    overwrite_deleted(dagster)
 
 
 def delete_unlisted(dagster: dg.DagsterInstance) -> None:

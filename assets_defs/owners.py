@@ -49,7 +49,7 @@ MAX_CONFLICTS = 1_000
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
     pause = longest_pause(instance.scan.schedule, instance.scan.timezone)
-    stale = pause and dg.FreshnessPolicy.time_window(pause)
+    stale = dg.FreshnessPolicy.time_window(pause) if pause else None
     return [
         table_asset(instance, "username_matches", _match),
         table_asset(instance, "owner_decisions", _decide, freshness=stale),

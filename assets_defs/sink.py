@@ -41,27 +41,27 @@ from resources.store.retention import read_run_state
 from resources.store.tables import short_run_id
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
-WRITTEN_IN_TIME = "owners_are_written_in_time"
+WRITTEN_IN_TIME, WRITING = "owners_are_written_in_time", ("run", "apply")  # a check, and what it looks for
 
 
 def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     """Define owner_writes, and its check: Dagster takes a plan of a backfill for fresh writes."""
     key = asset_key(instance, "owner_writes")
-    in_time = "While there are owners to write, a run writes within the schedule's longest pause."
+    rule = "While there are owners to write, a run writes within the schedule's longest pause."
 
     @dg.asset(
         **asset_arguments(instance, "owner_writes", kind="rest"),
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
         output_required=False,  # a plan is observed: the page goes on opening with what was written last
-        check_specs=[dg.AssetCheckSpec(WRITTEN_IN_TIME, asset=key, description=in_time)],
+        check_specs=[dg.AssetCheckSpec(WRITTEN_IN_TIME, asset=key, description=rule)],
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
         with watched(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
                 rows = write_planned(run)
-                metadata = _shown(run, rows)
+                in_time, metadata = _written_in_time(run, rows), _shown(run, rows)
                 delete_old(run)
             except AssetOwnersError:
                 plan = run.tables.read_own("owner_writes", run.run_id)
@@ -69,7 +69,7 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
                     yield dg.AssetObservation(context.asset_key, metadata=_shown(run, plan))
                     yield _written_in_time(run, plan)
                 raise
-        yield _written_in_time(run, rows)
+        yield in_time
         if run.may_write or is_of_backfill(context):  # Dagster counts a backfill as failed that lacks one
             yield dg.MaterializeResult(metadata=metadata)
         else:
@@ -79,20 +79,14 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _written_in_time(run: ScanRun, rows: pl.DataFrame) -> dg.AssetCheckResult:
-    """Whether a run has written lately, this one included once it has ended; `rows` are what it planned."""
+    """Whether a run has written lately, if any of `rows` are planned only; before the first write it has."""
     scan, succeeded = run.instance.scan, read_run_state(run.tables)["succeeded"]
-    last = max(succeeded.get(kind, 0) for kind in ("run", "apply"))
+    number, last = rows.filter(outcome="planned").height, max(succeeded.get(kind, 0) for kind in WRITING)
     pause = None if run.instance.writes.dry_run else longest_pause(scan.schedule, scan.timezone)
-    # Where nothing was ever written somebody still tries things out.
-    passed = rows.is_empty() or not (pause and last) or time.time() - last < pause.total_seconds()
+    is_late = bool(number and last and pause and time.time() - last > pause.total_seconds())
     since = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
-    said = f"{counted(rows.height, 'owner')} to write, and no run has written since {since}"
-    return dg.AssetCheckResult(
-        passed=passed,
-        check_name=WRITTEN_IN_TIME,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=None if passed else said,
-    )
+    said = f"{counted(number, 'owner')} to write, and no run has written since {since}" if is_late else None
+    return dg.AssetCheckResult(passed=not is_late, severity=dg.AssetCheckSeverity.WARN, description=said)
 
 
 def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
@@ -100,7 +94,7 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
-    written = tables.writes().select(pl.len()).collect().item()
+    is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
         "result": _result(run, rows),
         **_written_last(run),
@@ -108,11 +102,13 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        **writes_metadata(rows, decisions),
+        **writes_metadata(
+            rows, decisions.clear() if is_undo else decisions
+        ),  # whose funnel is no longer true
         **known,
         # Of decisions that are no longer kept, none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
-        **({"dagster/row_count": written} if run.may_write else {}),
+        "dagster/row_count": written,
     }
 
 
@@ -122,8 +118,7 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
         return "This run may write, but there is no host to write"
-    kind = run.mode.kind if isinstance(run, ScanRun) and not run.may_write else "stopped"
-    return f"{kind.replace('_', ' ').capitalize()}: {counted(rows.height, 'host')} would be written"
+    return f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written"
 
 
 def _written_last(run: InstanceRun) -> dict[str, Any]:
@@ -195,8 +190,7 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         key = asset_key(instance, "owner_writes")
         if run.may_write:
             _show_decisions(context, run, {"apply": "applied", "undo": "undid"}[command])
-        if run.may_write and command == "apply":
-            check = dg.AssetCheckEvaluation(check_name=WRITTEN_IN_TIME, asset_key=key, passed=True)
+            check: Any = dg.AssetCheckEvaluation(check_name=WRITTEN_IN_TIME, asset_key=key, passed=True)
             context.log_event(check)
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(key, metadata=_followed(run, written)))
@@ -230,10 +224,7 @@ def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
     if row["hosts"]:  # as listed by this run: the plan, or what is undone, may be days old
         owned = row["owned_before"] if row["owned_after"] is None else row["owned_after"]
         known["hosts_owned_percent"] = round(100 * owned / row["hosts"], 1)
-    shown = _shown(run, written, **known)
-    if row["kind"] == "undo":  # the plan's funnel holds no longer
-        shown = {name: value for name, value in shown.items() if name not in {"funnel", "drop_out"}}
-    return shown
+    return _shown(run, written, **known)
 
 
 def write_pool(instance: Instance) -> str:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ import polars as pl
 import typer
 
 from ownership.names import some_of
+from pipelines.cli.leave import delete_beside_tables
 from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
@@ -25,7 +25,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_home import dagster_instance
 from reports.tuning import audit_to_draw
 from resources.settings import Instance, command_line, home, load_instance, slug_of
-from resources.store.tables import Tables, short_run_id
+from resources.store.tables import Tables, short_run_id, tables_of
 from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
 
 CODES = (
@@ -108,13 +108,13 @@ def _forget_last_time(instance: Instance) -> None:
     """Delete the tables of the demo, and what Dagster shows of their runs."""
     if not (tables := home() / "tables" / instance.slug).exists():
         return
-    _progress("starts the demo anew: deletes the tables and runs of last time with plans, undos and answers")
-    from assets_defs.cleanup import delete_records, runs_of  # noqa: PLC0415  (--help does not wait for it)
+    _progress("starts the demo anew: deletes the tables of last time with plans, undos and answers")
+    from assets_defs.cleanup import delete_runs, runs_of  # noqa: PLC0415  (--help does not wait for Dagster)
 
     shutil.rmtree(tables, ignore_errors=True)
     with dagster_instance(home()) as dagster:
-        runs = (runs_of(dagster, instance.name, finished=finished) for finished in (True, False))
-        delete_records(dagster, instance, [*chain.from_iterable(runs)])
+        delete_runs(dagster, runs_of(dagster, instance.name, finished=False))  # of a demo that was cut off
+        delete_beside_tables(instance, tables_of(instance), dagster, really=True)
 
 
 def _happened(

@@ -8,6 +8,7 @@ import typer
 
 from ownership.names import counted, did_you_mean, near_names, printable
 from ownership.persons import Person
+from ownership.tables import TABLES
 from pipelines.cli.options import INSTANCE_HELP, InstanceFile, Yes, instance_file, own_tables, print_lines
 from pipelines.dagster_home import dagster_instance
 from resources.errors import AssetOwnersError
@@ -136,7 +137,8 @@ def delete_beside_tables(
     instance: Instance, tables: Tables, dagster: "dg.DagsterInstance", *kinds: What, really: bool
 ) -> None:
     """Name files of these kinds, and Dagster's records of an instance; `really` deletes them."""
-    from assets_defs.cleanup import delete_records, runs_of
+    from assets_defs.asset_specs import asset_key
+    from assets_defs.cleanup import delete_runs, delete_unlisted, overwrite_deleted, runs_of
 
     for path in sorted(file.path for file in stored_files(tables) if file.what in kinds):
         print(f"  {path}")
@@ -147,7 +149,10 @@ def delete_beside_tables(
     of_it = f"All runs of {printable(instance.name)} in Dagster ({len(runs):,}), {logs}"
     print_lines([f"  {of_it if runs else 'No runs in Dagster'}."])
     if really:
-        delete_records(dagster, instance, runs)
+        delete_runs(dagster, runs)
+        delete_unlisted(dagster)
+        dagster.wipe_assets([asset_key(instance, table) for table in TABLES])
+        overwrite_deleted(dagster)
 
 
 def remove(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import requests
 import typer
@@ -18,12 +18,9 @@ import yaml
 from pipelines.cli.metrics import listen_at, notify
 from pipelines.cli.options import Port
 from pipelines.dagster_gaps.log_lines import json_line
-from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, has_daemon
+from pipelines.dagster_home import dagster_folder, dagster_home, dagster_instance, forget_daemon, has_daemon
 from resources.errors import AssetOwnersError
 from resources.settings import CALLED_AS, home, instances_folder, logs_as_json
-
-if TYPE_CHECKING:
-    import dagster as dg
 
 WATCH_SECONDS = 10
 """How often `serve` asks whether the code server answers, and whether there is space on the disk."""
@@ -91,7 +88,7 @@ def serve(
 
         def start_daemon() -> None:
             services.start("dagster-daemon", "run", "--workspace", workspace, *style)
-            stopped.callback(_forget_daemon, dagster)
+            stopped.callback(forget_daemon, dagster, _say)
 
         if not (is_beside := has_daemon(dagster)):
             start_daemon()
@@ -108,15 +105,6 @@ def serve(
             _say("That daemon is silent now: ours starts")
             start_daemon()
         services.wait_until(watch)
-
-
-def _forget_daemon(dagster: "dg.DagsterInstance") -> None:
-    """Forget that our daemon worked, now that it has ended: the next `serve` would wait a minute for it."""
-    try:
-        dagster.wipe_daemon_heartbeats()
-    except Exception as error:  # noqa: BLE001  (each database has errors of its own)
-        why, _, _ = str(error).partition("\n")
-        _say(f"The next `serve` may wait a minute for this daemon: that it ended could not be stored: {why}")
 
 
 def _say(text: str) -> None:

@@ -235,8 +235,7 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
     A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
-    further columns come below each row, what is the same in all rows below the last. Long texts are cut, as
-    little as needed, but never bars.
+    come below each row, the same in all rows once. Long texts are cut, as little as needed, but never bars.
     """
     if relation.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
         return "".join(f"{printable_lines(value)}\n" for _, value in relation.fetchall())

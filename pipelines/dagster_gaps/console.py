@@ -91,6 +91,5 @@ class _Line(logging.Formatter):
             return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "
         start += "" if record.levelno == logging.INFO else f"{level}: "
-        # As wide as it is now: a run takes a while, and windows are resized.
         width = shutil.get_terminal_size(os.get_terminal_size(_TERMINAL)).columns if _TERMINAL else 0
         return "\n".join(folded(f"{start}{line}", width) for line in printable_lines(text).split("\n"))

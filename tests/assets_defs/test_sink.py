@@ -56,7 +56,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
     (planned,) = runs[0].get_asset_observation_events()
     planned = planned.asset_observation_data.asset_observation.metadata
-    assert planned["result"].value == "Dry run: 1 host would be written"
+    assert planned["result"].value == "Plan only: 1 host would be written"
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
     assert str(decided.metadata["as_of"].value).endswith(", plan only (dry run)")
