@@ -102,9 +102,7 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        **writes_metadata(
-            rows, decisions.clear() if is_undo else decisions
-        ),  # whose funnel is no longer true
+        **writes_metadata(rows, decisions.clear() if is_undo else decisions),  # without its old funnel
         **known,
         # Of decisions that are no longer kept, none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
