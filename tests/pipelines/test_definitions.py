@@ -177,6 +177,9 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
             job = repository.get_job(name + part)
             (message,) = errors(job.execute_in_process(earlier, raise_on_error=False))
             assert (words in message, words in str(job.description)) == (True, True)
+            assert str(job.description).startswith(
+                "No run of this instance starts until its file is corrected"
+            )
         specs = [spec for one in {*repository.assets_defs_by_key.values()} for spec in one.specs]
         seen = {spec.key.path[1]: words in str(spec) for spec in specs if spec.key.path[0] == name}
         assert seen == dict.fromkeys((*SCANNED, *TUNING_TABLES, *SERVICES), True)
