@@ -48,7 +48,8 @@ MAX_CONFLICTS = 1_000
 
 def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
     """Define username_matches and owner_decisions."""
-    stale = freshness(instance.scan.schedule, instance.scan.timezone)
+    pause = longest_pause(instance.scan.schedule, instance.scan.timezone)
+    stale = dg.FreshnessPolicy.time_window(pause) if pause else None
     return [
         table_asset(instance, "username_matches", _match),
         table_asset(instance, "owner_decisions", _decide, freshness=stale),
@@ -56,7 +57,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 
 @cache
-def freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
+def longest_pause(schedule: str | None, timezone: str) -> timedelta | None:
     """Return when results are stale: after the schedule's longest pause, such as a weekend, and more."""
     if schedule is None:
         return None
@@ -69,7 +70,7 @@ def freshness(schedule: str | None, timezone: str) -> dg.FreshnessPolicy | None:
     ):
         at = window.end.astimezone(UTC)
         pauses.append(at - window.start.astimezone(UTC))
-    return dg.FreshnessPolicy.time_window(max(pauses) + OVERDUE_AFTER)
+    return max(pauses) + OVERDUE_AFTER
 
 
 def _match(run: ScanRun) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 How each of them does it is in `plans`.
 """
 
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import quote
@@ -22,7 +24,7 @@ from assets_defs.asset_specs import (
     writes_metadata,
 )
 from assets_defs.cleanup import delete_old
-from assets_defs.owners import freshness, shown_decisions
+from assets_defs.owners import longest_pause, shown_decisions
 from assets_defs.plans import apply_plan, undo_run, write_planned
 from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
@@ -35,33 +37,39 @@ from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, part_name, slug_of
+from resources.store.retention import read_run_state
 from resources.store.tables import short_run_id
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
+WRITTEN_IN_TIME, WRITING = "owners_are_written_in_time", ("run", "apply")  # a check, and what it looks for
 
 
 def sink_asset(instance: Instance) -> dg.AssetsDefinition:
-    """Define owner_writes."""
-    scan = instance.scan
+    """Define owner_writes, and its check: Dagster takes a plan of a backfill for fresh writes."""
+    key = asset_key(instance, "owner_writes")
+    rule = "While there are owners to write, a run writes within the schedule's longest pause."
 
     @dg.asset(
         **asset_arguments(instance, "owner_writes", kind="rest"),
         required_resource_keys={*resource_keys(instance)},
         pool=write_pool(instance),
         output_required=False,  # a plan is observed: the page goes on opening with what was written last
-        freshness_policy=None if instance.writes.dry_run else freshness(scan.schedule, scan.timezone),
+        check_specs=[dg.AssetCheckSpec(WRITTEN_IN_TIME, asset=key, description=rule)],
     )
     def owner_writes(context: dg.AssetExecutionContext) -> Iterator[Any]:
         run = scan_run(context, instance)
         with end_if_stuck(), reporting(run), as_dagster_failure(run.record, last=True):
             try:
-                metadata = _shown(run, write_planned(run))
+                rows = write_planned(run)
+                in_time, metadata = _written_in_time(run, rows), _shown(run, rows)
                 delete_old(run)
             except AssetOwnersError:
                 plan = run.tables.read_own("owner_writes", run.run_id)
                 if plan.height and not run.tables.has_written(run.run_id):  # the page shows it nevertheless
                     yield dg.AssetObservation(context.asset_key, metadata=_shown(run, plan))
+                    yield _written_in_time(run, plan)
                 raise
+        yield in_time
         if run.may_write or is_of_backfill(context):  # Dagster counts a backfill as failed that lacks one
             yield dg.MaterializeResult(metadata=metadata)
         else:
@@ -70,24 +78,35 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
     return owner_writes
 
 
+def _written_in_time(run: ScanRun, rows: pl.DataFrame) -> dg.AssetCheckResult:
+    """Whether a run has written lately, if any of `rows` are planned only; before the first write it has."""
+    scan, succeeded = run.instance.scan, read_run_state(run.tables)["succeeded"]
+    number, last = rows.filter(outcome="planned").height, max(succeeded.get(kind, 0) for kind in WRITING)
+    pause = None if run.instance.writes.dry_run else longest_pause(scan.schedule, scan.timezone)
+    is_late = bool(number and last and pause and time.time() - last > pause.total_seconds())
+    since = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
+    said = f"{counted(number, 'owner')} to write, and no run has written since {since}" if is_late else None
+    return dg.AssetCheckResult(passed=not is_late, severity=dg.AssetCheckSeverity.WARN, description=said)
+
+
 def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
     """Return what became of the hosts of a plan, as metadata of the asset; `known` replaces entries."""
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
-    written = tables.writes().select(pl.len()).collect().item()
+    is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
+        "result": _result(run, rows),
         **_written_last(run),
         "run": run.run_id,
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        "result": _result(run, rows),
-        **writes_metadata(rows, decisions),
+        **writes_metadata(rows, decisions.clear() if is_undo else decisions),  # without its old funnel
         **known,
         # Without decisions, which may be no longer kept, it has none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
-        **({"dagster/row_count": written} if run.may_write else {}),
+        "dagster/row_count": written,
     }
 
 
@@ -97,8 +116,7 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
         return "This run may write, but there is no host to write"
-    kind = run.mode.kind if isinstance(run, ScanRun) and not run.may_write else "stopped"
-    return f"{kind.replace('_', ' ').capitalize()}: {counted(rows.height, 'host')} would be written"
+    return f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written"
 
 
 def _written_last(run: InstanceRun) -> dict[str, Any]:
@@ -167,24 +185,27 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
         is_wrong = {"wrong": config.wrong} if isinstance(config, UndoConfig) else {}
         with reporting(run), as_dagster_failure(run.record, last=True):
             written = act(run, config.run_id, config.allow_writes, config.hosts, **is_wrong)
-        if command == "apply" and run.may_write:
-            _show_applied(context, run)
+        key = asset_key(instance, "owner_writes")
+        if run.may_write:
+            _show_decisions(context, run, {"apply": "applied", "undo": "undid"}[command])
+            check: Any = dg.AssetCheckEvaluation(check_name=WRITTEN_IN_TIME, asset_key=key, passed=True)
+            context.log_event(check)
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
-        context.log_event(event(asset_key(instance, "owner_writes"), metadata=_followed(run, written)))
+        context.log_event(event(key, metadata=_followed(run, written)))
 
     follow_up.__annotations__["config"] = UndoConfig if command == "undo" else FollowUpConfig
     name, needed = part_name(instance, act.__name__), {keys.tables, keys.inventory}
     return dg.op(name=name, required_resource_keys=needed, pool=write_pool(instance))(follow_up)
 
 
-def _show_applied(context: dg.OpExecutionContext, run: InstanceRun) -> None:
-    """Show the decisions of an applied plan as the last ones, as they are now, with its checks."""
+def _show_decisions(context: dg.OpExecutionContext, run: InstanceRun, done: str) -> None:
+    """Show the decisions of a plan that was applied, or undone, as the last ones, with its checks."""
     tables, plan_id = run.tables, run.tables.decided_by(run.run_id)
     if tables.published_run() != plan_id:
         return
     key, (written, undone) = asset_key(run.instance, "owner_decisions"), tables.written_and_undone(plan_id)
     decisions, written = tables.read_own("owner_decisions", plan_id), written - undone.height
-    as_of = {"as_of": f"after run {short_run_id(run.run_id)} applied it: {written:,} written"}
+    as_of = {"as_of": f"after run {short_run_id(run.run_id)} {done} it: {written:,} written"}
     shown = as_of | shown_decisions(run, decisions, plan_id, written=written)
     context.log_event(dg.AssetMaterialization(key, metadata=shown))
     for entry in context.instance.all_logs(plan_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):

@@ -16,7 +16,7 @@ from resources.settings import home, plain_folder
 from resources.store.files import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     import dagster as dg
 
@@ -78,10 +78,13 @@ def has_daemon(dagster: "dg.DagsterInstance") -> bool:
     return True
 
 
-def forget_daemon(dagster: "dg.DagsterInstance") -> None:
+def forget_daemon(dagster: "dg.DagsterInstance", say: "Callable[[str], None]") -> None:
     """Forget that our daemon worked, now that it has ended: the next `serve` would wait a minute for it."""
-    with suppress(Exception):  # as above
+    try:
         dagster.wipe_daemon_heartbeats()
+    except Exception as error:  # noqa: BLE001  (as above)
+        why = str(error).partition("\n")[0]
+        say(f"That the daemon ended could not be stored, so the next start may wait a minute for it: {why}")
 
 
 @contextmanager

@@ -191,7 +191,8 @@ def broken_definitions(broken: BrokenInstance) -> dg.Definitions:
     Its assets keep their places and histories. Each says what is wrong, as does a failed check of the last
     one: a sensor reports it, without a run.
     """
-    said = broken.message.replace("\n", "\n\n")  # Markdown
+    todo = "No run of this instance starts until its file is corrected and reloaded (*Deployment*, *Reload*)."
+    said = f"{todo}\n{broken.message}".replace("\n", "\n\n")  # Markdown
     # Also that of a run before the file was changed.
     any_config = dg.ConfigMapping(lambda _: {}, dg.Permissive())
     name, last = "instance_file_is_valid", asset_key(broken, SINK)

@@ -17,13 +17,15 @@ import polars as pl
 import typer
 
 from ownership.names import some_of
+from pipelines.cli.leave import delete_beside_tables
 from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
+from pipelines.dagster_home import dagster_instance
 from reports.tuning import audit_to_draw
-from resources.settings import command_line, home, load_instance, slug_of
-from resources.store.tables import Tables, short_run_id
+from resources.settings import Instance, command_line, home, load_instance, slug_of
+from resources.store.tables import Tables, short_run_id, tables_of
 from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
 
 CODES = (
@@ -73,12 +75,10 @@ def demo() -> None:
     """
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
-    if (tables := home() / "tables" / slug_of(NAME)).exists():
-        _progress("starts the demo anew: deletes the tables of last time with plans, undos and answers")
-        shutil.rmtree(tables, ignore_errors=True)
     log = home() / "sandbox" / "demo.log"
-    log.unlink(missing_ok=True)
     with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
+        log.unlink(missing_ok=True)
+        _forget_last_time(load_instance(sandbox.instance_file))
         _progress("a dry run: fetch, decide, plan")
         planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
         print_lines(planned.partition("Let a colleague check")[0].splitlines())  # what is written
@@ -105,6 +105,19 @@ def demo() -> None:
         }
         for what, command in commands.items():
             print(f"  {what}:\n    {command}")
+
+
+def _forget_last_time(instance: Instance) -> None:
+    """Delete the tables of the demo, and what Dagster shows of their runs."""
+    if not (tables := home() / "tables" / instance.slug).exists():
+        return
+    _progress("starts the demo anew: deletes the tables of last time with plans, undos and answers")
+    from assets_defs.cleanup import delete_runs, runs_of  # noqa: PLC0415  (--help does not wait for Dagster)
+
+    shutil.rmtree(tables, ignore_errors=True)
+    with dagster_instance(home()) as dagster:
+        delete_runs(dagster, runs_of(dagster, instance.name, finished=False))  # of a demo that was cut off
+        delete_beside_tables(instance, tables_of(instance), dagster, really=True)
 
 
 def _happened(

@@ -8,7 +8,7 @@ import dagster as dg
 import requests
 
 WEBHOOK = "https://chat.corp.example/hook"
-WATCHED = {"conflicts_do_not_grow", "written_owners_hold"}
+WATCHED = {"conflicts_do_not_grow", "owners_are_written_in_time", "written_owners_hold"}
 """Checks that warn and fail no run; `hosts_are_readable` and `users_are_readable` are two more."""
 
 

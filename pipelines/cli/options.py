@@ -237,12 +237,14 @@ def note(text: str) -> None:
         print_message(text, level="warning")
 
 
-def print_message(text: str, *, level: str, lead: str = "asset-owners: ", **about: Any) -> None:
+def print_message(text: str, *, level: str, is_trace: bool = False, **about: Any) -> None:
     """Print on standard error, for a person or, with what it is `about`, for the log of a service."""
     if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
         print(json_line(text, level=level, **about), file=sys.stderr)
+    elif is_trace:  # its lines stay whole, to be read and reported
+        print(printable_lines(text), file=sys.stderr)
     else:
-        print_lines(printable_lines(f"{lead}{text}").split("\n"), sys.stderr)
+        print_lines(printable_lines(f"asset-owners: {text}").split("\n"), sys.stderr)
 
 
 def message_and_status(error: Exception) -> tuple[str, int]:
@@ -252,7 +254,7 @@ def message_and_status(error: Exception) -> tuple[str, int]:
         return f"{error}. It comes with {named}: pip install '{named}'", 2
     message = operator_message(error)
     if message is None:
-        print_message("".join(traceback.format_exception(error)), level="error", lead="")
+        print_message("".join(traceback.format_exception(error)), level="error", is_trace=True)
         message = f"an error in the program: {type(error).__name__}: {error}"
     return message, 2 if isinstance(error, ConfigurationError) else 1
 

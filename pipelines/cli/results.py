@@ -113,7 +113,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
             _, _, ended = failure.error.message.partition(": ")
             yield ended.strip() or "the run was interrupted"
         elif failure.error:
-            print_message(failure.error.to_string(), level="error", lead="")
+            print_message(failure.error.to_string(), level="error", is_trace=True)
             message = (failure.error.cause or failure.error).message.strip()
             yield f"an error in the program: {printable(message)}"
     if not result.success and not result.get_step_failure_events():
@@ -318,12 +318,13 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        next_step = f" Next: {command_line(instance, 'check')}"
-        if "//127.0.0.1:" in message and "connection refused" in message and (home() / "sandbox").is_dir():
+        is_of_sandbox = instance.ca_file and home() / "sandbox" in instance.ca_file.parents
+        if is_of_sandbox and not tables.rows("runs", run_id)["hosts"].count():  # it did not get far
             up = command_line(None, "sandbox", "up")
-            return f"{failed} Nothing was written. The demo's services, in another terminal: {up}"
+            return f"{failed} Nothing was written. The demo's services, unless they run already: {up}"
         known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
-        return f"{failed} Nothing was written.{'' if known else next_step}"
+        next_step = "" if known else f" Next: {command_line(instance, 'check')}"
+        return f"{failed} Nothing was written.{next_step}"
     what = "Undone" if again[0] == "undo" else "Written"
     counts = f"{done:,}; not known yet: {unknown:,}; not written: {len(outcomes) - done - unknown:,}"
     return f"{failed} {what}: {counts}. Next: {command_line(instance, *again)} (settles the rest)"

@@ -88,7 +88,7 @@ def serve(
 
         def start_daemon() -> None:
             services.start("dagster-daemon", "run", "--workspace", workspace, *style)
-            stopped.callback(forget_daemon, dagster)
+            stopped.callback(forget_daemon, dagster, _say)
 
         if not (is_beside := has_daemon(dagster)):
             start_daemon()

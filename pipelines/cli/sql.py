@@ -235,27 +235,34 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
     A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
-    further columns come below each row. Long texts are cut, as little as needed, but never bars.
+    come below each row, the same in all rows once. Long texts are cut, as little as needed, but never bars.
     """
     if relation.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
         return "".join(f"{printable_lines(value)}\n" for _, value in relation.fetchall())
     cells = shown_cells(relation)
     if not (width := columns_of()):
         return "".join(f"{line}\n" for line in in_columns(cells))
-    shown = cells[: ROWS_ON_SCREEN + 1]
+    shown, same = cells[: ROWS_ON_SCREEN + 1], ""
+    columns = [*zip(*shown, strict=True)]
+    differ = [column for column in columns if len({*column[1:]}) > 1]
+    if differ and sum(max(map(len, column)) + 2 for column in columns) > width:
+        same = ", ".join(f"{column[0]} {column[1] or 'empty'}" for column in columns if column not in differ)
+        shown = [[*row] for row in zip(*differ, strict=True)]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]
         ends = [*accumulate(max(map(len, column)) + 2 for column in zip(*cut, strict=True))]
         if ends[-1] <= width:
             break
     fitting = sum(end <= width for end in ends)
-    heads, lines = cells[0][fitting:], [*in_columns([row[:fitting] for row in cut])]
+    heads, lines = shown[0][fitting:], [*in_columns([row[:fitting] for row in cut])]
     lacking = [f"the columns {', '.join(heads)}"] if len(heads) > MAX_BELOW else []
     for number, row in enumerate(shown[1:], start=1) if not lacking else ():
         parts = [f"{head} {cell}" for head, cell in zip(heads, row[fitting:], strict=True) if cell]
         lines[number] += "\n" + folded("    " + ", ".join(parts)) if parts else ""
     if more := len(cells[ROWS_ON_SCREEN + 1 :]):
         lacking.append(counted(more, "more row"))
+    if same:
+        lines.append(folded(f"  In each row: {same}"))
     if lacking:
         lines.append(folded(f"  Without {' and '.join(lacking)}: --format csv prints all"))
     return "".join(f"{line}\n" for line in lines)

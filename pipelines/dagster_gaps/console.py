@@ -4,7 +4,9 @@ Not needed once Dagster's loggers can omit events, and print a failure in one li
 """
 
 import logging
+import os
 import re
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +24,7 @@ from resources.settings import logs_as_json
 
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """Dagster's message, without an event, for each step after a failed one."""
-_WIDTH = columns_of(sys.stderr)  # now: during a step Dagster has a file in its place
+_TERMINAL = os.dup(2) if columns_of(sys.stderr) else None  # during a step Dagster has a file in its place
 _kept: list[str] = []
 """Warnings of a command's run, which the command prints below its result."""
 
@@ -89,4 +91,5 @@ class _Line(logging.Formatter):
             return json_line(text, level=level, at=record.created, instance=instance, **facts)
         start = f"{self.formatTime(record, self.datefmt)} "
         start += "" if record.levelno == logging.INFO else f"{level}: "
-        return "\n".join(folded(f"{start}{line}", _WIDTH) for line in printable_lines(text).split("\n"))
+        width = shutil.get_terminal_size(os.get_terminal_size(_TERMINAL)).columns if _TERMINAL else 0
+        return "\n".join(folded(f"{start}{line}", width) for line in printable_lines(text).split("\n"))

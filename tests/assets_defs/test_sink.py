@@ -1,9 +1,13 @@
+import time
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
 
 from assets_defs.run_request import BACKFILL
+from assets_defs.sink import WRITTEN_IN_TIME
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
 
@@ -52,7 +56,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert written_last(runs[0].get_asset_observation_events()) == ("nothing yet", 0)
     (planned,) = runs[0].get_asset_observation_events()
     planned = planned.asset_observation_data.asset_observation.metadata
-    assert planned["result"].value == "Dry run: 1 host would be written"
+    assert planned["result"].value == "Plan only: 1 host would be written"
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
     assert str(decided.metadata["as_of"].value).endswith(", plan only (dry run)")
@@ -80,10 +84,15 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
     assert numbers(event) == (1, 100, {"in the inventory": 1, "to write": 1, "written": 1})
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 1)
-    (event,) = runs[2].get_asset_materialization_events()
-    assert numbers(event) == (0, 0, {"in the inventory": 1, "to write": 1, "written": 0})
+    shown_again, event = runs[2].get_asset_materialization_events()
+    shown = shown_again.materialization.metadata
+    assert shown["as_of"].value == f"after run {runs[2].run_id[:8]} undid it: 0 written"
+    assert shown["hosts_owned_percent"].value == 0
     shown: Any = event.materialization.metadata
-    assert list(shown)[:5] == ["written_last", "hosts_with_written_owner", "run", "report", "result"]
+    first = ["result", "written_last", "hosts_with_written_owner", "run", "report", "outcomes"]
+    assert [*shown][: len(first)] == first
+    assert "funnel" not in shown, "that of the plan"
+    assert shown["result"].value == f"1 undone; this run followed run {runs[1].run_id[:8]}"
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 0)
     host = shown["hosts"].records[0].data
     assert (host["Status"], host["Reason"]) == ("no owner", "undone")
@@ -106,3 +115,30 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         assert decided.metadata["published"].value == (f"not yet; the tables show run {last.run_id[:8]}")
         assert str(decided.metadata["as_of"].value).endswith(f", plan only ({what})")
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"
+
+
+def test_a_check_fails_where_plans_are_made_and_none_is_written_also_by_a_backfill(tmp_path, monkeypatch):
+    """Dagster's freshness takes the plan of a backfill, which it wants materialized, for a write."""
+    job, recorded = Job(tmp_path, instance(scan={"schedule": "0 5 * * *"})), dg.DagsterInstance.ephemeral()
+
+    def in_time(days_later, name="", **more):
+        at = time.time() + timedelta(days=days_later).total_seconds()
+        monkeypatch.setattr("assets_defs.sink.time", Mock(time=lambda: at))
+        ran = job(name, recorded=recorded, **more)
+        (found,) = [one for one in ran.get_asset_check_evaluations() if one.check_name == WRITTEN_IN_TIME]
+        return found.passed, ran, found.description
+
+    dry_run, backfill = {"options": {"dry_run": True}}, {"tags": {BACKFILL: "b"}}
+    assert in_time(9, **dry_run)[0], "nothing was ever written"
+    assert in_time(0)[0]
+    assert in_time(9, **dry_run)[0], "there is nothing to write"
+    job.inventory.assets["h1"]["owner_ids"] = []
+    assert in_time(1, **backfill)[0], "a night has not passed"
+    for plans in (dry_run, backfill):
+        passed, ran, said = in_time(9, **plans)
+        assert not passed
+        assert said.startswith("1 owner to write, and no run has written since 20")
+    job.instance = instance(scan={"schedule": "0 5 * * *"}, writes={"max_writes": 0})
+    assert not in_time(9)[0], "the brake stops it each night"
+    ops = {"windows_logons__apply_plan": {"config": {"run_id": ran.run_id, "allow_writes": 1}}}
+    assert in_time(9, "windows_logons__apply", ops=ops)[0]

@@ -236,8 +236,10 @@ def test_a_plan_is_read_applied_and_undone_by_clicks(dagster, company, page, pic
     (undone,) = dagster.runs("demo__undo")
     assert dagster.ended(undone)["asset_owners/result"] == "168 undone"
     assert filled(dagster) == before
-    page.goto("/assets/demo/owner_writes?view=events")
-    shows(page, "168 undone")
+    page.goto("/assets/demo/owner_writes")
+    shows(page, f"168 undone; this run followed run {applied[:8]}")
+    page.goto("/assets/demo/owner_decisions")
+    shows(page, f"after run {undone[:8]} undid it: 0 written")
 
 
 def filled(dagster):

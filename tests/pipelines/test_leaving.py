@@ -31,6 +31,7 @@ from resources.store.files import remove_leftovers
 from resources.store.retention import delete_inputs, delete_outdated, stored_files
 from resources.store.tables import Tables, write_file
 from resources.writeback.target_lock import locked_ledger
+from sandbox.commands import _forget_last_time
 from tests.ownership.builders import RUN
 from tests.pipelines.conftest import DAY, WINDOW
 
@@ -426,6 +427,19 @@ def lose_rows(folder):
     for file in folder.rglob("*.parquet"):
         file.unlink()
     assert (folder / ".instance").exists()
+
+
+def test_a_new_demo_forgets_the_runs_and_assets_of_the_last_one_and_no_others(home, stored):
+    key, other = dg.AssetKey(["head_office", "owner_writes"]), {"asset_owners/instance": "Other"}
+    ended(home, RUN)
+    ended(home, "a1", status=dg.DagsterRunStatus.STARTED)
+    ended(home, "b2", **other)
+    with dagster_instance(home) as recorded:
+        recorded.report_runless_asset_event(dg.AssetMaterialization(key))
+        _forget_last_time(load_instance(stored))
+        assert [run.run_id for run in recorded.get_runs()] == ["b2"]
+        assert not recorded.has_asset_key(key)
+    assert not (home / "tables" / "head_office").exists()
 
 
 @pytest.mark.parametrize("lost", [None, shutil.rmtree, lose_rows])

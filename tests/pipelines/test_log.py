@@ -1,10 +1,12 @@
 import json
+import os
+import termios
 
 import dagster as dg
 import pytest
 
 from assets_defs.record import as_dagster_failure
-from pipelines.cli.options import print_message
+from pipelines.cli.options import message_and_status, print_message
 from pipelines.dagster_gaps.console import console, log_to_console_by_default, take_warnings
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from resources.errors import AssetOwnersError
@@ -56,20 +58,34 @@ def test_a_command_keeps_warnings_for_below_its_result_except_why_it_waits(capfd
     assert (capfd.readouterr().err == "") == is_kept
 
 
-def test_a_line_of_a_run_folds_on_a_terminal_also_where_a_step_has_a_file_in_its_place(capfd, monkeypatch):
-    monkeypatch.setattr("pipelines.dagster_gaps.console._WIDTH", 40)
+def test_a_line_folds_as_wide_as_the_terminal_is_now_also_where_a_step_has_a_file_in_its_place(
+    capfd, monkeypatch
+):
+    _, terminal = os.openpty()
+    monkeypatch.setattr("pipelines.dagster_gaps.console._TERMINAL", terminal)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     @dg.op
     def shares(context):
-        context.log.info("Shares: 204 users on 314 hosts, 14,715 events")
+        for width in (40, 80):
+            termios.tcsetwinsize(terminal, (24, width))
+            context.log.info("Shares: 204 users on 314 hosts, 14,715 events")
 
     @dg.job(logger_defs={"console": console}, config={"loggers": {"console": {}}})
     def small():
         shares()
 
     small.execute_in_process()
-    first, rest = capfd.readouterr().err.splitlines()
+    first, rest, whole = capfd.readouterr().err.splitlines()
     assert (first[9:], rest) == ("Shares: 204 users on 314 hosts,", "         14,715 events")
+    assert whole[9:] == "Shares: 204 users on 314 hosts, 14,715 events"
+
+
+def test_a_stack_trace_stays_whole_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    message_and_status(RuntimeError("some words  " * 9))
+    assert f"RuntimeError: {'some words  ' * 9}" in capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("by_command", [True, False])

@@ -37,7 +37,7 @@ from pipelines.dagster_gaps.launcher import (
     keep_noticing_dead_runs,
     locked_run,
 )
-from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance, has_daemon
+from pipelines.dagster_home import DAGSTER_YAML, dagster_home, dagster_instance, forget_daemon, has_daemon
 from pipelines.jobs import LOGGERS
 from resources.locks import wait_until
 from tests.end_to_end.webserver import Webserver, eventually, free_port, free_url, started
@@ -290,7 +290,7 @@ def health(url):
     return requests.get(f"{url}/healthz", timeout=300).json()
 
 
-def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
+def test_a_storage_of_dagster_that_is_away_is_named_by_healthz_and_as_serve_ends():
     context = Mock()
     context.create_request_context().get_code_location_entries.return_value = {}
     refused = OperationalError("connect", None, ConnectionError("refused"))
@@ -302,6 +302,10 @@ def test_a_storage_of_dagster_that_is_away_is_named_by_healthz():
         {"code_locations": {}, "storage": "does not answer: (builtins.ConnectionError) refused"},
     )
     assert has_daemon(context.instance), "`serve` starts none, and asks again"
+    context.instance.wipe_daemon_heartbeats.side_effect = refused
+    said = []
+    forget_daemon(context.instance, said.append)
+    assert [text.endswith("for it: (builtins.ConnectionError) refused") for text in said] == [True]
 
 
 @pytest.mark.parametrize(("slug", "answer"), [("beta", (200, b"<p>")), ("alpha", (404,)), ("..", (404,))])

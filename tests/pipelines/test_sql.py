@@ -232,6 +232,18 @@ def test_a_terminal_cuts_no_text_that_has_room_and_never_a_bar(sql, monkeypatch,
     assert sql(query).partition("\n")[2] == f"  {row}\n"
 
 
+def test_on_a_terminal_what_is_the_same_in_all_rows_gives_way_first(sql, monkeypatch):
+    query = "SELECT 'acme' instance, 3 AS run, NULL AS note, repeat('x', {}) || n AS host FROM range(2) r(n)"
+    narrow, wide = (query.format(width) for width in (40, 80))
+    as_a_file = sql(wide)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert sql(narrow).splitlines()[0].split() == ["instance", "run", "note", "host"]
+    head, *rows, same = sql(wide).splitlines()
+    assert (head.split(), len(rows), same) == (["host"], 2, "  In each row: instance acme, run 3, note empty")
+    assert "acme" in as_a_file.splitlines()[1]
+
+
 def test_people_see_four_decimals_of_a_number_and_programs_all(sql, as_json):
     shown = {
         "47.55670087233686": "47.5567",
