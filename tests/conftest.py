@@ -37,11 +37,15 @@ settings.register_profile("quick", max_examples=25)
 SERVICES = {"_s3_service", "browser", "elasticsearch", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
+    "test_celery.py",
     "test_dagster_ui.py",
-    "test_real_logons.py",
-    "test_kill_points.py",
+    "test_serve.py",
+    "test_local_failures.py",
+    "test_page_in_browser.py",
+    "test_hanging_runs.py",
     "test_limits.py",
 )
+"""Files to begin with: what mostly waits, beside what computes."""
 
 
 @pytest.fixture(scope="session", autouse=True)
