@@ -3,6 +3,7 @@
 What takes long to import is imported where it is needed: pytest reads this file before it starts its workers.
 """
 
+import atexit
 import fcntl
 import gc
 import logging
@@ -75,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     While all is imported no garbage is looked for, nor later among that: it would take a tenth of the time.
     """
     gc.disable()
+    atexit.register(gc.unfreeze)  # not sooner: pytest looks for garbage at its end
     if config.option.markexpr.startswith("not slow"):
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
@@ -83,10 +85,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
