@@ -3,6 +3,7 @@
 What takes long to import is imported where it is needed: pytest reads this file before it starts its workers.
 """
 
+import atexit
 import fcntl
 import gc
 import logging
@@ -37,11 +38,15 @@ settings.register_profile("quick", max_examples=25)
 SERVICES = {"_s3_service", "browser", "elasticsearch", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
+    "test_celery.py",
     "test_dagster_ui.py",
-    "test_real_logons.py",
-    "test_kill_points.py",
+    "test_serve.py",
+    "test_local_failures.py",
+    "test_page_in_browser.py",
+    "test_hanging_runs.py",
     "test_limits.py",
 )
+"""Files to begin with: what mostly waits, beside what computes."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     While all is imported no garbage is looked for, nor later among that: it would take a tenth of the time.
     """
     gc.disable()
+    atexit.register(gc.unfreeze)  # not sooner: pytest looks for garbage at its end
     if config.option.markexpr.startswith("not slow"):
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
@@ -79,10 +85,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -23,7 +23,7 @@ from tests.pipelines.in_memory import LogFile
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 5
+SECONDS = 8
 """After which a run here is stuck; its steps take much less, on a busy machine as well."""
 
 

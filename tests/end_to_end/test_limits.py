@@ -135,8 +135,7 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
     assert [host for host, owner in owners(six).items() if owner] == ["t-1", "t-2"]
 
 
-@pytest.mark.parametrize("contract", [{}, {"read": None}], ids=["read", "listed"])
-@pytest.mark.parametrize("what", ["run", "apply", "undo"])
+@pytest.mark.parametrize(("what", "contract"), [("run", {}), ("apply", {"read": None}), ("undo", {})])
 def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_for_more_hosts(
     six, what, contract
 ):

@@ -145,25 +145,6 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
     assert writes.rows() == [("h-1", "written"), ("h-2", "not_written"), ("h-2", "written")]
 
 
-def test_a_run_that_is_told_to_end_while_pages_of_a_list_hang_does_so_in_seconds(engine_stand):
-    stand, asked, answer = engine_stand, [], threading.Event()
-
-    def hang_at_the_second_page(request, _):
-        if request.url.path.endswith("/list"):
-            asked.append(time.monotonic())
-            if len(asked) == 2:
-                process.terminate()
-                answer.wait(HELD_SECONDS)
-
-    stand.inventory.hooks.after = hang_at_the_second_page
-    with Program("run", "--instance", stand.instance_file({})) as process:
-        _, said = process.communicate()
-        seconds = time.monotonic() - asked[1]
-    answer.set()
-    assert (process.exit_status, seconds < 10) == (1, True)
-    assert "the run was interrupted\nRun " in said
-
-
 def test_a_service_that_is_told_to_end_while_a_run_writes_ends_in_ten_seconds_and_accounts_for_every_write(
     engine_stand, monkeypatch
 ):

@@ -22,7 +22,7 @@ from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances
-from tests.resources.samples import instance_content
+from tests.resources.samples import TENANT, instance_content
 
 SERVICES = (SEARCH_SERVICE, INVENTORY_SERVICE)
 PROJECT = Path(__file__).parents[2]
@@ -267,7 +267,7 @@ def test_a_tick_starts_one_run_over_the_look_back_window_and_is_off_until_switch
     schedule = definitions.resolve_schedule_def("head_office")
     assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("30 0 * * *", "Europe/Berlin")
-    for words in (", tenant t-1: none if", "more than 10,000 hosts", "20 failed writes in a row"):
+    for words in (f", tenant {TENANT}: none if", "more than 10,000 hosts", "20 failed writes in a row"):
         assert words in schedule.description
     # Half past midnight in Berlin, still the day before in UTC.
     tick = dg.build_schedule_context(scheduled_execution_time=datetime(2025, 6, 30, 22, 30, tzinfo=UTC))
@@ -388,7 +388,7 @@ def test_the_page_of_resources_shows_where_the_services_are_and_who_uses_them():
     shown = {one.name: one for one in served.resources or () if one.name.startswith("customer_1__")}
     values = {name: one.configured_values for name, one in shown.items()}
     assert values["customer_1__search"] == {"place": '"https://search.example:9200, index logs-*"'}
-    assert values["customer_1__inventory"] == {"place": '"https://inventory.example, tenant t-1"'}
+    assert values["customer_1__inventory"] == {"place": f'"https://inventory.example, tenant {TENANT}"'}
     for one in shown.values():
         assert {key.path[0] for key in one.asset_keys_using} == {"customer_1"}
 

@@ -3,7 +3,6 @@
 import json
 import shlex
 import shutil
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -21,7 +20,6 @@ from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import NOW, PEOPLE, RUN, plan, resolution
 from tests.pipelines.conftest import ASSETS, LOGONS, WINDOW
-from tests.reports.test_page import packed
 
 pytestmark = pytest.mark.jobs  # each calls commands on what a run stored
 
@@ -162,9 +160,6 @@ def test_a_plan_is_shown_as_a_run_is(call):
     for run_id in (PLANNED, PLANNED[:8], PLANNED[:20]):
         status, printed, noted = call("explain", "--run", run_id, "pc-3")
         assert (status, noted, "(u1)" in printed) == (0, "", True)
-    file, _, printed = call("report", "--run", PLANNED)[1].partition(" is written")
-    assert Path(file).stem == f"head_office.PLAN.{PLANNED[:8]}"
-    assert packed(Path(file).read_text(encoding="utf-8"))["hosts"]["name"] == ["pc-3"]
 
 
 @pytest.mark.usefixtures("planned")

@@ -7,7 +7,7 @@ import re
 import shutil
 import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -32,6 +32,7 @@ from resources.store.retention import delete_inputs, delete_outdated, stored_fil
 from resources.store.tables import Tables, write_file
 from resources.writeback.target_lock import locked_ledger
 from sandbox.commands import _forget_last_time
+from tests.end_to_end.webserver import eventually
 from tests.ownership.builders import RUN
 from tests.pipelines.conftest import DAY, WINDOW
 
@@ -202,10 +203,14 @@ COMMANDS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.fixture
-def beside():
-    """Start a command beside the test; it is waited for at the end."""
+def beside(monkeypatch, caplog):
+    """Start a command beside the test, waited for at its end; tell whether anybody waits for a lock."""
+    monkeypatch.setattr(locks, "WARN_SECONDS", 0)
     with ThreadPoolExecutor(1) as pool:
-        yield lambda name, path: pool.submit(COMMANDS[name], path)
+        yield (
+            lambda name, path: pool.submit(COMMANDS[name], path),
+            lambda: ": waiting for " in caplog.text,
+        )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -213,12 +218,12 @@ def beside():
 def test_who_looks_while_somebody_leaves_waits_and_stores_nothing_of_them_again(
     home, stored, call, monkeypatch, beside, capsys, name, leaving
 ):
-    started = []
+    started, (start, somebody_waits) = [], beside
 
     def deleting(*arguments, **options):
         if not started:
-            started.append(beside(name, stored))
-            wait(started, timeout=1)
+            started.append(start(name, stored))
+            eventually(lambda: somebody_waits() or started[0].done())
             assert not started[0].done(), "it waits"
             capsys.readouterr()
         return delete_beside_tables(*arguments, **options)
@@ -243,16 +248,16 @@ def test_who_looks_while_somebody_leaves_waits_and_stores_nothing_of_them_again(
 def test_who_is_about_to_store_somebody_is_waited_for(
     home, stored, call, monkeypatch, beside, name, stores, leaving
 ):
-    about_to, gone = Event(), Event()
+    about_to, gone, (start, somebody_waits) = Event(), Event(), beside
     real = {"report": report_write_file, "audit": write_file}[name]
 
     def storing(*arguments):
         about_to.set()
-        gone.wait(timeout=2)
+        eventually(lambda: somebody_waits() or gone.is_set())
         return real(*arguments)
 
     monkeypatch.setattr(stores, storing)
-    begun = beside(name, stored)
+    begun = start(name, stored)
     assert about_to.wait(timeout=30)
     assert call(*leaving.split(), stored)[0] == 0
     gone.set()

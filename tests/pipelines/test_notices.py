@@ -15,7 +15,7 @@ from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.resources import samples
 from tests.resources.http_stub import Reply, Stub
 
-pytestmark = pytest.mark.jobs
+pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
 LINK = "https://dagster.corp.example"
 

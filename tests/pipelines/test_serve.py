@@ -208,6 +208,10 @@ def test_a_run_that_died_with_the_machine_gives_its_place_back_once_the_service_
     with serving(home) as (process, services, url):
         assert "schedules wait until that has been silent" in (home / "log").read_text()
         assert len(children(process.pid)) == 2, "no daemon beside one that may still work"
+        with dagster_instance(home) as recorded:  # a minute passes
+            for daemon in recorded.get_daemon_statuses().values():
+                if last := daemon.last_heartbeat:
+                    recorded.add_daemon_heartbeat(last._replace(timestamp=last.timestamp - 60))
         eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
         services[:] = children(process.pid)
         stopped = time.monotonic()

@@ -480,13 +480,17 @@ def test_the_browser_refuses_what_is_not_the_page_s_own(opened):
     page.complaints.clear()
 
 
+DARK = {"color_scheme": "dark"}
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"color_scheme": "dark"}, PHONE, {"forced_colors": "active"}],
-    ids=["light", "dark", "phone", "high contrast"],
+    ("outcome", "options"),
+    [
+        *(("written", options) for options in ({}, DARK, PHONE)),
+        *(("planned", options) for options in ({}, DARK, {"forced_colors": "active"})),
+    ],
 )
-@pytest.mark.parametrize("outcome", ["written", "planned"])
-def test_a_check_of_accessibility_finds_nothing(opened, options, outcome):
+def test_a_check_of_accessibility_finds_nothing(opened, outcome, options):
     for address in ("status=no+owner&sort=share", "host=h2", "person=u1", "view=users"):
         page = opened(report(outcome=outcome), address, **options)
         found = Axe().run(page)

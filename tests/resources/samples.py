@@ -1,8 +1,12 @@
 """An instance for tests: name what matters, the rest is filled in."""
 
+import os
 from typing import Any
 
 from resources.settings import Instance
+
+TENANT = f"t-{os.getpid()}"
+"""Of each worker: all processes of a machine share the lock of a tenant, and would wait for each other."""
 
 
 def instance_content(**changes: Any) -> dict[str, Any]:
@@ -17,7 +21,7 @@ def instance_content(**changes: Any) -> dict[str, Any]:
             "url": "https://inventory.example",
             "email": "robot@corp.example",
             "password": {"env": "INVENTORY_PASSWORD"},
-            "tenant_id": "t-1",
+            "tenant_id": TENANT,
         },
         **changes,
     }

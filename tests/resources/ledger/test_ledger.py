@@ -198,6 +198,7 @@ FIRST = {
 }
 
 
+@pytest.mark.usefixtures("no_catalogue")
 @pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
 def test_a_ledger_that_was_lost_begins_with_what_analysts_see_whoever_is_the_first(

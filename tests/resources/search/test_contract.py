@@ -173,30 +173,6 @@ def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client,
             assert logons.unmatched_parts() == unmatched
 
 
-@pytest.mark.parametrize(
-    ("hostname_field", "field"),
-    [
-        ("agent.name.keyword", "winlog.computer_name.keyword"),
-        ("agent.hostname.keyword", "winlog.computer_name.keyword"),
-        ("host.name.keyword", "winlog.computer_name.keyword"),
-        ("winlog.computer_name.keyword", None),
-    ],
-)
-def test_collectors_are_seen_whatever_the_fields_are_called(engine, client, index, hostname_field, field):
-    """By default fields are text with a keyword below."""
-    collector = {"name": "wec01", "hostname": "wec01"}
-    documents = [
-        {"agent": collector, "host": collector, "winlog": {"computer_name": f"pc{number}.corp.example"}}
-        for number in range(3)
-    ]
-    load(engine, index, documents)
-    with client(hostname_field=hostname_field) as logons:
-        senders = logons.top_senders(DAY, DAY)
-    names = [] if field is None else [("wec01", 3, [f"pc{number}.corp.example" for number in range(3)])]
-    assert senders[1].rows() == names
-    assert field is None or senders[0] == field
-
-
 @pytest.mark.parametrize(("timezone", "first"), ZONES)
 @pytest.mark.parametrize("kind", ["date", "date_nanos"])
 def test_days_are_counted_in_one_request_as_each_day_is(engine, client, index, kind, timezone, first):

@@ -28,7 +28,7 @@ from resources.settings import (
     without_password,
 )
 from resources.settings.models import presets
-from tests.resources.samples import instance, instance_content
+from tests.resources.samples import TENANT, instance, instance_content
 
 
 def nested(changes: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ def test_a_file_that_is_not_a_mapping_is_refused_with_the_place(write, text, say
 @pytest.mark.parametrize("number", ["0042", "1:30", "4_2", "0x1f"])
 def test_a_number_that_yaml_reads_as_another_one_stays_text(write, number):
     """The account of tenant 0042 would write into tenant 34."""
-    text = yaml.safe_dump(instance_content()).replace("tenant_id: t-1", f"tenant_id: {number}")
+    text = yaml.safe_dump(instance_content()).replace(f"tenant_id: {TENANT}", f"tenant_id: {number}")
     assert load_instance(write(text)).platform.tenant_id == number
 
 

@@ -398,17 +398,6 @@ def test_a_damaged_file_of_another_instance_is_reported_and_stops_nothing(tables
     assert "backup" in told
 
 
-def test_a_ledger_that_is_lost_begins_again_with_what_analysts_see(tables):
-    """As where tables lie in an object store, and the home is gone."""
-    store_writes(tables, writes("a", "written"), run_id=RUN)
-    (file,) = tables.disk.glob("ledger.sqlite")
-    file.unlink()
-    assert tables.has_written(RUN), "also before a run has begun another one"
-    tables.prepare()
-    assert tables.reads_ledger()
-    assert tables.rows("owner_writes", RUN).equals(writes("a", "written"))
-
-
 def test_a_run_that_published_is_shown_also_where_it_knew_no_host(tables):
     """Not the plan of a later dry run."""
     for run_id, publish in (("first", True), ("dry", False)):

@@ -1,7 +1,5 @@
 """What is settled of runs that were cut off, and which hosts are skipped of plans that were overtaken."""
 
-import sqlite3
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -13,21 +11,16 @@ from ownership.tables import OwnerWrites
 from resources.errors import AuthenticationError, TransientError
 from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import settle_leftovers, without_changed_hosts
-from resources.writeback.writer import Writer
 from tests.ownership.builders import hosts
 from tests.resources.writeback.world import (
-    BUSY,
     IN_MEMORY,
     NOON,
     UNDONE,
     WRITTEN,
     forever,
     holding,
-    numbered,
-    outcomes,
     plan,
     values,
-    write_plan,
 )
 
 DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
@@ -45,31 +38,6 @@ def settled(ledger, *listed, inventory: Any = None, others=()):
     writes = pl.concat([plan(), *others]).lazy()
     number = settle_leftovers(ledger, "run-1", hosts(*listed), inventory, writes)
     return number, {row["host_id"]: row for row in ledger.rows("owner_writes", "run-1").iter_rows(named=True)}
-
-
-def test_a_killed_run_is_settled_from_what_the_inventory_holds(inventory, clock, tmp_path):
-    """A copy of the ledger, taken when the fifth write is done, is what a kill leaves at that moment."""
-
-    def kill(host_id):
-        if host_id == "h-4":
-            with (
-                closing(sqlite3.connect(tmp_path / "ledger")) as here,
-                closing(sqlite3.connect(tmp_path / "left")) as left,
-            ):
-                here.backup(left)
-            inventory.on_read = pytest.fail
-
-    inventory.after_write = kill
-    with Ledger(tmp_path / "ledger") as ledger:
-        writer = Writer(inventory, ledger, clock=clock, sleep=clock.sleep)
-        with pytest.raises(pytest.fail.Exception):
-            write_plan(plan(*numbered(10)), writer, ledger)
-    with Ledger(tmp_path / "left") as ledger:
-        assert set(list(outcomes(ledger).values())[4:]) == {"intended"}
-        number, rows = settled(ledger, *inventory.rows.values())
-        assert number >= 6
-    assert [row["outcome"] for row in rows.values()] == ["written"] * 5 + ["not_written"] * 5
-    assert all(row["completed_at"] for row in rows.values())
 
 
 @pytest.mark.parametrize(
@@ -173,24 +141,6 @@ def test_what_another_run_has_written_since_is_not_taken_for_the_lost_write(
     _, rows = settled(ledger, held, others=[other])
     assert rows["h-0"]["outcome"] == outcome
     assert ("run-2" in rows["h-0"]["message"]) == (outcome == "not_written")
-
-
-def test_a_write_that_a_proxy_refuses_and_the_service_does_late_is_sent_once(
-    inventory, writer, ledger, clock
-):
-    """A proxy in front says 503 with Retry-After, and the others wait as it asks."""
-
-    def turn_away(host_id, sent):
-        if host_id == "h-0":
-            raise BUSY
-        return sent
-
-    inventory.on_write = turn_away
-    assert write_plan(plan("h-0", "h-1"), writer, ledger) is None
-    assert (outcomes(ledger), clock.now >= 7) == ({"h-0": "intended", "h-1": "written"}, True)
-    inventory.set("h-0", owner="u-1")
-    number, rows = settled(ledger, *inventory.rows.values())
-    assert (number, rows["h-0"]["outcome"], inventory.calls["write"]) == (1, "written", 2)
 
 
 @pytest.mark.parametrize(
