@@ -464,8 +464,19 @@ class _Watch:
 _WATCH = _Watch()
 
 
+class _Response(http.client.HTTPResponse):
+    def begin(self) -> None:
+        """Skip notices such as 103: Python takes them for the answer, and that for the next request's."""
+        super().begin()
+        while self.status < 200:
+            self.headers: Any = None  # otherwise it does not begin again
+            super().begin()
+
+
 class _Connection(connection.HTTPConnection):
     """A connection that gives its socket to the exchange, and calls `right_before`."""
+
+    response_class = _Response
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is None:

@@ -88,6 +88,14 @@ def test_an_answer_is_its_status_headers_and_body():
     assert stub.requests[0].form == {"a": "ä"}
 
 
+@pytest.mark.parametrize("status", [100, 102, 103, 199])
+def test_a_notice_before_an_answer_is_not_taken_for_it(status):
+    late = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"
+    with Stub(lambda _: Reply(status=status, write=lambda line: line.write(late))) as stub:
+        answer = send(stub.url)
+    assert (answer.status, answer.body, "Link" in answer.headers) == (201, b"ok", False)
+
+
 def test_a_session_keeps_its_connection_and_its_cookies_to_itself():
     with Stub(lambda _: Reply(b"x" * 200_000, headers={"Set-Cookie": "session=1"})) as stub:
         service = transport(stub.url)
@@ -235,6 +243,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 ENDLESS = {
     "status": (b"HTTP/1.1 ", b" "),
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "103 Early Hints": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
     "header": (OK + b"X: ", b"x"),
     "headers": (OK, b"X: y\r\n"),
     "body": (OK + b"Content-Length: 100000\r\n\r\n", b"x"),
