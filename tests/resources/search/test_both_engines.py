@@ -164,14 +164,23 @@ def test_a_date_that_no_range_finds_is_named(engine, client, load, service):
         list(logons.logons([DAY]))
 
 
-def test_a_block_is_named_with_its_index(service, client, load):
+@pytest.mark.parametrize(
+    ("block", "free", "says"),
+    [
+        (*(("PUT", "_settings", {"index.blocks.read": on}) for on in (True, False)), "FORBIDDEN/7/index read (api)"),
+        (("POST", "_close", None), ("POST", "_open", None), "closed"),
+    ],
+)  # fmt: skip
+def test_a_block_is_named_with_its_index(service, client, load, block, free, says):
     blocked = load("", [{"user": "ann"}])
-    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": True})
-    with client() as logons, pytest.raises(ProtocolError) as raised:
+    alias = f"{blocked}-alias"  # with a closed index in it no search of the alias succeeds
+    service.request("PUT", f"{blocked}/_alias/{alias}")
+    service.request(block[0], f"{blocked}/{block[1]}", json=block[2])
+    with client(index=alias) as logons, pytest.raises(ProtocolError) as raised:
         list(logons.logons([DAY]))
     assert f"The index {blocked} at " in str(raised.value)
-    assert "blocked (FORBIDDEN/7/index read (api))" in str(raised.value)
-    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": False})
+    assert f"is blocked ({says}); have the block removed, or the index opened" in str(raised.value)
+    service.request(free[0], f"{blocked}/{free[1]}", json=free[2])
 
 
 @pytest.mark.parametrize(
