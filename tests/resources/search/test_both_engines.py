@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import logons as search
 from resources.search.explaining import find_times, types_by_index
@@ -164,13 +165,20 @@ def test_a_date_that_no_range_finds_is_named(engine, client, load, service):
         list(logons.logons([DAY]))
 
 
+READ = "index.blocks.read"
+
+
 @pytest.mark.parametrize(
     ("block", "free", "says"),
     [
-        (*(("PUT", "_settings", {"index.blocks.read": on}) for on in (True, False)), "FORBIDDEN/7/index read (api)"),
+        (
+            ("PUT", "_settings", {READ: True}),
+            ("PUT", "_settings", {READ: False}),
+            "FORBIDDEN/7/index read (api)",
+        ),
         (("POST", "_close", None), ("POST", "_open", None), "closed"),
     ],
-)  # fmt: skip
+)
 def test_a_block_is_named_with_its_index(service, client, load, block, free, says):
     blocked = load("", [{"user": "ann"}])
     alias = f"{blocked}-alias"  # with a closed index in it no search of the alias succeeds
@@ -181,6 +189,33 @@ def test_a_block_is_named_with_its_index(service, client, load, block, free, say
     assert f"The index {blocked} at " in str(raised.value)
     assert f"is blocked ({says}); have the block removed, or the index opened" in str(raised.value)
     service.request(free[0], f"{blocked}/{free[1]}", json=free[2])
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("user:ann AND NOT ip:10.0.*", "[ip] which is of type [ip]"),
+        ("code:46* OR user:ann", "[code] which is of type [long]"),
+        ("code:/46.*/", "[code] which is of type [long]"),
+        ("code:many", 'For input string: "many"'),
+        ("ok:success", "boolean value [success]"),
+        ("term:*nn", "'search.allow_expensive_queries' is set to false"),
+        ("user:ann AND 10 AND nowhere:x AND code:>5", None),
+        ({"prefix": {"user": "a"}}, None),
+    ],
+)
+def test_a_part_of_a_query_that_indexes_ignore_is_named(service, client, load, query, says):
+    fields = {"ip": {"type": "ip"}, "code": {"type": "long"}, "ok": {"type": "boolean"}}
+    odd = load("-odd", [{"user": "ann", "ip": "10.0.0.1", "code": 4624, "ok": True}], term=KEYWORD, **fields)
+    load("-good", [{"user": "ann"}], **dict.fromkeys(fields, KEYWORD))
+    expensive = {"transient": {"search.allow_expensive_queries": "*" not in str(query)[:6]}}
+    service.request("PUT", "_cluster/settings", json=expensive)
+    with client(query=query) as logons:
+        found = [one for one in logons.check(Window(DAY, DAY)) if "cannot be searched for" in one.text]
+    service.request("PUT", "_cluster/settings", json={"transient": {"search.allow_expensive_queries": None}})
+    assert [(one.what, one.state, says in one.text, odd in one.text) for one in found] == [
+        ("query", "warning", True, True)
+    ] * (says is not None)
 
 
 @pytest.mark.parametrize(
