@@ -200,6 +200,9 @@ class Transport:
         _WATCH.add(exchange)
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         kept = list(session.kept.items())  # other threads change it
+        place = urlsplit(self.url.rstrip("/") + path).path
+        # Of several with one name the last stays: that of the nearest place, which browsers send first.
+        kept.sort(key=lambda cookie: len(cookie[0][2]) if place.startswith(cookie[0][2]) else -1)
         sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
         try:
             request = session.prepare_request(
