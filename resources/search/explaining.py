@@ -246,7 +246,8 @@ def _describe_time_fault(index: Bucket) -> str:
     if not strange:
         return "is not in all" if index.lacking else "is not indexed"
     units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
-    return f"has {next(units, 'other numbers')} instead of milliseconds"
+    unit = next(units, None)
+    return f"has {unit} instead of milliseconds" if unit else "has times before 1990 or after 2099"
 
 
 def _count_clauses(log: Asker, first: date, last: date) -> str:
