@@ -206,6 +206,7 @@ def test_a_block_is_named_with_its_index(service, client, load, block, free, say
         ("term:*nn", "'search.allow_expensive_queries' is set to false"),
         ("user:ann AND 10 AND nowhere:x AND code:>5", None),
         ({"prefix": {"user": "a"}}, None),
+        ({"query_string": {"query": "ann", "fields": ["user"]}}, None),
     ],
 )
 def test_a_part_of_a_query_that_indexes_ignore_is_named(service, client, load, query, says):
