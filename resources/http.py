@@ -63,6 +63,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+_JSON = msgspec.json.Decoder(  # reads 7.0 as 7: to some services all numbers are of one kind, also ids
+    float_hook=lambda text: int(text[:-2]) if text.endswith(".0") else float(text)
+)
+
+
 @dataclass(frozen=True)
 class Answer:
     """One complete HTTP answer; messages mask the `secrets` and `personal` data of its request."""
@@ -83,12 +88,13 @@ class Answer:
         """The members of a body that is a JSON object; none of any other."""
         found: Any = None
         try:
-            found = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, …
+            found = _JSON.decode(self.body)
+        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, NaN, …
             with suppress(ValueError, RecursionError):
                 text = self.body.decode(json.detect_encoding(self.body))  # `loads` accepts halves in bytes
+                read = json.loads(text, parse_float=_JSON.float_hook, parse_constant=lambda _nan: None)
                 # Half of a surrogate pair cannot be stored or sent back.
-                found = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+                found = json.loads(json.dumps(read, ensure_ascii=False).encode(errors="replace"))
         return found if isinstance(found, dict) else {}
 
     def sanitise(self, text: str, length: int = 200) -> str:

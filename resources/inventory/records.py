@@ -11,7 +11,7 @@ from ownership.declaration import Table, polars_schema
 from ownership.matching import FIELDS
 from ownership.tables import InventoryHosts, InventoryUsers
 from resources.inventory.adapter import Values
-from resources.search.asking import as_text, values_at
+from resources.search.asking import values_at
 from resources.settings import Instance
 
 Fields = Mapping[str, Any]
@@ -37,7 +37,7 @@ def texts(value: object) -> list[str]:
     values = value if isinstance(value, list) else [value]
     if any(isinstance(one, bool) or not isinstance(one, str | int | float | None) for one in values):
         raise TypeError
-    return [as_text(one) for one in values if one not in (None, "")]
+    return [str(one) for one in values if one not in (None, "")]
 
 
 def _with_listed_values(fields: Any, item: Fields, names: Collection[str]) -> Any:
@@ -49,7 +49,7 @@ def _with_listed_values(fields: Any, item: Fields, names: Collection[str]) -> An
         return [value for value in values_at(place, name) if value != ""]
 
     found = [(name, value) for name in names for value in filled(item, name) or filled(fields, name)]
-    listed = [f"{name}: {as_text(value)}" for name, value in found]
+    listed = [f"{name}: {str(value).lower() if isinstance(value, bool) else value}" for name, value in found]
     # An object cannot be compared: it replaces the texts, so that the asset is unreadable and gets no owner.
     return {**fields, _LISTED: next((value for _, value in found if isinstance(value, dict)), listed)}
 

@@ -29,12 +29,6 @@ from resources.redaction import redact
 from resources.settings import Instance
 
 
-def as_text(value: object) -> str:
-    """Return a value as JSON writes it, but 7.0 as 7: to some services all numbers are of one kind."""
-    number = int(value) if isinstance(value, float) and value.is_integer() else value
-    return str(number).lower() if isinstance(number, bool) else str(number)
-
-
 def values_at(source: Any, path: str) -> list[Any]:
     """Return the values at a dotted path, also inside lists; keys may contain dots themselves."""
     if isinstance(source, list):
@@ -58,7 +52,7 @@ def leaves(value: Any) -> Iterator[tuple[str, str]]:
         elif isinstance(value, list):
             left += [(path, element) for element in value]
         elif value not in (None, ""):
-            yield path, as_text(value)
+            yield path, str(value)
 
 
 MAX_DOCUMENTS = 2**40  # in one count; sums still fit into 64 bits
@@ -217,9 +211,7 @@ def find_faults(found: Found, asked: Mapping[str, Any]) -> list[str]:
 
 def texts(names: Sequence[Name | None]) -> pl.Series:
     """Return names of any type as text."""
-    with suppress(TypeError):  # nearly always
-        return pl.Series(names, dtype=pl.String)
-    return pl.Series([None if name is None else as_text(name) for name in names], dtype=pl.String)
+    return pl.Series(names, dtype=pl.String, strict=False)
 
 
 MIN_PAGE = 100  # buckets of the smallest page

@@ -245,8 +245,7 @@ def _describe_time_fault(index: Bucket) -> str:
     strange = [time for time in times if not start <= time < end]
     if not strange:
         return "is not in all" if index.lacking else "is not indexed"
-    units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
-    unit = next(units, None)
+    unit = next((unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end), None)
     return f"has {unit} instead of milliseconds" if unit else "has times before 1990 or after 2099"
 
 

@@ -63,6 +63,17 @@ def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
     ]
 
 
+@pytest.mark.parametrize("name", ['"pc"', r'"\ud800"', "NaN"])
+def test_numbers_of_one_kind_only_are_the_same_numbers(served, name):
+    """Python's tables write 7 as 7.0 and nothing as NaN; beyond 2**53 a float would be another id."""
+    item = f'{{"id": {2**53 + 1}.0, "asset_owner": [7.0, 7.5], "search_agent_name": {name}}}'
+    body = f'{{"status": true, "data": {{"size": 1.0, "data": [{item}]}}}}'
+    with served(Reply(body.encode())) as (_, inventory):
+        (host,) = inventory.listed_hosts().values()
+    assert (host["host_id"], host["owner_ids"]) == (str(2**53 + 1), ["7", "7.5"])
+    assert host["hostnames"] == {'"pc"': ["pc"], "NaN": []}.get(name, ["?"])
+
+
 # Tries
 
 

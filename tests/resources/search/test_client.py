@@ -198,7 +198,7 @@ def test_answers_of_all_supported_versions_are_read():
     blank = {"pairs": {"buckets": [bucket("", 3, "-")]}}
     (day,) = Script(PAGE | {"aggregations": TOTALS | blank}).logons()
     assert found(day) == (4, 4, 4, [])
-    numbers = {"pairs": {"buckets": [bucket(7.0, 2, 7.5), bucket(2**64, 1, 2**53 + 1)]}}
+    numbers = {"pairs": {"buckets": [bucket(7, 2, 7.5), bucket(2**64, 1, 2**53 + 1)]}}
     (day,) = Script(PAGE | {"aggregations": TOTALS | numbers}).logons()
     assert found(day)[3] == [("7.5", "7", 2), (str(2**53 + 1), str(2**64), 1)]
 
