@@ -277,6 +277,11 @@ def test_whatever_is_answered_outside_the_pages_of_a_whole_list_is_its_end(serve
         assert ids(inventory) == [f"h-{number}" for number in range(hosts)]
 
 
+def test_an_empty_list_may_be_null_as_go_writes_it(served):
+    with served(envelope({"size": 0, "data": None})) as (_, inventory):
+        assert ids(inventory) == []
+
+
 @pytest.mark.parametrize("end", NO_PAGE)
 def test_an_end_before_the_count_is_reached_is_an_error(served, end):
     def page_of(page, _):
