@@ -63,6 +63,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+_JSON = msgspec.json.Decoder(  # reads 7.0 as 7: to some services all numbers are of one kind, also ids
+    float_hook=lambda text: int(text[:-2]) if text.endswith(".0") else float(text)
+)
+
+
 @dataclass(frozen=True)
 class Answer:
     """One complete HTTP answer; messages mask the `secrets` and `personal` data of its request."""
@@ -83,12 +88,13 @@ class Answer:
         """The members of a body that is a JSON object; otherwise empty."""
         found: Any = None
         try:
-            found = msgspec.json.decode(self.body)
-        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, …
+            found = _JSON.decode(self.body)
+        except (msgspec.DecodeError, ValueError, RecursionError):  # UTF-16, half a surrogate pair, NaN, …
             with suppress(ValueError, RecursionError):
                 text = self.body.decode(json.detect_encoding(self.body))  # `loads` accepts halves in bytes
+                read = json.loads(text, parse_float=_JSON.float_hook, parse_constant=lambda _nan: None)
                 # Half of a surrogate pair cannot be stored or sent back.
-                found = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
+                found = json.loads(json.dumps(read, ensure_ascii=False).encode(errors="replace"))
         return found if isinstance(found, dict) else {}
 
     def sanitise(self, text: str, length: int = 200) -> str:
@@ -200,6 +206,9 @@ class Transport:
         _WATCH.add(exchange)
         silent_since = self.silent_since = self.silent_since or begun  # other threads change it
         kept = list(session.kept.items())  # other threads change it
+        place = urlsplit(self.url.rstrip("/") + path).path
+        # Of several with one name the last stays: that of the nearest place, which browsers send first.
+        kept.sort(key=lambda cookie: len(cookie[0][2]) if place.startswith(cookie[0][2]) else -1)
         sent = {name: value for (name, _domain, _path), value in kept} | arguments.pop("cookies", {})
         try:
             request = session.prepare_request(
@@ -464,8 +473,19 @@ class _Watch:
 _WATCH = _Watch()
 
 
+class _Response(http.client.HTTPResponse):
+    def begin(self) -> None:
+        """Skip notices such as 103: Python takes them for the answer, and that for the next request's."""
+        super().begin()
+        while self.status < 200:
+            self.headers: Any = None  # otherwise it does not begin again
+            super().begin()
+
+
 class _Connection(connection.HTTPConnection):
     """A connection that gives its socket to the exchange, and calls `right_before`."""
+
+    response_class = _Response
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is None:

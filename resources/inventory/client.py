@@ -358,6 +358,8 @@ class AssetInventory(Inventory):
         except ServiceError as error:
             return Page(number, refusal=error)
         match payload:
+            case {"size": 0, "data": None}:
+                return Page(number)
             case {"size": int() as size, "data": list() as items} if type(size) is int and all(
                 isinstance(item, dict) for item in items
             ):

@@ -153,7 +153,7 @@ class TotpCodes:
     def __init__(
         self, secret: str, platform: Platform, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        letters = "".join(secret.split()).upper().rstrip("=")
+        letters = re.sub(r"[\s-]", "", secret).upper().rstrip("=")
         try:
             key = base64.b32decode(letters + "=" * (-len(letters) % 8))
         except ValueError:

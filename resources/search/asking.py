@@ -256,10 +256,12 @@ def raise_refusal(answer: Answer, instance: Instance, transport: Transport, path
             f"The log-in is refused by {where}; check username and password "
             f"({instance.password.how_to_change}): {reason}"
         )
-    if blocked := _BLOCKED_INDEX.search(reason):
+    blocked = _BLOCKED_INDEX.search(reason)
+    if blocked or "index_closed_exception" in kinds:
+        which, why = blocked.groups() if blocked else (indexes, "closed")
         raise ProtocolError(
-            f"The index {blocked[1]} at {where} is blocked ({blocked[2]}); have the block removed, or "
-            "exclude the index in the setting index, and run again"
+            f"The index {which} at {where} is blocked ({why}); have the block removed, or the index opened, "
+            "or exclude it in the setting index, and run again"
         )
     if answer.status == 403:
         raise PermissionDeniedError(

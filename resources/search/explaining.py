@@ -142,8 +142,8 @@ def why_lacking(log: Asker, first: date, last: date, *, user: bool) -> str:
         return ""
     if all(index.lacking == index.doc_count for index in indexes):
         return (
-            f"no document in {log.instance.index} has it: it is misspelt, or field-level security of the "
-            "role hides it"
+            f"no document in {log.instance.index} has it: it is misspelt or inside a nested field, or "
+            "field-level security of the role hides it"
         )
     return (
         f"it is missing, or has another type, in {_name_indexes(indexes, _sibling_of(field))}. All indexes "
@@ -202,6 +202,19 @@ def why_nothing(log: Asker, first: date, last: date) -> Finding:
     return Finding("warning", "query", f"matches nothing, so no owner is found. {counted}")
 
 
+def find_ignored(log: Asker, first: date, last: date) -> Iterator[Finding]:
+    """Yield a warning if indexes ignore a part of the query that a field's type or their cluster forbids."""
+    if (asked := log.query.get("query_string")) and "fields" not in asked:
+        # Engines keep quiet about such a part only where they may search all fields.
+        strict = {"query_string": {**asked, "default_field": log.fields["username"]}}
+        try:
+            log.ask({"bool": {"filter": [log.between(first, last), strict]}})
+        except RefusedSearchError as error:
+            text = f"a part of it cannot be searched for{error.in_index}: {error.reason}. There it matches "
+            text += "nothing, with NOT all; correct that part, or exclude from index what has no logons"
+            yield Finding("warning", "query", text)
+
+
 def find_times(log: Asker) -> Finding:
     """Check in each index whether the documents that match the query have a usable `time_field`."""
     field = log.instance.time_field
@@ -232,8 +245,8 @@ def _describe_time_fault(index: Bucket) -> str:
     strange = [time for time in times if not start <= time < end]
     if not strange:
         return "is not in all" if index.lacking else "is not indexed"
-    units = (unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end)
-    return f"has {next(units, 'other numbers')} instead of milliseconds"
+    unit = next((unit for unit, factor in _UNITS.items() if start <= strange[0] * factor < end), None)
+    return f"has {unit} instead of milliseconds" if unit else "has times before 1990 or after 2099"
 
 
 def _count_clauses(log: Asker, first: date, last: date) -> str:

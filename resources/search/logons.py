@@ -124,6 +124,7 @@ class SearchClient(Asker, EvidenceSource):
         nothing = None if totals[0] else (yield from attempt("query", lambda: self.why_nothing(*days)))
         if not nothing or nothing.what != "index":  # which already covers all parts
             yield from attempt_all("index", lambda: [check_parts(self)])
+        yield from attempt_all("query", lambda: explaining.find_ignored(self, *days))
         if not totals[0]:
             yield from [nothing] if nothing else []
             return

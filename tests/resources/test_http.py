@@ -88,6 +88,14 @@ def test_an_answer_is_its_status_headers_and_body():
     assert stub.requests[0].form == {"a": "ä"}
 
 
+@pytest.mark.parametrize("status", [100, 102, 103, 199])
+def test_a_notice_before_an_answer_is_not_taken_for_it(status):
+    late = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"
+    with Stub(lambda _: Reply(status=status, write=lambda line: line.write(late))) as stub:
+        answer = send(stub.url)
+    assert (answer.status, answer.body, "Link" in answer.headers) == (201, b"ok", False)
+
+
 def test_a_session_keeps_its_connection_and_its_cookies_to_itself():
     with Stub(lambda _: Reply(b"x" * 200_000, headers={"Set-Cookie": "session=1"})) as stub:
         service = transport(stub.url)
@@ -134,8 +142,11 @@ def test_a_cookie_comes_back_as_it_was_set_whatever_it_says_of_domain_path_and_c
 @pytest.mark.parametrize(
     ("headers", "sent"),
     [
-        (["a=1", "b=2; Path=/x"], "a=1; b=2"),
+        (["a=1", "b=2; Path=/x"], "b=2; a=1"),
         (["a=1; Path=/", "a=2; Path=/"], "a=2"),
+        (["a=1; Path=/api", "a=2; Path=/console"], "a=1"),
+        (["a=1; Path=/api/v1", "a=2; Path=/"], "a=1"),
+        (["a=1; Path=/console/x", "a=2; Path=/console"], "a=2"),
         *((["a=1; Path=/", f"a=gone; Path=/; {end}"], None) for end in ("Max-Age=0", "Max-Age=-1", OLD)),
         (["a=1", "a="], None),
         (["a=1; Path=/", "a=; Path=/old; Max-Age=0", f"a=; Domain=.corp.example; Path=/; {OLD}"], "a=1"),
@@ -148,7 +159,12 @@ def test_several_cookies_are_kept_and_those_that_are_deleted_are_not(headers, se
         service = transport(stub.url)
         with service.new_session() as session:
             service.send(session, "GET", "/")
-            service.send(session, "GET", "/", cookies={"route": "blue"} if sent and "route" in sent else {})
+            service.send(
+                session,
+                "GET",
+                "/api/v1/profile/me",
+                cookies={"route": "blue"} if sent and "route" in sent else {},
+            )
     assert stub.requests[1].headers.get("Cookie") == sent
 
 
@@ -235,6 +251,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 ENDLESS = {
     "status": (b"HTTP/1.1 ", b" "),
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "103 Early Hints": (b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
     "header": (OK + b"X: ", b"x"),
     "headers": (OK, b"X: y\r\n"),
     "body": (OK + b"Content-Length: 100000\r\n\r\n", b"x"),

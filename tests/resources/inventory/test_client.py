@@ -63,6 +63,17 @@ def test_the_tenant_goes_where_the_call_s_values_go_and_only_when_asked(served):
     ]
 
 
+@pytest.mark.parametrize("name", ['"pc"', r'"\ud800"', "NaN"])
+def test_numbers_of_one_kind_only_are_the_same_numbers(served, name):
+    """Python's tables write 7 as 7.0 and nothing as NaN; beyond 2**53 a float would be another id."""
+    item = f'{{"id": {2**53 + 1}.0, "asset_owner": [7.0, 7.5], "search_agent_name": {name}}}'
+    body = f'{{"status": true, "data": {{"size": 1.0, "data": [{item}]}}}}'
+    with served(Reply(body.encode())) as (_, inventory):
+        (host,) = inventory.listed_hosts().values()
+    assert (host["host_id"], host["owner_ids"]) == (str(2**53 + 1), ["7", "7.5"])
+    assert host["hostnames"] == {'"pc"': ["pc"], "NaN": []}.get(name, ["?"])
+
+
 # Tries
 
 
@@ -269,6 +280,11 @@ def test_a_service_that_asks_to_wait_is_asked_for_no_other_page(served):
     with served(busy) as (stub, inventory), pytest.raises(TransientError, match=r"asks to wait for 9,999 s"):
         ids(inventory)
     assert [request.form["page"] for request in stub.requests[1:]] == ["0"]
+
+
+def test_an_empty_list_may_be_null_as_go_writes_it(served):
+    with served(envelope({"size": 0, "data": None})) as (_, inventory):
+        assert ids(inventory) == []
 
 
 @pytest.mark.parametrize("end", NO_PAGE)

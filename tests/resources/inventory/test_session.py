@@ -307,7 +307,11 @@ def test_a_second_refused_code_names_secret_and_clock(service, log_in):
 
 
 @pytest.mark.parametrize(
-    "secret", [SECRET, "jbsw y3dp ehpk 3pxp", "JBSWY3DPEHPK3PXP====", "MFRGG", " JBSW Y3DP\tEHPK 3PXP\n"]
+    "secret",
+    [
+        *(SECRET, "jbsw y3dp ehpk 3pxp", "JBSWY3DPEHPK3PXP====", "MFRGG", " JBSW Y3DP\tEHPK 3PXP\n"),
+        *("JBSW-Y3DP-EHPK-3PXP", "jbsw - y3dp-\nehpk\xa03pxp-"),
+    ],
 )
 def test_secrets_may_be_short_and_written_as_services_show_them(secret, clock):
     code = TotpCodes(secret, instance().platform, clock, clock.sleep).next()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
 from resources.search import logons as search
 from resources.search.explaining import find_times, types_by_index
@@ -130,10 +131,14 @@ def test_an_object_as_one_field_is_named(engine, client, load, service):
 @pytest.mark.parametrize(
     ("kind", "at", "says"),
     [
-        ("long", AT_NOON // 1000, "has seconds"),
-        ("long", AT_NOON * 1000, "has microseconds"),
-        ("double", AT_NOON / 1000, "has seconds"),
-        ("date", AT_NOON // 1000, "has seconds"),
+        ("long", AT_NOON // 1000, "has seconds instead of milliseconds"),
+        ("long", AT_NOON * 1000, "has microseconds instead of milliseconds"),
+        ("double", AT_NOON / 1000, "has seconds instead of milliseconds"),
+        ("date", AT_NOON // 1000, "has seconds instead of milliseconds"),
+        *(
+            ("date", at, "has times before 1990 or after 2099")
+            for at in ("0001-01-01", "1970-01-01", "2106-02-07")
+        ),
     ],
 )
 def test_times_by_which_no_day_finds_a_document_are_named_with_their_index(client, load, kind, at, says):
@@ -143,7 +148,7 @@ def test_times_by_which_no_day_finds_a_document_are_named_with_their_index(clien
             list(logons.logons([DAY]))
         assert logons.why_nothing(DAY, DAY).what == "time_field"
     assert str(raised.value).startswith("time_field: @timestamp ")
-    assert f"{says} instead of milliseconds in {odd} (3 of 3 documents)" in str(raised.value)
+    assert f"{says} in {odd} (3 of 3 documents)" in str(raised.value)
     load("-good", [{"user": "ann"}])
     with client() as logons:
         (day,) = logons.logons([DAY])
@@ -164,14 +169,58 @@ def test_a_date_that_no_range_finds_is_named(engine, client, load, service):
         list(logons.logons([DAY]))
 
 
-def test_a_block_is_named_with_its_index(service, client, load):
+READ = "index.blocks.read"
+
+
+@pytest.mark.parametrize(
+    ("block", "free", "says"),
+    [
+        (
+            ("PUT", "_settings", {READ: True}),
+            ("PUT", "_settings", {READ: False}),
+            "FORBIDDEN/7/index read (api)",
+        ),
+        (("POST", "_close", None), ("POST", "_open", None), "closed"),
+    ],
+)
+def test_a_block_is_named_with_its_index(service, client, load, block, free, says):
     blocked = load("", [{"user": "ann"}])
-    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": True})
-    with client() as logons, pytest.raises(ProtocolError) as raised:
+    alias = f"{blocked}-alias"  # with a closed index in it no search of the alias succeeds
+    service.request("PUT", f"{blocked}/_alias/{alias}")
+    service.request(block[0], f"{blocked}/{block[1]}", json=block[2])
+    with client(index=alias) as logons, pytest.raises(ProtocolError) as raised:
         list(logons.logons([DAY]))
     assert f"The index {blocked} at " in str(raised.value)
-    assert "blocked (FORBIDDEN/7/index read (api))" in str(raised.value)
-    service.request("PUT", f"{blocked}/_settings", json={"index.blocks.read": False})
+    assert f"is blocked ({says}); have the block removed, or the index opened" in str(raised.value)
+    service.request(free[0], f"{blocked}/{free[1]}", json=free[2])
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("user:ann AND NOT ip:10.0.*", "[ip] which is of type [ip]"),
+        ("code:46* OR user:ann", "[code] which is of type [long]"),
+        ("code:/46.*/", "[code] which is of type [long]"),
+        ("code:many", 'For input string: "many"'),
+        ("ok:success", "boolean value [success]"),
+        ("term:*nn", "'search.allow_expensive_queries' is set to false"),
+        ("user:ann AND 10 AND nowhere:x AND code:>5", None),
+        ({"prefix": {"user": "a"}}, None),
+        ({"query_string": {"query": "ann", "fields": ["user"]}}, None),
+    ],
+)
+def test_a_part_of_a_query_that_indexes_ignore_is_named(service, client, load, query, says):
+    fields = {"ip": {"type": "ip"}, "code": {"type": "long"}, "ok": {"type": "boolean"}}
+    odd = load("-odd", [{"user": "ann", "ip": "10.0.0.1", "code": 4624, "ok": True}], term=KEYWORD, **fields)
+    load("-good", [{"user": "ann"}], **dict.fromkeys(fields, KEYWORD))
+    expensive = {"transient": {"search.allow_expensive_queries": "*" not in str(query)[:6]}}
+    service.request("PUT", "_cluster/settings", json=expensive)
+    with client(query=query) as logons:
+        found = [one for one in logons.check(Window(DAY, DAY)) if "cannot be searched for" in one.text]
+    service.request("PUT", "_cluster/settings", json={"transient": {"search.allow_expensive_queries": None}})
+    assert [(one.what, one.state, says in one.text, odd in one.text) for one in found] == [
+        ("query", "warning", True, True)
+    ] * (says is not None)
 
 
 @pytest.mark.parametrize(

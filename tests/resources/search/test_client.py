@@ -198,6 +198,9 @@ def test_answers_of_all_supported_versions_are_read():
     blank = {"pairs": {"buckets": [bucket("", 3, "-")]}}
     (day,) = Script(PAGE | {"aggregations": TOTALS | blank}).logons()
     assert found(day) == (4, 4, 4, [])
+    numbers = {"pairs": {"buckets": [bucket(7, 2, 7.5), bucket(2**64, 1, 2**53 + 1)]}}
+    (day,) = Script(PAGE | {"aggregations": TOTALS | numbers}).logons()
+    assert found(day)[3] == [("7.5", "7", 2), (str(2**53 + 1), str(2**64), 1)]
 
 
 PAIR, MATCHING = ("aggregations", "pairs", "buckets", 0), ("aggregations", "matching")
@@ -326,7 +329,7 @@ FIELDDATA = "Fielddata is disabled on [user.name] in [logs-1]. Please use a keyw
         (("illegal_argument_exception", FIELDDATA), 400, ConfigurationError, "user_field: 'user.name' is"),
         (("illegal_argument_exception", "no sorting"), 400, ConfigurationError, "in the index logs-1"),
         (("parsing_exception", "unknown query [x]"), 400, ConfigurationError, "query: "),
-        (("index_closed_exception", "closed"), 400, ConfigurationError, "check index, query"),
+        (("index_closed_exception", "closed"), 400, ProtocolError, "The index logs-1 at"),
         (("class_cast_exception", "class java.lang.Long cannot"), 500, ConfigurationError, "user_field"),
         (("aggregation_execution_exception", TWO_TYPES), 500, ConfigurationError, "user_field"),
         (("search_phase_execution_exception", MISSING), 503, ProtocolError, "The index logs-7 at"),
