@@ -22,9 +22,16 @@ from ownership.rules import Rules
 from ownership.tables import TABLES
 from resources.errors import AssetOwnersError
 from resources.ledger.ledger import Ledger
-from resources.store.files import delete_file, remove_leftovers, replacing, try_to_store
+from resources.store.files import (
+    delete_file,
+    read_files,
+    remove_leftovers,
+    replacing,
+    try_to_store,
+    write_file,
+)
 from resources.store.retention import What, stored_files
-from resources.store.tables import Tables, of_layout, read_files, write_file
+from resources.store.tables import Tables, of_layout
 
 DELETED = "inventory_users"  # the table whose rows are deleted: a user asset has no stand-in
 _FORGOTTEN = "forgotten"

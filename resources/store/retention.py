@@ -30,8 +30,9 @@ from resources.store.files import (
     files_below,
     files_in,
     parquet_files,
+    read_files,
 )
-from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout, read_files
+from resources.store.tables import EMPTY, SNAPSHOTS, Tables, of_layout
 
 OVERDUE_AFTER = timedelta(hours=2)
 """How long after a tick of its schedule a run has to have succeeded: it may wait for others."""

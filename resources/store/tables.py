@@ -12,27 +12,35 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from datetime import date
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import polars as pl
 from upath import UPath
 
 from ownership.codes import SUCCESSES
 from ownership.decisions import coverage_by_department
-from ownership.declaration import Layout, empty, polars_schema, validated
+from ownership.declaration import Layout, empty, validated
 from ownership.history import current_owners
 from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources import format_version
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import ConfigurationError
 from resources.ledger import FILE, has_ledger, open_ledger
 from resources.ledger.ledger import BEGUN, Ledger
 from resources.locks import hold_lock
 from resources.settings import BrokenInstance, Instance, analysts_group, home, tables_location
 from resources.store.catalogue import NEVER_EMPTY, catalogue_path, refresh_catalogue
-from resources.store.files import allow, create, files_in, remove_leftovers, replacing, require_target
+from resources.store.files import (
+    allow,
+    create,
+    files_in,
+    read_files,
+    remove_leftovers,
+    replacing,
+    require_target,
+    write_file,
+)
 
 CLAIM = ".instance"  # file beside the tables with the instance whose they are, and their format
 CHANGING = ".changing.lock"
@@ -45,9 +53,6 @@ BEING_REPLACED = " being replaced"
 """Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
 SHORT_RUN_ID = 8  # characters at the beginning of a run id that are enough to name the run
 log = logging.getLogger(__name__)
-
-ROW_GROUP = 128 * 1024
-"""Rows that Parquet keeps together; the names of twice as many took a fifth longer to write."""
 
 
 @dataclass(eq=False)
@@ -473,19 +478,6 @@ def _existing(path: UPath) -> list[UPath]:
     return [path] if path.exists() else []
 
 
-def read_files(table: str, paths: Sequence[UPath]) -> pl.LazyFrame:
-    """Read files of a table; each is opened once, and an object is fetched in one request."""
-    if not paths:
-        return empty(TABLES[table]).lazy()
-    # Without the schema Polars would open the first file twice: if it was replaced in between, no file ever
-    # held those rows. Columns of a newer version are ignored.
-    files: list[IO[bytes]] | list[str] = [str(path) for path in paths]
-    if not isinstance(paths[0], Path):
-        contents = paths[0].fs.cat_ranges([path.path for path in paths], None, None, on_error="raise")
-        files = [BytesIO(content) for content in contents]
-    return pl.scan_parquet(files, schema=polars_schema(TABLES[table]), extra_columns="ignore", glob=False)
-
-
 def _readable_rows(table: str, path: UPath, wanted: pl.Expr) -> pl.LazyFrame:
     """Read the wanted rows of another instance's file; a damaged one is logged and skipped."""
     try:
@@ -496,14 +488,3 @@ def _readable_rows(table: str, path: UPath, wanted: pl.Expr) -> pl.LazyFrame:
             "Restore the file from a backup, or move it away"
         )
         return empty(TABLES[table]).lazy()
-
-
-def write_file(frame: pl.DataFrame, path: UPath, readers: int | None = None) -> None:
-    """Store a file of a table, all or nothing."""
-    try:
-        with replacing(path, readers) as temporary:
-            frame.write_parquet(temporary, row_group_size=ROW_GROUP)
-    except pl.exceptions.ComputeError as error:  # Polars' error for a full disk
-        raise AssetOwnersError(
-            f"{path} cannot be written: {error}; free space on its disk, and run again"
-        ) from error

@@ -21,7 +21,8 @@ from ownership.windows import Window
 from resources.errors import ServiceError
 from resources.search.asking import COUNTED_APART
 from resources.search.source import Logs
-from resources.store.tables import Tables, write_file
+from resources.store.files import write_file
+from resources.store.tables import Tables
 from tests.assets_defs.scans import scan
 from tests.pipelines.in_memory import LogFile
 from tests.resources.samples import instance

@@ -23,8 +23,8 @@ from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.ledger import KEY
 from resources.search.source import DayOfLogons, extraction_fingerprint
 from resources.settings import load_instance
+from resources.store.files import write_file
 from resources.store.retention import CHANGES, store_decisions
-from resources.store.tables import write_file
 from sandbox.stored_run import store_writes
 from tests.assets_defs.scans import LOG, ONE_DAY, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users

@@ -27,9 +27,9 @@ from pipelines.dagster_home import dagster_instance
 from resources import locks
 from resources.errors import AssetOwnersError
 from resources.settings import load_instance
-from resources.store.files import remove_leftovers
+from resources.store.files import remove_leftovers, write_file
 from resources.store.retention import delete_inputs, delete_outdated, stored_files
-from resources.store.tables import Tables, write_file
+from resources.store.tables import Tables
 from resources.writeback.target_lock import locked_ledger
 from sandbox.commands import _forget_last_time
 from tests.end_to_end.webserver import eventually

@@ -13,7 +13,8 @@ from ownership.decisions import least_certain_first
 from ownership.declaration import column_descriptions, description, polars_schema
 from ownership.tables import TABLES
 from resources.store.catalogue import RESERVED, VIEWS, catalogue_path, quotes_needed
-from resources.store.tables import Tables, write_file
+from resources.store.files import write_file
+from resources.store.tables import Tables
 from sandbox.stored_run import store_run
 from tests.ownership.builders import counts, host, hosts, resolution, user, users
 from tests.resources.writeback.world import plan, values
