@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from urllib3.connection import HTTPConnection
 
-from resources import http
+from resources import connections, http
 from resources.errors import AuthenticationError, ConfigurationError, ProtocolError, TransientError
 from resources.findings import check_connection
 from resources.http import Answer, Transport
@@ -691,7 +691,8 @@ def test_an_answer_that_another_thread_gets_meanwhile_does_no_harm(monkeypatch):
 @pytest.mark.parametrize(("seconds", "headers"), [(30, {}), (0, {"Retry-After": "120"})])
 def test_a_service_that_answers_late_or_asks_to_wait_is_not_silent(monkeypatch, seconds, headers):
     now, replies = [1.0], iter([503, 503, 200])
-    monkeypatch.setattr(http, "time", Mock(monotonic=lambda: now[0]))
+    for module in (http, connections):
+        monkeypatch.setattr(module, "time", Mock(monotonic=lambda: now[0]))
 
     def sleep(seconds):
         now[0] += seconds
