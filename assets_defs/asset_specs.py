@@ -165,7 +165,8 @@ def _funnel_metadata(decisions: pl.DataFrame, written: int | None) -> dict[str, 
     """Return the funnel, and why others drop out as a table of its own: a page cuts off a third column."""
     stages = funnel(decisions, written=written)
     reasons = stages.drop_nulls("others").with_columns(pl.col("others").str.split(", ")).explode("others")
-    why = reasons.select(pl.col("others").alias("drop out before the next stage"), after="stage")
+    others = pl.col("others").str.extract_groups(r"(?<reason>.*) (?<hosts>\d+)")
+    why = reasons.select(others, pl.col("stage").alias("lost after")).unnest("others")
     drop_out = {"drop_out": _table(why.to_dicts())} if why.height else {}
     return {"funnel": _table(stages.drop("others").to_dicts()), **drop_out}
 

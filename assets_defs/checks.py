@@ -265,11 +265,13 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     """No conflict is new since the last real run."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
-    with run.tables.ledger() as ledger:  # a first run has nothing to compare with
-        if not ledger.has_stored("owner_decisions_history", except_run=run.run_id):
-            new = new.clear()
+    with run.tables.ledger() as ledger:
+        is_first = not ledger.has_stored("owner_decisions_history", except_run=run.run_id)
+    said = f"new: {_first(new['host_id'])}"
+    if is_first or run.mode.kind == "backfill":
+        new, said = new.clear(), f"{'a first run' if is_first else 'a backfill'} is compared with no other"
     found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
-    return _none(new, f"{found}; new: {_first(new['host_id'])}", conflicts=conflicts.height)
+    return _none(new, f"{found}; {said}", conflicts=conflicts.height)
 
 
 @check("owner_checks", "owner_decisions")

@@ -105,7 +105,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         until = f"run {short_run_id(shown)}" if shown else "the last dry run"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
         found["as_of"] = f"{run.window.last}, plan only ({kind})"
-        found["published"] = f"not yet; the tables show {until}"
+        found["published"] = f"not in the tables, which still show {until}"
     found |= shown_decisions(run, frame, run.run_id)
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()

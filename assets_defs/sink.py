@@ -147,7 +147,7 @@ def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> d
     location = origin.location_name if origin else LOCATION  # another one in a project of somebody else's
     address = f"/locations/{location}/jobs/{job}/playground/setup?config={config}"
     return {
-        "when_applied": f"decides again by the inventory of that day (logons to {run.window.last})",
+        "when_applied": f"reads the inventory again, and uses the logons up to {run.window.last}",
         "to_apply": command_line(run.instance, "apply", short_run_id(run.run_id), *allow),
         "open_in_launchpad": dg.MetadataValue.md(f"[Open the launchpad of {job}]({address})"),
     }

@@ -20,9 +20,13 @@ def normalise_name(expr: pl.Expr) -> pl.Expr:
     return pl.when(~is_no_name(normalised)).then(normalised)
 
 
+NO_NAME = ("", "-")
+"""Texts that stand for a missing name (rules 1.3)."""
+
+
 def is_no_name(expr: pl.Expr) -> pl.Expr:
-    """Return whether a text stands for a missing name: empty, or `-` (rules 1.3)."""
-    return expr.str.strip_chars().is_in(["", "-"])
+    """Return whether a text stands for a missing name, blanks apart."""
+    return expr.str.strip_chars().is_in(NO_NAME)
 
 
 def _one_backslash(expr: pl.Expr) -> pl.Expr:
@@ -76,9 +80,13 @@ def netbios_name(hostname: pl.Expr) -> pl.Expr:
     return normalise_hostname(hostname, short=True).str.slice(0, 15)
 
 
+STAND_IN = "^forgotten-[0-9a-f]{16}$"
+"""What replaces the names and ids of a person who was forgotten."""
+
+
 def is_stand_in(name: pl.Expr) -> pl.Expr:
     """Return whether a name or an id replaces a person who was forgotten."""
-    return name.str.contains("^forgotten-[0-9a-f]{16}$")
+    return name.str.contains(STAND_IN)
 
 
 def printable(text: str) -> str:

@@ -16,7 +16,7 @@ HostKind = Literal["personal", "shared", "kiosk", "server", "collector", "unknow
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that a decision depends on, with their defaults (rules 1.2, 1.4, 1.6 to 1.13)."""
+    """The settings that a decision depends on, with their defaults (rules 1)."""
 
     share_threshold_percent: int = 60
     hostname_match: Literal["exact", "short"] = "exact"

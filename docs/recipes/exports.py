@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from ownership.names import is_no_name
 from resources.errors import ConfigurationError
 from resources.search.source import DayOfLogons, EvidenceSource
 
@@ -28,7 +29,7 @@ class Exports(EvidenceSource):
             fetched_at, path = datetime.now(UTC), self._folder / f"{day}.parquet"
             nothing = pl.DataFrame(schema={"host": pl.String, "user": pl.String})
             rows = pl.read_parquet(path) if path.exists() else nothing
-            rows = rows.with_columns(pl.all().replace(["", "-"], None))
+            rows = rows.with_columns(pl.when(~is_no_name(pl.all())).then(pl.all()))
             counts = rows.drop_nulls().group_by(document_hostname="host", document_username="user")
             events = counts.agg(events=pl.len().cast(pl.Int64))
             lacking = rows["user"].null_count(), rows["host"].null_count()

@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from ownership import data_checks
-from ownership.names import with_domain
+from ownership.names import NO_NAME, with_domain
 from ownership.windows import Window
 from resources.errors import ConfigurationError, ProtocolError
 from resources.findings import Finding, attempt, attempt_all, check_connection
@@ -35,8 +35,6 @@ from resources.settings import Instance
 MAX_PAGE = 50_000  # pairs; every page collects again from the start, so large pages are cheap
 MAX_SAMPLE = 5_000  # pairs; below the default bucket limit of every cluster
 MAX_PAIRS_PER_EVENT = 10  # a document may name several users; more means that pages repeat
-
-NO_NAME = ("", "-")  # texts that stand for a missing name (rules 1.3)
 
 
 class SearchClient(Asker, EvidenceSource):

@@ -17,6 +17,7 @@ from upath import UPath
 
 from ownership.decisions import IDLE_DAYS, IDLE_FACTOR, OTHER_DAYS
 from ownership.declaration import Layout, Table, column_descriptions, description, polars_schema
+from ownership.names import STAND_IN
 from ownership.tables import TABLES
 from resources.locks import hold_lock
 from resources.store.files import files_in, replacing
@@ -147,14 +148,15 @@ ORDER BY share DESC, events DESC, hostname, host_id""",
             **_from("owner_decisions", "username resolved_owner"),
             "resolved_owner_email": "E-mail address of that user asset.",
         },
-        sql="""\
+        sql=f"""\
 SELECT owners.hostname, host_id, owner, source, since, owners.run_id, username, resolved_owner,
        nullif(array_to_string(people.user_email, ', '), '') AS resolved_owner_email
 FROM (SELECT *, unnest(owner_ids) AS owner FROM current_owners) AS owners
 ANTI JOIN inventory_users AS present ON present.user_id = owner
 LEFT JOIN owner_decisions AS decisions USING (host_id)
 LEFT JOIN inventory_users AS people ON people.user_id = resolved_owner
-ORDER BY owners.hostname, host_id, owner""",
+WHERE NOT regexp_matches(owner, '{STAND_IN}')
+ORDER BY owners.hostname, host_id, owner""",  # noqa: S608  (our own pattern)
     ),
     "write_history": View(
         comment="What runs wrote, or planned to write, with the values before and after. The last write "

@@ -75,7 +75,7 @@ def test_decisions_show_the_way_from_events_to_owners():
     }
     assert next(iter(found)) == "funnel"
     assert records(found["funnel"])[0] == {"stage": "in the inventory", "hosts": 5}
-    dropped = {"drop out before the next stage": "no host name 1", "after": "in the inventory"}
+    dropped = {"reason": "no host name", "hosts": "1", "lost after": "in the inventory"}
     assert records(found["drop_out"])[0] == dropped
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]

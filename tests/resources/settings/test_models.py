@@ -14,7 +14,6 @@ import yaml
 
 from ownership.rules import Rules
 from resources.errors import ConfigurationError
-from resources.search.asking import FURTHER
 from resources.search.source import extraction_fingerprint
 from resources.settings import (
     BrokenInstance,
@@ -27,7 +26,7 @@ from resources.settings import (
     load_instances,
     without_password,
 )
-from resources.settings.models import presets
+from resources.settings.models import OneQuery, presets
 from tests.resources.samples import TENANT, instance, instance_content
 
 
@@ -445,8 +444,7 @@ def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifie
 
 
 def test_the_extraction_fingerprint_changes_exactly_with_what_is_counted():
-    fields = ("url", "index", "query", "user_field", "hostname_field", "time_field")
-    counted = dict.fromkeys((*fields, *(f"{name}_field" for name in FURTHER)), "https://other.example") | {
+    counted = dict.fromkeys(("url", "index", *OneQuery.model_fields), "https://other.example") | {
         "query": "a:1",
         "scan.timezone": "Europe/Berlin",
     }

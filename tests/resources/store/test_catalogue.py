@@ -215,6 +215,9 @@ def test_the_last_write_of_a_host_stands_unless_it_was_undone(decided, undos, st
 def test_owners_who_are_not_user_assets_any_more_are_named_without_tuning(decided):
     decided.write("inventory_users", PEOPLE.filter(pl.col("user_id") != "u2"))
     decided.store_current_owners()
+    owners = decided.read("current_owners").collect()
+    forgotten = owners.head(1).with_columns(host_id=pl.lit("h-0"), owner_ids=["forgotten-0123456789abcdef"])
+    decided.write("current_owners", pl.concat([owners, forgotten]))
     found = ask(decided, "SELECT host_id, owner, since, resolved_owner_email FROM owners_gone")
     ann = "ann@corp.example"
     assert found == [
