@@ -95,7 +95,7 @@ def _forgetting(
     before = stored.read_unfinished(tables)
     if before and not before.is_about(asked):
         again = command_line(instance, "forget", before.asked, "--yes")
-        raise AssetOwnersError(f"To forget another person was interrupted; finish that first: {again}")
+        raise AssetOwnersError(f"Forgetting another person was interrupted; finish that first: {again}")
     persons = stored.known_persons(tables, ledger, rules)
     found = persons.find(asked)
     if before:
