@@ -112,7 +112,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         plans = [one.asset_key for one in run.get_asset_materialization_events() if one.asset_key == WRITES]
         assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
-        assert decided.metadata["published"].value == (f"not in the tables, which still show run {last.run_id[:8]}")
+        shown = f"not in the tables, which still show run {last.run_id[:8]}"
+        assert decided.metadata["published"].value == shown
         assert str(decided.metadata["as_of"].value).endswith(f", plan only ({what})")
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"
 
