@@ -46,9 +46,9 @@ lock: setup ## renew both locks of packages
 	$(COMPILE) --all-extras --group dev --group dg --upgrade --output-file requirements.lock
 	$(COMPILE) $(DEPLOYED) --constraint requirements.lock --output-file deploy/requirements.lock
 
-# Then comes the number of workers: three keep two cores busy where tests wait for processes and pages.
-BY_FILE := --dist loadfile --no-loadscope-reorder --numprocesses
-PYTEST := $(BIN)/pytest $(BY_FILE)
+# Three workers keep two cores busy where tests wait for processes and pages.
+WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest $(WORKERS)
 
 # What one runs before each commit, under a minute: no service, no job, no command on what a job stored.
 check: lint unit ## lint, types and the tests that need no service: a minute
@@ -72,12 +72,12 @@ imports:
 
 unit: setup ## the tests that need no service
 	@echo 'Tests that need no service and execute no job: under a minute'
-	@$(PYTEST) 2 -m "not slow and not jobs" --hypothesis-profile quick
+	@$(PYTEST) -m "not slow and not jobs" --hypothesis-profile quick
 
 # Everything but what is nightly (`make chaos`); the last lines say what was skipped, and why.
 test: lint ## all tests but the nightly ones: eight minutes
 	@echo 'All tests but the nightly ones: about eight minutes on two cores'
-	@$(PYTEST) 3
+	@$(PYTEST)
 
 # The tests that need no service, with the lowest versions that pyproject.toml allows.
 LOWEST := .venv-lowest
@@ -88,7 +88,7 @@ lowest: setup ## the unit tests with the lowest versions
 	$(BIN)/uv pip compile --quiet pyproject.toml --all-extras --resolution lowest-direct --output-file $(LOWEST)/lowest.txt
 	$(IN_LOWEST) install --quiet --requirement $(LOWEST)/lowest.txt --editable .
 	$(IN_LOWEST) install --quiet --constraint $(LOWEST)/lowest.txt --group dev
-	$(LOWEST)/bin/pytest $(BY_FILE) 3 -m "not slow" --hypothesis-profile quick
+	$(LOWEST)/bin/pytest $(WORKERS) -m "not slow" --hypothesis-profile quick
 
 NEWEST ?= python3.13
 
@@ -96,7 +96,7 @@ NEWEST ?= python3.13
 # service on the newest Python that the packages support, where the machine has it.
 chaos: setup ## the nightly tests
 	@echo 'Nightly tests: a night on two cores'
-	$(PYTEST) 2 -m nightly --ignore tests/chaos
+	$(PYTEST) -m nightly --ignore tests/chaos
 	$(BIN)/pytest -m "nightly or not nightly" tests/chaos tests/ownership --chaos 100 --hypothesis-profile thorough --timeout 7200
 	! command -v $(NEWEST) || $(MAKE) unit PYTHON=$(NEWEST) VENV=.venv-newest
 
