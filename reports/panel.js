@@ -74,7 +74,7 @@ function writeItem(row) {
 
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const effect = "It undoes the write, and no run gives the host to this owner again; without --wrong the next run does.";
+  const effect = "It undoes the write, and no run of this instance gives the host to this owner again; without --wrong the next run does.";
   const accountOf = (user) => [accounts.name[account[user]]].filter((name) => name !== people.name[personOf(user)]);
   const userNames = (user) => [...personLinks([personOf(user)]), " ", ...accountOf(user).map(quiet)];
   return [

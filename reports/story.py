@@ -72,7 +72,7 @@ class Remedies:
         values["instead"] = f" (named instead: {instead})" if instead else ""
         undo = self._undo_as_wrong(host)
         if host["is_to_undo"]:
-            yield f"Undo it as wrong, so that no run writes it here again: {undo}"
+            yield f"Undo it as wrong, so that no run of this instance writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
         reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
@@ -293,7 +293,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
-                then += f"; somebody said that it is wrong, so no run writes it until {host['no_until']}"
+                then += f"; somebody said that it is wrong, so no run of this instance writes it until {host['no_until']}"
         return f"{name} has no owner{then}."
     shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
     belongs = f"{name} belongs to {', '.join(shown)}"
@@ -322,7 +322,7 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
-        until = f", so no run writes it until {host['no_until']}" if host["no_until"] else ""
+        until = f", so no run of this instance writes it until {host['no_until']}" if host["no_until"] else ""
         return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)

@@ -227,7 +227,7 @@ CASES = {
     ),
     "written, and answered no before this run": case(
         "belongs to alice@corp.example (u1); asset-owners wrote it on 2026-03-30 (run run-2); the logons",
-        f"Undo it as wrong, so that no run writes it here again: {UNDO}",
+        f"Undo it as wrong, so that no run of this instance writes it here again: {UNDO}",
         "Somebody said that this is not alice's. Set the right owner in the inventory, or alice if that",
         "To change the owner, set it in the inventory",
         assets=[host("h1", "ws1", owners=("u1",))],
@@ -355,7 +355,7 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     assert wrong.startswith(
         "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said "
     )
-    assert wrong.endswith(" that it is wrong, so no run writes it until 2126-03-06.")
+    assert wrong.endswith(" that it is wrong, so no run of this instance writes it until 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
     ]
