@@ -249,16 +249,20 @@ const texts = lazily(() => {
   const lines = (texts) => `\n${texts.filter(Boolean).map(folded).join("\n")}\n`;
   return {
     hosts: allHosts.map((host) => lines([hosts.name[host], hosts.names[host], hosts.host_id[host]])),
-    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key])),
+    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key, ...people.names[person]])),
     accounts: accounts.name.map((name) => lines([name])),
   };
 });
 
 // `LT-1.CORP.EXAMPLE` is lt-1; `CORP\ann` and `ann@corp.example` are ann.
 function spellings(words) {
+  const names = accountNames(words).slice(1);
+  return names.length ? names : [words.split(".")[0]];
+}
+
+function accountNames(words) {
   const account = words.slice(words.lastIndexOf("\\") + 1);
-  const [name, domain] = account.split("@");
-  return account !== words || domain !== undefined ? [account, name] : [words.split(".")[0]];
+  return [...new Set([words, account, account.split("@")[0]])];
 }
 
 // Of hosts, people and accounts, which ones a text finds; null: none.

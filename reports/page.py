@@ -24,7 +24,7 @@ from upath import UPath
 
 from ownership.codes import OUTCOME, short_words
 from ownership.decisions import STAGES, funnel, owned_percent
-from ownership.matching import Present, candidates
+from ownership.matching import ACCOUNT_FIELDS, Present, candidates
 from ownership.names import host_arguments, printable, split_ids
 from ownership.rules import Rules
 from ownership.windows import Window
@@ -101,6 +101,7 @@ def report_page(
         "statuses": STATUS,
         "stages": FUNNEL,
         "hostnameField": present.fields.hostname,
+        "shortHostnames": decided_by.short_hostnames,
         "hosts": hosts_columns(told, kinds, people, present, commands["conflicts"]),
         "users": users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": unmatched_columns(unmatched, closest, people),
@@ -188,7 +189,11 @@ class People:
     """
 
     def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
-        details = users.select("user_id", pl.col("user_email").list.first(), "user_department")
+        compared = (pl.col(field).fill_null([]) for field in ("user_email", "user_value", ACCOUNT_FIELDS[1]))
+        address = pl.col("user_email").list.first()
+        further = pl.concat_list(compared).list.unique().list.set_difference(pl.concat_list(address))
+        self._further = dict(users.select("user_id", further).iter_rows())
+        details = users.select("user_id", address, "user_department")
         self._details = {user_id: texts for user_id, *texts in details.iter_rows()}
         self._names = names
         self._numbers: dict[tuple[str, bool], int] = {}
@@ -207,7 +212,7 @@ class People:
     def _number(self, key: str, *, is_account: bool = False) -> int:
         return self._numbers.setdefault((key, is_account), len(self._numbers))
 
-    def columns(self) -> dict[str, list[str | None]]:
+    def columns(self) -> dict[str, list[Any]]:
         """Return what the page shows of everybody who has a number."""
         columns: dict[str, list[str | None]] = {"key": [], "name": [], "address": [], "department": []}
         for key, is_account in self._numbers:
@@ -216,7 +221,8 @@ class People:
             texts = (f"{key} (account)", key, None, None) if is_account else asset
             for column, text in zip(columns.values(), texts, strict=True):
                 column.append(text)
-        return {name: shown_texts(column) for name, column in columns.items()}
+        further = [[] if is_account else self._further.get(key, []) for key, is_account in self._numbers]
+        return {name: shown_texts(column) for name, column in columns.items()} | {"names": further}
 
 
 def hosts_columns(

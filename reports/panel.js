@@ -10,6 +10,35 @@ function rowOf(key, ...columns) {
   return first((text) => text === key) ?? first((text) => folded(text) === folded(key));
 }
 
+// Whom `explain` finds: by id, or by a name as the rules compare them (rules 1.3, 1.4).
+function hostCalled(text) {
+  const name = folded(text).trim();
+  const isWhole = !content.shortHostnames || /^\d{1,3}(\.\d{1,3}){3}$/.test(name);
+  const compared = isWhole ? name : name.split(".")[0];
+  const hasName = (host) => hosts.name[host] === compared || ` ${hosts.names[host] ?? ""} `.includes(` ${compared} `);
+  return rowOf(text.trim(), allHosts.map(hostKey)) ?? (compared ? allHosts.find(hasName) : undefined);
+}
+
+// The people who have each name: addresses and accounts, with and without the domain.
+const called = lazily(() => {
+  const known = new Map();
+  const add = (name, person) => known.set(name, (known.get(name) ?? new Set()).add(person));
+  people.names.forEach((names, person) => {
+    [...one(people.address[person]), ...names].flatMap((name) => accountNames(folded(name))).forEach((name) => add(name, person));
+  });
+  accounts.name.forEach((name, number) => add(folded(name), accounts.person[number]));
+  return known;
+});
+
+function personCalled(text) {
+  const name = folded(text).trim();
+  const id = name.match(/^.+ \((.+)\)$/)?.[1] ?? "";
+  const found = [...accountNames(name), name.replace(/\s+/g, ".")].find((each) => called().has(each));
+  const shownSo = (person) => folded(people.name[person]) === name;
+  const persons = [...(called().get(found) ?? numbers(people.key.length).filter(shownSo))];
+  return rowOf(text.trim(), people.key) ?? (persons.length === 1 ? persons[0] : rowOf(id, people.key));
+}
+
 function section(title, children) {
   return children.length ? [element("section", {}, element("h3", {}, title), ...children)] : [];
 }
@@ -130,8 +159,8 @@ function personPanel(person) {
 
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? rowOf(query.get("host"), allHosts.map(hostKey), hosts.name) : undefined;
-  const person = query.has("person") ? rowOf(query.get("person"), people.key, people.address) : undefined;
+  const host = query.has("host") ? hostCalled(query.get("host")) : undefined;
+  const person = query.has("person") ? personCalled(query.get("person")) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }
