@@ -157,7 +157,7 @@ CASES = {
         NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
     ),
     "named for too few days": case(
-        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
+        "has no owner: the primary user has been named for 29 of the 40 days in a row that min",
         "alice has been named on each day since 2026-03-02; if that stays so, the run of 2026-04-10 writes",
         rules=Rules(min_stable_days=40),
     ),
@@ -171,19 +171,19 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days and answered no": case(
-        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (alice",
+        "has no owner: the primary user has been named for 29 days in a row, and min_stable_days asks for more (alice",
         "since 2026-03-02, but no run writes it: somebody answered no, or the account is not one person's",
         rules=Rules(min_stable_days=40),
         answers=ANSWERED_NO,
     ),
     "named for too few days and nobody's account": case(
-        "has no owner: the primary user has been named for fewer than min_stable_days days in a row (zoe",
+        "has no owner: the primary user has been named for 29 days in a row, and min_stable_days asks for more (zoe",
         "zoe has been named on each day since 2026-03-02, but no run writes it: somebody answered no, or",
         logons=[("ws1", "zoe", 3)],
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days under a name that no asset has": case(
-        "is not a host of the inventory: the primary user has been named for fewer than min_stable_days days",
+        "is not a host of the inventory: the primary user has been named for 29 days",
         "alice has been named on each day since 2026-03-02, but no run writes it: the host is not in the",
         "There must be a host asset with ws1 in name.",
         assets=[host("h2", "other")],
