@@ -113,8 +113,11 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if decision["evidence"] == "not_stable" and decision["named_since"] is None:
         return MOVED
     if decision["evidence"] == "not_stable":
-        sentence, known = _named_for(decision), EVIDENCE["not_stable"]
-        if decision["stable_on"]:
+        since, ready, known = decision["named_since"], decision["stable_on"], EVIDENCE["not_stable"]
+        days = f"{(decision['last_seen'] - since).days + decision['idle_days'] + 1}"
+        days += f" of {(ready - since).days + 1}" if ready else ""
+        sentence = f"The primary user has been named for {days} days in a row; min_stable_days asks for more."
+        if ready:
             return Words(sentence, known.advice, short=known.short)
         why = "the host has an owner"
         if decision["host_id"] is None:
@@ -127,20 +130,6 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
         return Words(sentence, besides, short=known.short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
-
-
-def _named_for(decision: Mapping[str, Any]) -> str:
-    """Return for how many days a user has been named who is not stable, and of how many."""
-    since, last, idle, ready = (
-        decision[name] for name in ("named_since", "last_seen", "idle_days", "stable_on")
-    )
-    if last is None or idle is None:
-        return EVIDENCE["not_stable"]
-    days = (last - since).days + idle + 1
-    if ready is None:
-        return f"The primary user has been named for {days} days in a row, and min_stable_days asks for more."
-    asked = (ready - since).days + 1
-    return f"The primary user has been named for {days} of the {asked} days in a row that min_stable_days asks for."
 
 
 def short_words(*tables: Mapping[str, Words]) -> dict[str, str]:

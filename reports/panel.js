@@ -10,33 +10,21 @@ function rowOf(key, ...columns) {
   return first((text) => text === key) ?? first((text) => folded(text) === folded(key));
 }
 
-// Whom `explain` finds: by id, or by a name as the rules compare them (rules 1.3, 1.4).
+// What `explain` finds: an id, or a name as the rules compare them (rules 1.3, 1.4).
+const called = (lines, name) => numbers(lines.length).filter((row) => lines[row].includes(`\n${name}\n`));
+
 function hostCalled(text) {
-  const name = folded(text).trim();
-  const isWhole = !content.shortHostnames || /^\d{1,3}(\.\d{1,3}){3}$/.test(name);
-  const compared = isWhole ? name : name.split(".")[0];
-  const hasName = (host) => hosts.name[host] === compared || ` ${hosts.names[host] ?? ""} `.includes(` ${compared} `);
-  return rowOf(text.trim(), allHosts.map(hostKey)) ?? (compared ? allHosts.find(hasName) : undefined);
+  const isWhole = !content.shortHostnames || /^[\d.]+$/.test(text);
+  return rowOf(text, allHosts.map(hostKey)) ?? called(texts().hosts, folded(isWhole ? text : text.split(".")[0])).at(0);
 }
 
-// The people who have each name: addresses and accounts, with and without the domain.
-const called = lazily(() => {
-  const known = new Map();
-  const add = (name, person) => known.set(name, (known.get(name) ?? new Set()).add(person));
-  people.names.forEach((names, person) => {
-    [...one(people.address[person]), ...names].flatMap((name) => accountNames(folded(name))).forEach((name) => add(name, person));
-  });
-  accounts.name.forEach((name, number) => add(folded(name), accounts.person[number]));
-  return known;
-});
-
 function personCalled(text) {
-  const name = folded(text).trim();
-  const id = name.match(/^.+ \((.+)\)$/)?.[1] ?? "";
-  const found = [...accountNames(name), name.replace(/\s+/g, ".")].find((each) => called().has(each));
-  const shownSo = (person) => folded(people.name[person]) === name;
-  const persons = [...(called().get(found) ?? numbers(people.key.length).filter(shownSo))];
-  return rowOf(text.trim(), people.key) ?? (persons.length === 1 ? persons[0] : rowOf(id, people.key));
+  const name = folded(text);
+  const names = [name, name.replace(/\s+/g, "."), ...(/[@\\]/.test(name) ? spellings(name) : [])];
+  const ofAccount = (name) => called(texts().accounts, name).map((number) => accounts.person[number]);
+  const each = names.map((name) => new Set([...called(texts().people, name), ...ofAccount(name)]));
+  const [found, ...others] = each.find(({ size }) => size) ?? [];
+  return rowOf(text, people.key) ?? (others.length ? undefined : (found ?? rowOf(text.split(/[()]/)[1] ?? "", people.key)));
 }
 
 function section(title, children) {
@@ -120,7 +108,7 @@ function hostPanel(host) {
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],
-      ["Kind of host", hosts.kind[host]],
+      ["Kind of host", one(hosts.kind[host]).map((kind) => `${kind} (by all accounts, excluded ones, too)`)],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
@@ -159,8 +147,8 @@ function personPanel(person) {
 
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? hostCalled(query.get("host")) : undefined;
-  const person = query.has("person") ? personCalled(query.get("person")) : undefined;
+  const host = query.has("host") ? hostCalled(query.get("host").trim()) : undefined;
+  const person = query.has("person") ? personCalled(query.get("person").trim()) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }

@@ -32,12 +32,9 @@ def diff(
     tables = own_tables(instance)
     given = [tables.run_id(each) for each in (first, second)]
     for run_id in given:
-        of = tables.rows("runs", run_id).filter(pl.col("kind").str.ends_with("undo"))["of_run"]
-        for undone in of:
+        if tables.rows("runs", run_id)["kind"].str.ends_with("undo").any():
             see = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
-            raise ConfigurationError(
-                f"Run {run_id} undid what run {undone} wrote, and decided nothing. What it undid: {see}"
-            )
+            raise ConfigurationError(f"Run {run_id} decided nothing: it is an undo. What it undid: {see}")
     runs = [*map(tables.decided_by, given)]
     compared = compare(tables, *runs)
     if as_json:

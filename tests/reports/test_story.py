@@ -54,7 +54,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, *[None] * 4),
-            "The conflict is acknowledged; `conflicts --undo h3` ends that.",
+            "The conflict is acknowledged. To end that: asset-owners conflicts --undo h3",
             *(None, NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
