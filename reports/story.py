@@ -124,7 +124,7 @@ class Remedies:
             name, earlier = printable(decision["username"]), [one for turn in turns[:at] for one in turn]
             people = either(person(user_id, self._name_of) for user_id in readable)
             text = f"Remove the name {name} in {either(turns[at])} from all but one of {people}"
-            instead = f", or enter it for the right one in {either(earlier)}, which is compared first"
+            instead = f", or enter {name} for the right one in {either(earlier)}, which is compared first"
             choose = ", or write in platform_user_value_field which field is right"
             if matched_by == SURNAME:
                 text = f"The surname {name} is that of {people}: set the owner by hand"

@@ -261,7 +261,7 @@ CASES = {
     ),
     "several user assets": case(
         "has no owner: several user assets",
-        "The surname miller is that of miller (u3) or miller (u4): set the owner by hand, or enter it for",
+        "The surname miller is that of miller (u3) or miller (u4): set the owner by hand, or enter miller",
         logons=[("ws1", "miller", 3)],
     ),
     "an unreadable host": case(

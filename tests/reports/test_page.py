@@ -110,7 +110,7 @@ def report(
         is_plan=outcome == "planned",
         answered_no=["1 is <wrong>:", "asset-owners undo run-1 --wrong"] if outcome == "written" else [],
         decided_by=rules or Rules(),
-        present=PRESENT._replace(**COMMANDS),
+        present=PRESENT._replace(undo=COMMANDS["undo"], conflicts=COMMANDS["conflicts"]),
         apply="asset-owners apply --instance demo run-1",
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
