@@ -96,13 +96,13 @@ def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
 
 
 def _select_hosts(
-    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame
+    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame, lacks: str = ""
 ) -> pl.DataFrame:
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except KeyError as error:
         why = command_line(instance, "explain", error.args[0])
-        raise ConfigurationError(f"hosts: nothing is planned for {error}. Why: {why}") from error
+        raise ConfigurationError(f"hosts: {lacks} {error}. Why: {why}") from error
     except LookupError as error:
         raise ConfigurationError(f"hosts: {error}") from error
 
@@ -113,9 +113,9 @@ def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Seque
     planned = tables.read_own("owner_writes", plan_id).filter(outcome="planned")
     if planned.is_empty():
         raise ConfigurationError(f"Run {plan_id} of {instance.name} stored no plan with anything to write")
-    return _select_hosts(
-        instance, planned, hosts, tables.read_own("owner_decisions", tables.decided_by(plan_id))
-    )
+    decisions = tables.read_own("owner_decisions", tables.decided_by(plan_id))
+    lacks = f"the plan of run {short_run_id(plan_id)} has nothing for"
+    return _select_hosts(instance, planned, hosts, decisions, lacks)
 
 
 def rows_to_undo(
@@ -140,7 +140,8 @@ def rows_to_undo(
         raise ConfigurationError(said)
     written_to = pl.lit(writes["target"].item(0), pl.String)  # the plan is refused where that is elsewhere
     decisions = tables.read_own("owner_decisions", tables.decided_by(undone_id))
-    return _select_hosts(instance, planned, hosts, decisions).with_columns(target=written_to)
+    lacks = f"run {short_run_id(undone_id)} did not write"
+    return _select_hosts(instance, planned, hosts, decisions, lacks).with_columns(target=written_to)
 
 
 def skip_changed_hosts(run: InstanceRun, plan: Plan) -> tuple[Plan, pl.DataFrame]:

@@ -148,10 +148,7 @@ class Report:
             **self._shown,
             counts=self._tables.logon_counts(self._days[-STRIP_DAYS:], run_id=self._run_id),
             present=present_of(self._instance),
-            commands={
-                "apply": command_line(self._instance, "apply", short_run_id(self._run_id)),
-                "conflicts": command_line(self._instance, "conflicts"),
-            },
+            apply=command_line(self._instance, "apply", short_run_id(self._run_id)),
             how_sure=[*claims, *drift],
             made_at=datetime.now(UTC),
             fingerprint=self.fingerprint,

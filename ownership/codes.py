@@ -110,9 +110,15 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
-    if decision["evidence"] == "not_stable" and decision["stable_on"] is None:
-        if decision["named_since"] is None:
-            return MOVED
+    if decision["evidence"] == "not_stable" and decision["named_since"] is None:
+        return MOVED
+    if decision["evidence"] == "not_stable":
+        since, ready, known = decision["named_since"], decision["stable_on"], EVIDENCE["not_stable"]
+        days = f"{(decision['last_seen'] - since).days + decision['idle_days'] + 1}"
+        days += f" of {(ready - since).days + 1}" if ready else ""
+        sentence = f"The primary user has been named for {days} days in a row; min_stable_days asks for more."
+        if ready:
+            return Words(sentence, known.advice, short=known.short)
         why = "the host has an owner"
         if decision["host_id"] is None:
             why = "the host is not in the inventory"
@@ -121,7 +127,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
         besides = (
             f"{{username}} has been named on each day since {{named_since}}, but no run writes it: {why}."
         )
-        return Words(EVIDENCE["not_stable"], besides, short=EVIDENCE["not_stable"].short)
+        return Words(sentence, besides, short=known.short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 

@@ -46,13 +46,19 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: an instance's rules, field names, `undo` and keep.history_days, and now."""
+    """What advice follows from: an instance's rules, field names, commands and keep.history_days, and now."""
 
     rules: Rules
     fields: FieldNames
     undo: str
+    conflicts: str
     history_days: int
     now: datetime
+
+    def acknowledge(self, host_id: str, *, undo: bool = False) -> str:
+        """Return the command that acknowledges the conflict of a host, or ends that."""
+        of_host = shlex.join(host_arguments("--undo" if undo else "--acknowledge", [printable(host_id)]))
+        return f"{self.conflicts} {of_host}" + ("" if undo else " --note 'why'")
 
     def undo_as_wrong(self, host: Mapping[str, Any]) -> str | None:
         """Return the command that undoes what asset-owners wrote to a host; None: it is not the owner.

@@ -272,6 +272,7 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
         owners.list.contains(escape_id(user)).fill_null(value=False) for user in (chosen_before, chosen)
     )
     is_other = chosen_before.ne_missing(chosen)
+    has_none = owners.is_null() & is_reversed.is_not_null()  # a host that both runs know
     return (
         after.join(before, on="host_id", how="full", coalesce=True, suffix="_before")
         .with_columns(
@@ -279,11 +280,13 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
             change=pl.when(owns_before & is_other)
             .then(pl.lit("keep"))
             .when(new.is_null())
-            .then(pl.when(planned_before).then(pl.lit("drop")))
+            .then(pl.when(planned_before | (old.is_not_null() & has_none)).then(pl.lit("drop")))
             .when(old.is_not_null() & (old != new) & (planned | planned_before))
             .then(pl.lit("change"))
             .when(owns & is_other)
             .then(pl.lit("confirm"))
+            .when(old.is_null() & has_none)
+            .then(pl.lit("add"))
             .when((old.is_null() | (old == new)) & planned & ~planned_before & ~owns)
             .then(pl.lit("add")),
         )

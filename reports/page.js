@@ -134,7 +134,6 @@ const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[ho
 const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
 const seen = dates("Last logon", hosts.seen);
 const department = column("Department", (host) => hosts.departments[host]);
-const departments = hosts.department.some(Boolean) ? { department } : {};
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
 
 const OF_HOSTS = [
@@ -164,6 +163,8 @@ function hostsView(title, empty, holds, columns) {
   return { title, empty, rows, facets: OF_HOSTS, find: hostsFound, open, columns, saved: { primary, ...SAVED } };
 }
 
+const ownRuns = [...new Set(writes.run.filter((_, row) => writes.own[row]))];
+
 // Of each list also what is said where it has no rows.
 const VIEWS = {
   hosts: hostsView("Hosts", "The inventory has no host.", hasAsset, {
@@ -172,7 +173,7 @@ const VIEWS = {
     status,
     sure,
     seen,
-    ...departments,
+    department,
   }),
   conflicts: hostsView("Conflicts", "No host has another owner than the logons name.", isConflict, {
     name: hostName,
@@ -216,7 +217,7 @@ const VIEWS = {
     },
   },
   writes: {
-    title: content.plan ? "Plan" : "Writes of this run",
+    title: content.plan ? "Plan" : ownRuns.length ? `Writes of run ${ownRuns.join(", ")}` : "Writes of this run",
     empty: content.plan ? "There is nothing to write." : "This run wrote nothing. What earlier runs wrote is with each host.",
     rows: numbers(writes.own.length).filter((row) => writes.own[row]),
     facets: [{ name: "outcome", title: "Outcome", of: (row) => writes.outcome[row] }],
@@ -240,6 +241,11 @@ const VIEWS = {
   }),
 };
 
+// A column without any value is left out.
+for (const view of Object.values(VIEWS)) {
+  const hasValue = ([, { text }]) => view.rows.some((row) => String(text(row) ?? ""));
+  view.columns = Object.fromEntries(Object.entries(view.columns).filter(hasValue));
+}
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
 VIEWS.names.advice = `A host can have an owner once a host asset has its name in ${content.hostnameField}.`;
 
@@ -248,8 +254,8 @@ VIEWS.names.advice = `A host can have an owner once a host asset has its name in
 const texts = lazily(() => {
   const lines = (texts) => `\n${texts.filter(Boolean).map(folded).join("\n")}\n`;
   return {
-    hosts: allHosts.map((host) => lines([hosts.name[host], hosts.names[host], hosts.host_id[host]])),
-    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key])),
+    hosts: allHosts.map((host) => lines([hosts.name[host], ...(hosts.names[host] ?? "").split(" "), hosts.host_id[host]])),
+    people: people.key.map((key, person) => lines([people.name[person], people.address[person], key, ...(people.names[person] ?? "").split(" ")])),
     accounts: accounts.name.map((name) => lines([name])),
   };
 });

@@ -9,7 +9,6 @@ import base64
 import gzip
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
@@ -24,8 +23,8 @@ from upath import UPath
 
 from ownership.codes import OUTCOME, short_words
 from ownership.decisions import STAGES, funnel, owned_percent
-from ownership.matching import Present, candidates
-from ownership.names import host_arguments, printable, split_ids
+from ownership.matching import ACCOUNT_FIELDS, Present, candidates
+from ownership.names import normalise_username, printable, split_ids
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports.exports import FORMULA
@@ -68,7 +67,7 @@ def report_page(
     answered_no: Sequence[str],
     decided_by: Rules,
     present: Present,
-    commands: Mapping[str, str],
+    apply: str,
     how_sure: Sequence[str],
     made_at: datetime,
     fingerprint: str,
@@ -77,7 +76,7 @@ def report_page(
 
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `coverage_by_day`; `writes` are the run's and `earlier_writes` those of
-    others. `decided_by` are the run's rules; `commands` are `apply` and `conflicts` of this instance,
+    others. `decided_by` are the run's rules; `apply` is the command that applies a plan,
     `how_sure` sentences, `answered_no` a sentence and commands.
     `page_fingerprint` reads the `fingerprint` from the page, which is to be stored as it is: its policy names
     its script by a hash.
@@ -101,7 +100,8 @@ def report_page(
         "statuses": STATUS,
         "stages": FUNNEL,
         "hostnameField": present.fields.hostname,
-        "hosts": hosts_columns(told, kinds, people, present, commands["conflicts"]),
+        "shortHostnames": decided_by.short_hostnames,
+        "hosts": hosts_columns(told, kinds, people, present),
         "users": users_columns(rows, shares, matches, counts, last_day, people),
         "unmatched": unmatched_columns(unmatched, closest, people),
         "writes": writes_columns(writes, earlier_writes, people),
@@ -127,7 +127,7 @@ def report_page(
             packed=compress_json(content),
             is_plan=is_plan,
             answered_no=answered_no,
-            apply=commands.get("apply"),
+            apply=apply,
             run=next(hosts_now.iter_rows(named=True), None),
             window=window,
             rules=decided_by,
@@ -188,7 +188,9 @@ class People:
     """
 
     def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
-        details = users.select("user_id", pl.col("user_email").list.first(), "user_department")
+        held = pl.concat_list(pl.col(each).fill_null([]) for each in ("user_value", *ACCOUNT_FIELDS))
+        further = held.list.set_union(held.list.eval(normalise_username(pl.element()))).list.join(" ")
+        details = users.select("user_id", pl.col("user_email").list.first(), "user_department", names=further)
         self._details = {user_id: texts for user_id, *texts in details.iter_rows()}
         self._names = names
         self._numbers: dict[tuple[str, bool], int] = {}
@@ -209,26 +211,24 @@ class People:
 
     def columns(self) -> dict[str, list[str | None]]:
         """Return what the page shows of everybody who has a number."""
-        columns: dict[str, list[str | None]] = {"key": [], "name": [], "address": [], "department": []}
+        columns: dict[str, list[str | None]] = {
+            name: [] for name in ("key", "name", "address", "department", "names")
+        }
         for key, is_account in self._numbers:
             unnamed = key if key in self._details else f"{key} ({NO_SUCH_ASSET})"
-            asset = (key, self._names.get(key, unnamed), *self._details.get(key, (None, None)))
-            texts = (f"{key} (account)", key, None, None) if is_account else asset
+            asset = (key, self._names.get(key, unnamed), *self._details.get(key, (None,) * 3))
+            texts = (f"{key} (account)", key, None, None, None) if is_account else asset
             for column, text in zip(columns.values(), texts, strict=True):
                 column.append(text)
         return {name: shown_texts(column) for name, column in columns.items()}
 
 
 def hosts_columns(
-    hosts: pl.DataFrame, kinds: pl.DataFrame, people: People, present: Present, conflicts: str
+    hosts: pl.DataFrame, kinds: pl.DataFrame, people: People, present: Present
 ) -> dict[str, Any]:
-    """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`.
-
-    `conflicts` is the command that acknowledges some.
-    """
+    """Return the columns of hosts: rows of `story.with_words`; `kinds` are those of `host_profiles`."""
     written = hosts.select("host_id", "owner_ids", "source", "wrote_in").iter_rows(named=True)
     named = hosts.select(pl.when(status="conflict").then("host_id")).to_series()
-    to_acknowledge = (one and shlex.join(host_arguments("--acknowledge", [one])) for one in named)
     by_asset = kinds.drop_nulls("host_id").select("host_id", "kind").unique("host_id")
     rows = hosts.join(by_asset, on="host_id", how="left", maintain_order="left").select(
         "host_id",
@@ -255,7 +255,7 @@ def hosts_columns(
         **_columns(rows),
         "note": [note and printable(note) for note in hosts["note"]],  # whole: the sentence cuts it
         "undo": [*map(present.undo_as_wrong, written)],
-        "acknowledge": [options and f"{conflicts} {options} --note 'why'" for options in to_acknowledge],
+        "acknowledge": [one and present.acknowledge(one) for one in named],
         "owners": people.assets(hosts["owner_ids"]),
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),

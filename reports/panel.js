@@ -10,6 +10,23 @@ function rowOf(key, ...columns) {
   return first((text) => text === key) ?? first((text) => folded(text) === folded(key));
 }
 
+// What `explain` finds: an id, or a name as the rules compare them (rules 1.3, 1.4).
+const called = (lines, name) => numbers(lines.length).filter((row) => lines[row].includes(`\n${name}\n`));
+
+function hostCalled(text) {
+  const isWhole = !content.shortHostnames || /^[\d.]+$/.test(text);
+  return rowOf(text, allHosts.map(hostKey)) ?? called(texts().hosts, folded(isWhole ? text : text.split(".")[0])).at(0);
+}
+
+function personCalled(text) {
+  const name = folded(text);
+  const names = [name, name.replace(/\s+/g, "."), ...(/[@\\]/.test(name) ? spellings(name) : [])];
+  const ofAccount = (name) => called(texts().accounts, name).map((number) => accounts.person[number]);
+  const each = names.map((name) => new Set([...called(texts().people, name), ...ofAccount(name)]));
+  const [found, ...others] = each.find(({ size }) => size) ?? [];
+  return rowOf(text, people.key) ?? (others.length ? undefined : (found ?? rowOf(text.split(/[()]/)[1] ?? "", people.key)));
+}
+
 function section(title, children) {
   return children.length ? [element("section", {}, element("h3", {}, title), ...children)] : [];
 }
@@ -74,7 +91,7 @@ function writeItem(row) {
 
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
-  const effect = "It undoes the write, and no run gives the host to this owner again; without --wrong the next run does.";
+  const effect = "It undoes the write, and no run of this instance gives the host to this owner again; without --wrong the next run does.";
   const accountOf = (user) => [accounts.name[account[user]]].filter((name) => name !== people.name[personOf(user)]);
   const userNames = (user) => [...personLinks([personOf(user)]), " ", ...accountOf(user).map(quiet)];
   return [
@@ -91,7 +108,7 @@ function hostPanel(host) {
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],
-      ["Kind of host", hosts.kind[host]],
+      ["Kind of host", one(hosts.kind[host]).map((kind) => `${kind} (by all accounts, excluded ones, too)`)],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
@@ -130,8 +147,8 @@ function personPanel(person) {
 
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
-  const host = query.has("host") ? rowOf(query.get("host"), allHosts.map(hostKey), hosts.name) : undefined;
-  const person = query.has("person") ? rowOf(query.get("person"), people.key, people.address) : undefined;
+  const host = query.has("host") ? hostCalled(query.get("host").trim()) : undefined;
+  const person = query.has("person") ? personCalled(query.get("person").trim()) : undefined;
   if (host !== undefined) {
     return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
   }

@@ -83,5 +83,6 @@ def logons(row: Mapping[str, Any]) -> str:
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
     if weight in (None, row["events"]):
         return said
-    percent = 100 * weight // row["total_weight"] if row["total_weight"] else 0
-    return f"{said}, a share of {percent}% as the rules count ({weight:,} of {row['total_weight']:,})"
+    share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
+    what = "user days" if weight == days else "as weighed"
+    return f"{said}, {weight:,} of {row['total_weight']:,} {what} ({share}%)"

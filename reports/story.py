@@ -11,7 +11,7 @@ from ownership.codes import ACTION, EVIDENCE, EXCLUDED_USER, MATCH, OUTCOME, SUC
 from ownership.data_checks import ANSWERED_AT, owners_answered_no, still_counts
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
-from ownership.matching import Present, people_by_account
+from ownership.matching import SURNAME, Present, people_by_account
 from ownership.names import counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
@@ -19,6 +19,7 @@ from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, pe
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
+_NO_RUN_WRITES = "no run of this instance writes"
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
@@ -30,7 +31,7 @@ class Remedies:
 
     def __init__(self, users: pl.DataFrame, name_of: Mapping[str, str], present: Present) -> None:
         self._name_of = name_of
-        self._rules, self._fields, self._undo_as_wrong = present.rules, present.fields, present.undo_as_wrong
+        self._rules, self._fields, self._present = present.rules, present.fields, present
         self._problems = dict(users.drop_nulls("problem").select("user_id", "problem").iter_rows())
         known = people_by_account(users, user_value_field=self._fields.decisive, rules=self._rules)
         self._user_of = dict(known.iter_rows())
@@ -70,9 +71,9 @@ class Remedies:
         values |= {name: str(host[name]) for name in ("named_since", "stable_on")}
         instead = host["instead_id"] and person(host["instead_id"], self._name_of)
         values["instead"] = f" (named instead: {instead})" if instead else ""
-        undo = self._undo_as_wrong(host)
+        undo = self._present.undo_as_wrong(host)
         if host["is_to_undo"]:
-            yield f"Undo it as wrong, so that no run writes it here again: {undo}"
+            yield f"Undo it as wrong, so that no run of this instance writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
         reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
@@ -121,22 +122,26 @@ class Remedies:
         if len(readable) > 1:
             at = next(number for number, turn in enumerate(turns) if matched_by in turn)
             name, earlier = printable(decision["username"]), [one for turn in turns[:at] for one in turn]
-            text = f"Remove the name {name} in {either(turns[at])} from all but one of {either(readable)}"
-            instead = f", or enter it for the right one in {either(earlier)}, which is compared first"
+            people = either(person(user_id, self._name_of) for user_id in readable)
+            text = f"Remove the name {name} in {either(turns[at])} from all but one of {people}"
+            instead = f", or enter {name} for the right one in {either(earlier)}, which is compared first"
             choose = ", or write in platform_user_value_field which field is right"
+            if matched_by == SURNAME:
+                text = f"The surname {name} is that of {people}: set the owner by hand"
             yield f"{text}{instead if earlier else choose if not self._fields.decisive else ''}."
 
     def _to_be_written(self, host: Mapping[str, Any]) -> Iterator[str]:
         """Yield what would lead to another owner in the inventory, whatever it held when the run decided."""
         named, owners, field = host["resolved_owner"], host["owner_ids"], self._fields.owner
-        owner = person(named, self._name_of) if named else ""
+        owner, acknowledge = person(named, self._name_of) if named else "", self._present.acknowledge
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif owners and host["acknowledged_at"]:
-            yield f"The conflict is acknowledged; `conflicts --undo {printable(host['host_id'])}` ends that."
+            yield f"The conflict is acknowledged. To end that: {acknowledge(host['host_id'], undo=True)}"
         elif owners:
             name = f"{printable(host['hostname'] or 'the host')} ({printable(host['host_id'] or '')})"
             yield f"Clear {field} of {name} in the inventory: the next run would write {owner}."
+            yield f"If the owner may stay: {acknowledge(host['host_id'])}"
         elif named and owners is not None:
             advice = OUTCOME[host["outcome"]].advice if host["outcome"] else ""
             yield (advice or _NEXT_RUN_WRITES).format(owner=owner)
@@ -293,7 +298,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
-                then += f"; somebody said that it is wrong, so no run writes it until {host['no_until']}"
+                then += f"; somebody said that it is wrong, so {_NO_RUN_WRITES} it until {host['no_until']}"
         return f"{name} has no owner{then}."
     shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
     belongs = f"{name} belongs to {', '.join(shown)}"
@@ -322,7 +327,7 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
-        until = f", so no run writes it until {host['no_until']}" if host["no_until"] else ""
+        until = f", so {_NO_RUN_WRITES} it until {host['no_until']}" if host["no_until"] else ""
         return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)

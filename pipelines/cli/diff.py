@@ -12,7 +12,7 @@ from pipelines.cli.options import InstanceFile, Json, own_tables, print_lines
 from reports.plan import compared_owners, differences_in_words
 from reports.sentences import names_of
 from resources.errors import ConfigurationError
-from resources.settings import load_instance, setting_in_words
+from resources.settings import command_line, load_instance, setting_in_words
 from resources.store.retention import CHANGES, keeps_decisions, row_of_run
 from resources.store.tables import Tables, short_run_id
 
@@ -30,7 +30,12 @@ def diff(
     """
     instance = load_instance(path)
     tables = own_tables(instance)
-    runs = [tables.decided_by(tables.run_id(given)) for given in (first, second)]
+    given = [tables.run_id(each) for each in (first, second)]
+    for run_id in given:
+        if tables.rows("runs", run_id)["kind"].str.ends_with("undo").any():
+            see = command_line(instance, "sql", "--run", short_run_id(run_id), "FROM write_history")
+            raise ConfigurationError(f"Run {run_id} decided nothing: it is an undo. What it undid: {see}")
+    runs = [*map(tables.decided_by, given)]
     compared = compare(tables, *runs)
     if as_json:
         print(json.dumps({"instance": instance.name, "runs": runs, **compared}))

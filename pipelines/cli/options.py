@@ -272,8 +272,8 @@ _COMMAND = re.compile(r"(?<![`\S])(?:\w+=\S+ )?(?:\S*/)?asset-owners (?:\w+ -|sa
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What lies between two columns."""
 _STATE = "(?P<state>ok|warning|wrong|not tried) +"
-_START = re.compile(rf"(?P<sign>[+~-]) .{{4}}|\s*(?:{_STATE}|(?!\d{{8}})[\d,]+  |\d\d:[\d:]{{5}} |- )?")
-"""What a line begins with, before its text: a sign, how well something is, a number of hosts, or a time."""
+_START = re.compile(rf"(?P<sign>[+~-]) ....(?=.*  )|\s*(?:{_STATE}|(?!\d{{8}})[\d,]+  |\d\d:[\d:]{{5}} |- )?")
+"""What a line begins with: a sign before columns, how well something is, a number of hosts, or a time."""
 _COLOURS = {"ok": "green", "warning": "yellow", "wrong": "red", "+": "green", "-": "red", "~": "yellow"}
 
 

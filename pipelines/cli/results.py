@@ -224,12 +224,13 @@ def next_steps(
         owners = undone.select(pl.coalesce("hostname", "host_id"), pl.col("new_values").struct.field("owner"))
         them = some_of([printable(f"{host} to {names.get(owner, owner)}") for host, owner in owners.rows()])
         give = "would give" if report["dry_run"] else "gives"
-        yield f"For {instance.keep.history_days} days no run {give} {them} again"
+        no_run = f"For {instance.keep.history_days} days no run of {printable(instance.name)}"
+        yield f"{no_run} {give} {them} again; another instance may"
     elif again[0] == "undo" and (undone := outcomes.get("planned" if report["dry_run"] else "undone")):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)
         wrong = command_line(instance, *again, *(() if "--host" in again else ("--host", "HOST")), "--wrong")
-        yield f"If an owner is wrong, so that no run writes them there again:\n    {wrong}"
+        yield f"If an owner is wrong, so that no run of this instance writes them there again:\n    {wrong}"
 
 
 def _scan_lines(instance: Instance, tables: Tables, report: Mapping[str, Any]) -> Iterator[str]:

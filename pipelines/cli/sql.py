@@ -246,7 +246,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     columns = [*zip(*shown, strict=True)]
     differ = [column for column in columns if len({*column[1:]}) > 1]
     if differ and sum(max(map(len, column)) + 2 for column in columns) > width:
-        same = ", ".join(f"{column[0]} {column[1] or 'empty'}" for column in columns if column not in differ)
+        alike = [column for column in columns if column not in differ]
+        same = ", ".join(f"{name} {value}" for name, value, *_ in alike if value)
         shown = [[*row] for row in zip(*differ, strict=True)]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]

@@ -387,5 +387,6 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
 
 def present_of(instance: Instance) -> Present:
     """Return what advice on the hosts of an instance follows from."""
-    undo, history_days = command_line(instance, "undo"), instance.keep.history_days
-    return Present(instance.rules.as_rules(), instance.field_names, undo, history_days, datetime.now(UTC))
+    commands = (command_line(instance, name) for name in ("undo", "conflicts"))
+    days, now = instance.keep.history_days, datetime.now(UTC)
+    return Present(instance.rules.as_rules(), instance.field_names, *commands, days, now)

@@ -20,7 +20,7 @@ NOW = datetime(2026, 3, 30, 12, 0, tzinfo=UTC)
 BEGUN = NOW - timedelta(minutes=1)
 """When the run began that lists, decides and plans; a plan is as old as that."""
 RUN = "run-1"
-PRESENT = Present(Rules(), FieldNames(), "asset-owners undo", 400, NOW)
+PRESENT = Present(Rules(), FieldNames(), "asset-owners undo", "asset-owners conflicts", 400, NOW)
 
 
 def table(model: type[Table], *rows: dict[str, Any]) -> pl.DataFrame:

@@ -175,10 +175,10 @@ IN_TURN = [(name, 2, DAY + timedelta(days=n % 3)) for n, name in enumerate(CROWD
 MACHINES = {
     "alone": ("personal", "One user", [("ann", 5), ("SYSTEM", 50)]),
     "mostly": ("personal", "One of several", [("ann", 7), ("bob", 3)]),
-    "by-two": ("shared", "None of 2 users", [("ann", 6), ("bob", 4)]),
+    "by-two": ("shared", "None of 2 accounts", [("ann", 6), ("bob", 4)]),
     "kiosk-3": ("kiosk", "The name", [("ann", 5)]),
     "alike": ("kiosk", "12 users log on, all", [(name, 3) for name in MANY]),
-    "one-most": ("shared", "None of 13 users", [*((name, 1) for name in MANY), ("ann", 10)]),
+    "one-most": ("shared", "None of 13 accounts", [*((name, 1) for name in MANY), ("ann", 10)]),
     "SRV-01.corp.example": ("server", "The name", [("ann", 5)]),
     "mordordc.theshire.local": ("server", "The name", [("ann", 5)]),
     "visited": ("server", "Accounts of 2 other", [("WS-1$", 5), ("WS-2$", 5), ("ann", 3)]),

@@ -233,7 +233,7 @@ def test_a_host_that_the_plan_does_not_have_or_several_may_be_is_an_error(asked,
         (("u1", "u1"), ("u2", "u1"), "keep"),
         (("u1", None), ("u2", "u1"), "keep"),
         (("u,1", "u%2C1"), (None, "u%2C1"), "keep"),
-        (("u1", "u1"), (None, None), None),
+        (("u1", "u1"), (None, None), "drop"),
         (("u1", None), (None, "u2"), "drop"),
         ((None, "u1"), (None, "u1"), None),
         (("u1", "u1"), ("u1", "u1"), None),
@@ -269,5 +269,7 @@ def test_a_host_that_has_its_owner_already_is_kept_or_no_difference_in_either_or
     assert (back["change"].to_list() == ["confirm"]) == (change == "keep"), (
         "the same hosts, the other way round"
     )
+    if change == "drop" and not now:
+        assert back["change"].to_list() == ["add"]
     back = back.filter(change="add")
     assert back.filter(pl.col("owner").is_in(now.split(","))).is_empty(), "it has this owner already"

@@ -116,7 +116,7 @@ def test_a_run_that_failed_ends_with_what_it_wrote_and_the_next_command(
     ("more", "said"),
     [
         ((), "The next run writes this owner again, unless rules.exclude_hosts names the host"),
-        (("--wrong",), "For 400 days no run {gives} pc-1 to ann again"),
+        (("--wrong",), "For 400 days no run of {name} {gives} pc-1 to ann again; another instance may"),
     ],
 )
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -128,7 +128,7 @@ def test_an_undo_says_before_and_after_what_the_next_run_does(tmp_path, dry_run,
     report = {"run_id": RUN, "about_run_id": "run-0", "dry_run": dry_run, "writes": {outcome: 1}}
     first, *others = next_steps(instance(), tables, report, ["undo", "run-0", "--host", "pc-1", *more])
     wrong = "undo --instance small run-0 --host pc-1 --wrong"
-    said = said.format(gives="would give" if dry_run else "gives")
+    said = said.format(gives="would give" if dry_run else "gives", name=instance().name)
     assert (first, [wrong in other for other in others]) == (said, [] if more else [True])
 
 
@@ -156,7 +156,10 @@ def test_a_run_that_somebody_deletes_in_dagster_says_so(monkeypatch, tmp_path):
             ("undo", "--host", "pc-11"),
             "hosts: no host 'pc-11' is known; name it as the inventory does. Did you",
         ),
-        (("undo", "--host", "pc-2"), "hosts: nothing is planned for 'pc-2'. Why: asset-owners explain --"),
+        (
+            ("undo", "--host", "pc-2"),
+            f"hosts: run {RUN[:8]} did not write 'pc-2'. Why: asset-owners explain --",
+        ),
         (("apply",), "stored no plan with anything to write"),
     ],
 )
@@ -193,6 +196,9 @@ def test_on_a_terminal_lines_of_a_plan_break_between_words_and_have_colours(monk
             "  28692168  undo  2026-11-27 12:50\n    run 2947e39f, 2 undone"
         ),
         "       9  The account belongs to no person": "       9  The account belongs to no\n          person",
+        "- analyst@corp.example: may look, password in /x": (
+            "- analyst@corp.example: may look,\n  password in /x"
+        ),
         f"    {command}": f"    {command}",
         f"and 148 more; all: {command}": f"and 148 more; all:\n    {command}",
         "The demo's services: asset-owners sandbox up": "The demo's services:\n    asset-owners sandbox up",
@@ -236,6 +242,13 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     applied = tables.rows("runs", RUN).with_columns(run_id=pl.lit("applied"), of_run=pl.lit(RUN))
     tables.append("runs", applied)
     assert call("diff", "--instance", stored, "applied", ids[1])[1] == printed, "its plan is compared"
+    tables.append("runs", applied.with_columns(run_id=pl.lit("undone-it"), kind=pl.lit("undo")))
+    status, _, error = call("diff", "--instance", stored, RUN, "undone-it")
+    assert (status, "it is an undo" in error, "'FROM write_history'" in error) == (
+        2,
+        True,
+        True,
+    )
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()

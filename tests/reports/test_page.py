@@ -71,10 +71,11 @@ def report(
     coverage=((), None),
     planned_hosts=None,
     note=None,
+    rules=None,
     **changed,
 ):
     """The page after a run, whose writes had this outcome; all conflicts are acknowledged with the note."""
-    made = resolution(logons, people, assets)
+    made = resolution(logons, people, assets, rules)
     decisions = with_conflict_since(made.decisions, made.decisions.clear()).with_columns(**changed)
     writes = plan(decisions, people, assets).with_columns(
         outcome=pl.lit(outcome), message=pl.lit(message, pl.String), by=pl.lit("kim")
@@ -108,9 +109,9 @@ def report(
         window=WINDOW,
         is_plan=outcome == "planned",
         answered_no=["1 is <wrong>:", "asset-owners undo run-1 --wrong"] if outcome == "written" else [],
-        decided_by=Rules(),
-        present=PRESENT._replace(undo=COMMANDS["undo"]),
-        commands=COMMANDS | {"apply": "asset-owners apply --instance demo run-1"},
+        decided_by=rules or Rules(),
+        present=PRESENT._replace(undo=COMMANDS["undo"], conflicts=COMMANDS["conflicts"]),
+        apply="asset-owners apply --instance demo run-1",
         how_sure=["At more than 60%, 3 owners would be written.", "Compared with <nobody>."],
         made_at=NOW,
         fingerprint="f",

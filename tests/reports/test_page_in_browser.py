@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from ownership.rules import Rules
 from ownership.windows import Window
 from pipelines.cli.options import read_host_names
 from tests.ownership.builders import PEOPLE, WINDOW, counts, host, hosts, user, users
@@ -301,14 +302,48 @@ def test_a_person_opens_with_hosts_and_accounts(opened):
         "person=kim%20(account)": "kim",
         "person=u9": "u9 (no such user asset)",
         "person=Ann@corp.example": "ann@corp.example",
+        "person=CORP%5CExt.Moore": "ext.moore",
+        "person=Ann%20(u1)": "ann@corp.example",
         "host=PC-1": "pc-1",
-        "host=h4": "pc-4",
+        "host=PC-1.Corp.Example": "pc-1",
+        "host=H4": "pc-4",
     }.items():
         page.goto(f"{page.url.partition('#')[0]}#{address}")
         expect(panel.get_by_role("heading", level=2), address).to_have_text(shown)
-    for address in ("person=constructor", "host=%", "view=constructor"):
+    for address in ("person=constructor", "host=%", "host=.x", "person=ann%20(u7)", "view=constructor"):
         page.goto(f"{page.url.partition('#')[0]}#{address}")
         expect(panel, address).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("host_match", "address", "shown"),
+    [
+        ("exact", "host=PC-3.Corp.Example", "pc-3.corp.example"),
+        ("exact", "host=pc-3-old", "pc-3.corp.example"),
+        ("exact", "host=pc-3", None),
+        ("exact", "host=10.0.0.7", "10.0.0.7"),
+        ("short", "host=10.0.0.7", "10.0.0.7"),
+        ("short", "host=10", None),
+        ("short", "host=PC-3.Other.Example", "pc-3"),
+        ("short", "person=x1", "Dee Olu"),
+        ("short", "person=D.Olu@corp.example", "Dee Olu"),
+        ("short", "person=dee%20olu", "Dee Olu"),
+        ("short", "person=Olu", None),
+        ("short", "person=dee", None),
+        ("short", "person=CORP%5Cd.olu", "Dee Olu"),
+    ],
+)
+def test_a_link_opens_what_explain_finds(opened, host_match, address, shown):
+    addresses = ["dee.olu@corp.example", "d.olu@corp.example"]
+    people = users(user("u1", sam="x1", user_email=addresses), user("u2", email="kay.olu@corp.example"))
+    logons = counts(("pc-3.corp.example", "dee.olu", 5), ("10.0.0.7", "kay.olu", 5))
+    assets = hosts(host("h3", "pc-3.corp.example", "pc-3-old"), host("h7", "10.0.0.7"))
+    html = report(logons, people, assets, rules=Rules(hostname_match=host_match))
+    panel = opened(html, address).get_by_role("complementary")
+    if shown is None:
+        expect(panel).to_be_hidden()
+    else:
+        expect(panel.get_by_role("heading", level=2)).to_have_text(shown)
 
 
 def test_all_hosts_of_a_person_are_listed_and_no_others(opened):
@@ -347,7 +382,7 @@ def test_other_lists_are_a_click_away(opened):
     page.get_by_role("link", name="Hosts not in the inventory 1").click()
     lists(page, "pc-9")
     expect(page.locator("#about-rows")).to_contain_text("once a host asset has its name in search_agent_name")
-    page.get_by_role("link", name="Writes of this run 1").click()
+    page.get_by_role("link", name="Writes of run run-1 1").click()
     expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
 
 

@@ -54,7 +54,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         (
             *("pc-2", "conflict", "acknowledged", "bob@corp.example, u9", "bob@corp.example", *nobody),
             *(0.7, None, day, *[None] * 4),
-            "The conflict is acknowledged; `conflicts --undo h3` ends that.",
+            "The conflict is acknowledged. To end that: asset-owners conflicts --undo h3",
             *(None, NOW.date(), "kim", NOW.date(), "a loan", "h3", "u2, u9", None),
         ),
         (
@@ -95,7 +95,7 @@ def test_what_was_sent_counts_for_more_than_what_left_a_host_unchanged(outcomes,
             "u1",
             "written",
             "answered no",
-            f"Undo it as wrong, so that no run writes it here again: {UNDO}",
+            f"Undo it as wrong, so that no run of this instance writes it here again: {UNDO}",
         ),
         ("h2", "u9", "written", "only one user", "To change the owner, set it"),
         ("h2", "u1", "written long ago", "only one user", "To change the owner, set it"),
