@@ -196,10 +196,12 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    aimed = f"right for at least {aim.precision:.0%} by the lower end of its interval"
-    title = f"Best of {tried:,} tried, {aimed}"
+    aimed, end = f"surely {aim.precision:.0%} right", "(lower end of its interval)"
+    title = f"Best of {tried:,} tried, {aimed} {end}"
     if best is None:
-        title = f"No setting that was tried keeps {aim.keep_percent:g}% of the owners and is {aimed}"
+        title = (
+            f"No setting that was tried is {aimed} while keeping {aim.keep_percent:g}% of the owners {end}"
+        )
         if nearest is None:
             better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
