@@ -249,7 +249,11 @@ def confidence_in_words(
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
     each = "What each setting would write, and how many of such owners are right:"
-    lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
+    first = (
+        "Choose among these first: they rest on answers about these owners, other settings on past windows."
+    )
+    of_rows = [each, *in_columns(rows), first] if rows else []
+    lines = [f"How sure each owner is, {learnt}.", *of_rows]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
@@ -267,8 +271,10 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
+        of_hosts = "their users had more days on the excluded hosts"
+        why = of_hosts if setting == "skip_host_kinds" else "such logons hid their own users"
         effects = (
-            (row["hosts_resolved"], "more hosts get an owner"),
+            (row["hosts_resolved"], f"more hosts get an owner ({why})"),
             (row["conflicts_removed"], "conflicts end"),
             (row["owners_lost"], "owners are not written"),
         )

@@ -67,7 +67,8 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
             ask_for = partial(propose, client, own_fields=True)
             if proposed := (yield from attempt("newest logon", ask_for)):
                 state = "ok" if proposed.preset else "warning"
-                yield Finding(state, "newest logon", f"is in {proposed.index}: {proposed.title}")
+                if proposed not in found[-1:]:
+                    yield Finding(state, "newest logon", f"is in {proposed.index}: {proposed.title}")
                 found.append(proposed)
 
     def inventory_address(instance: Instance) -> Iterator[Finding]:
@@ -219,7 +220,9 @@ def _place(answer: str, key: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
-        text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
+        is_path = "/" in answer and not answer.startswith("{")
+        text = "No file of that path can be read. " * is_path
+        text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
         raise typer.BadParameter(f"{text};\ninit then asks for it, hidden") from error
 
 
@@ -233,6 +236,10 @@ def _known_way(answer: str) -> str:
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
+
+_OF_EXAMPLE = re.compile(
+    r"{0}\(not{0}set;{0}an{0}example\)|;{0}not{0}set;{0}an{0}example".format(r"(?: |\n *# )")
+)
 
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
@@ -402,11 +409,15 @@ def _first_day() -> date:
 
 
 def _with_keys(text: str, values: dict[str, Any], indent: str = "") -> str:
-    """Set keys where the file has them, commented out or not."""
+    """Set keys where the file has them, commented out or not; their comments are then of no example."""
     for key, value in values.items():
-        line = _line(key, value, indent)
-        text = re.sub(rf"(?m)^{indent}#?{key}:.*$", lambda _, line=line: line, text, count=1)
+        set_key = partial(_as_set, line=_line(key, value, indent))
+        text = re.sub(rf"(?m)((?:^{indent}# .*\n)*)^{indent}#?{key}:.*$", set_key, text, count=1)
     return text
+
+
+def _as_set(found: re.Match[str], line: str) -> str:
+    return _OF_EXAMPLE.sub("", found[1]) + line
 
 
 def _line(key: str, value: Any, indent: str) -> str:

@@ -285,7 +285,15 @@ def is_on_terminal() -> bool:
 def prompt(question: str, *, default: Any = None, show_default: bool = True, **options: Any) -> Any:
     """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
     question += f" [{default}]" if default and show_default else ""
+    if default is None:
+        default, options = "", {"value_proc": _answered, **options}
     return typer.prompt(_question(question), default=default, show_default=False, **options)
+
+
+def _answered(answer: str) -> str:
+    if not answer:
+        raise typer.BadParameter("An answer is needed")
+    return answer
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
