@@ -168,25 +168,20 @@ def as_sample(
 
 
 def as_on_sheets(sample: pl.DataFrame, earlier: pl.DataFrame) -> pl.DataFrame:
-    """Return a sample in which who was drawn earlier is as on that sheet: each may be given back.
-
-    As many as before are asked twice, unless earlier sheets ask more of them twice.
-    """
+    """Return a sample in which who was drawn earlier is as on that sheet: each may be given back."""
     owner, twice = ("host_id", "user_id"), pl.col("is_asked_twice")
     already = pl.col("was_twice").fill_null(value=False)
-    new = twice & ~already
     before = earlier.select(*owner, of_draw="seed", was_twice="is_asked_twice")
     drawn = sample.join(before, on=owner, how="left", maintain_order="left")
-    seed = pl.coalesce("of_draw", "seed")
-    asked = already | (new & (already.sum() + new.cum_sum() <= twice.sum()))
+    new = already.sum() + (twice & ~already).cum_sum() <= twice.sum()
+    seed, asked = pl.coalesce("of_draw", "seed"), already | (twice & new)
     return drawn.with_columns(seed=seed, is_asked_twice=asked).select(sample.columns)
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Return the sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
 
-    The hosts that are asked twice stand in its first half, and follow once more at the end, so that nobody
-    has just answered about them.
+    The hosts that are asked twice stand in its first half, and once more at the end.
     """
     place = pl.int_range(pl.len()) // (1 + pl.col("is_asked_twice").cast(pl.Int64))
     asked = sample.sort(place, maintain_order=True).with_columns(question=pl.lit(_QUESTION))
@@ -210,8 +205,7 @@ def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
-        why = "to see how often answers are wrong: answer them without looking at your first answer"
-        yield f"The last {number} rows ask again, {why}."
+        yield f"The last {number} rows ask again: answer them without looking at your first answer."
 
 
 def answered(

@@ -199,9 +199,7 @@ def settings_in_words(
     aimed, end = f"surely {aim.precision:.0%} right", "(lower end of its interval)"
     title = f"Best of {tried:,} tried, {aimed} {end}"
     if best is None:
-        title = (
-            f"No setting that was tried is {aimed} while keeping {aim.keep_percent:g}% of the owners {end}"
-        )
+        title = f"No setting tried is {aimed} while keeping {aim.keep_percent:g}% of the owners {end}"
         if nearest is None:
             better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
@@ -248,12 +246,9 @@ def confidence_in_words(
     torn = asked_twice(answers).contradicted
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
-    each = "What each setting would write, and how many of such owners are right:"
-    first = (
-        "Choose among these first: they rest on answers about these owners, other settings on past windows."
-    )
-    of_rows = [each, *in_columns(rows), first] if rows else []
-    lines = [f"How sure each owner is, {learnt}.", *of_rows]
+    each = "What each setting would write, and how many of such owners are right. Choose one before other "
+    each += "settings, which rest on past windows and not on answers about these very owners:"
+    lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [

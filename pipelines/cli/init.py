@@ -220,8 +220,7 @@ def _place(answer: str, key: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
-        is_path = "/" in answer and not answer.startswith("{")
-        text = "No file of that path can be read. " * is_path
+        text = "No file of that path can be read.\n" * ("/" in answer)
         text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
         raise typer.BadParameter(f"{text};\ninit then asks for it, hidden") from error
 
@@ -237,9 +236,12 @@ SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
-_OF_EXAMPLE = re.compile(
-    r"{0}\(not{0}set;{0}an{0}example\)|;{0}not{0}set;{0}an{0}example".format(r"(?: |\n *# )")
+_NOT_SET = re.compile(
+    r"(?:{0}\(not{0}set;{0}an{0}example\)|;{0}not{0}set;{0}an{0}example(?=\)))(?=\)?\n *\w)".format(
+        r"(?: |\n *# )"
+    )
 )
+"""The end of a comment, before a key that is set."""
 
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
@@ -331,6 +333,7 @@ def init(
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
     text = with_logs(text, logs or [], index).replace("instance.schema.json", SCHEMA.as_uri(), 1)
+    text = _NOT_SET.sub("", text)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     text = text.replace("asset-owners check --instance FILE", check, 1)
     validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text
@@ -409,15 +412,11 @@ def _first_day() -> date:
 
 
 def _with_keys(text: str, values: dict[str, Any], indent: str = "") -> str:
-    """Set keys where the file has them, commented out or not; their comments are then of no example."""
+    """Set keys where the file has them, commented out or not."""
     for key, value in values.items():
-        set_key = partial(_as_set, line=_line(key, value, indent))
-        text = re.sub(rf"(?m)((?:^{indent}# .*\n)*)^{indent}#?{key}:.*$", set_key, text, count=1)
+        line = _line(key, value, indent)
+        text = re.sub(rf"(?m)^{indent}#?{key}:.*$", lambda _, line=line: line, text, count=1)
     return text
-
-
-def _as_set(found: re.Match[str], line: str) -> str:
-    return _OF_EXAMPLE.sub("", found[1]) + line
 
 
 def _line(key: str, value: Any, indent: str) -> str:

@@ -333,7 +333,7 @@ def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
 _EVENT_CODE = re.compile(r"([\w.]+):4624")
 _USER = re.compile(r"(?i)(user|account|logon|login)([._]?name)?(\.keyword)?$|\.acct$")
 _HOST = re.compile(
-    r"(?i)(host|computer|agent|workstation|machine|device|fqdn)([._]?(name|label|dns\w*|netbios\w*))?(\.keyword)?$"
+    r"(?i)(host|computer|agent|workstation|machine|device|fqdn)[._]?(name|dns\w*)?(\.keyword)?$"
 )
 _TIME = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d|1\d{9}(\d{3})?$")
 _LOGON = re.compile(r"(?i)[\w.@]+:((user[-_]?)?log(ged)?[-_]?[io]n|4624)")
@@ -439,9 +439,8 @@ def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
         words.append(f"others: {some_of([*forms.values()], 10) or 'none'}")
     logons = (f"{name}:{value}" for name, value in first.items())
     own["query"] = next(filter(_LOGON.fullmatch, logons), "*")
-    fields_found = (
-        f"fields, with a value of each (letters shown as a, digits as 9), that may hold {'; '.join(words)}"
-    )
+    forms_as = "with a value of each (letters shown as a, digits as 9)"
+    fields_found = f"fields, {forms_as}, that may hold {'; '.join(words)}"
     return Proposal("", own["index"], own, fields_found)
 
 

@@ -40,7 +40,6 @@ _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeErr
 _OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
-_SIGNS = "*&%@`!"
 _PLAIN = {
     "missing": "is missing; this key is required",
     "model_type": "must hold keys of its own, each with its value, indented below it",
@@ -104,8 +103,8 @@ def _change(content: dict[Any, Any], change: str) -> None:
     try:
         content[key] = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (as of a file)
     except _YAML_ERRORS as error:
-        hint = f": {why}" if (why := _lacks_quotes(error, text)) else ""
-        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML{hint}") from error
+        problem = _why_invalid(error, text)
+        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML: {problem}") from error
 
 
 def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
@@ -225,23 +224,20 @@ def _content(path: Path) -> dict[Any, Any]:
     except _YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        if not problem.startswith("expected "):  # it then quotes no value, only what YAML calls its parts
-            problem = _QUOTED.sub("…", problem)
-        problem = _lacks_quotes(error, text) or problem
-        raise ConfigurationError(f"{path}: {where}invalid YAML: {problem}") from None
+        raise ConfigurationError(f"{path}: {where}invalid YAML: {_why_invalid(error, text)}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as name and url")
     return content
 
 
-def _lacks_quotes(error: Exception, text: str) -> str:
-    """Return what to do if a value begins with a sign that YAML keeps for itself, or nothing."""
-    marks = (getattr(error, name, None) for name in ("context_mark", "problem_mark"))
-    signs = (text[mark.index : mark.index + 1] for mark in marks if mark)
-    sign = next((sign for sign in signs if sign and sign in _SIGNS), "")
-    example = "'*$'" if sign == "*" else f"'{sign}…'"
-    return f"put quotes around a value that begins with {sign}: {example}" if sign else ""
+def _why_invalid(error: Exception, text: str) -> str:
+    """Return what is wrong with YAML, without what it holds."""
+    for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
+        if mark and (sign := f"{text} "[mark.index]) in "*&%@`!":
+            return f"put quotes around a value that begins with {sign}, such as '{sign}$'"
+    problem = getattr(error, "problem", None) or str(error)
+    # What is expected is told with the names of YAML's parts only.
+    return problem if problem.startswith("expected ") else _QUOTED.sub("…", problem)
 
 
 class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which crashes on a deep file

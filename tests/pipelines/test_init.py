@@ -201,7 +201,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out + error
-    assert out.count("Error: An answer is needed\n") == 1
+    assert out.count("An answer is needed\n") == 1
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
     assert out.count("Do not type the password here: name a variable, such as PASSWORD;\n") == 2
     assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out

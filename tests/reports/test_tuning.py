@@ -87,7 +87,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
-        "No setting that was tried is surely 90% right while keeping 90% of the owners (lower end of its "
+        "No setting tried is surely 90% right while keeping 90% of the owners (lower end of its "
         "interval). This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
     nothing = settings_in_words(LINE, None, None, Aim(), tried=2)

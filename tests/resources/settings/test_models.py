@@ -231,7 +231,7 @@ def test_all_that_is_wrong_or_missing_is_named_together(write):
         *(
             (
                 f"password: {sign}s3cret",
-                f"line 1, column 11: invalid YAML: put quotes around a value that begins with {sign}: ",
+                f"line 1, column 11: invalid YAML: put quotes around a value that begins with {sign}, ",
             )
             for sign in "*@%`!"
         ),
