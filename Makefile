@@ -24,7 +24,7 @@ setup: $(INSTALLED) .env ## install the program and its packages into .venv
 LOCKED := pip install --quiet --no-deps --require-hashes --only-binary :all: --requirement
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=… to one")'
-	@echo 'Installing packages into $(VENV): 500 MB to load, 1.5 GB in all, a minute'
+	@echo 'Downloading Python packages into $(VENV): 500 MB, 1.5 GB on disk, a minute'
 	@$(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock | $(BIN)/python -m $(LOCKED) /dev/stdin
 	@VIRTUAL_ENV=$(VENV) UV_SYSTEM_CERTS=1 $(BIN)/uv $(LOCKED) requirements.lock || $(BIN)/python -m $(LOCKED) requirements.lock
@@ -106,7 +106,7 @@ bench: setup ## measure, into bench/results.md
 	$(BIN)/python -m bench $(if $(LONG),--long) $(ONLY)
 
 demo: setup ## see it: a made-up company, a plan and its writing
-	@echo 'A search engine (100 MB, fetched once), an inventory and a made-up company'
+	@echo 'A search engine (100 MB, 0.2 GB on disk, downloaded once), an inventory and a made-up company'
 	@$(BIN)/asset-owners sandbox demo
 
 ui: setup ## the Dagster UI on that company

@@ -108,7 +108,8 @@ def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> I
         get = counted(ready.len(), "host") + (" gets its owner" if ready.len() == 1 else " get their owners")
         yield f"{hosts}. If nothing changes, {get} by {ready.max()}. List them:"
     else:
-        yield f"{hosts}. Each has an owner, was answered no, or its account has no person:"
+        why = "each has an owner, was answered no, or its account has no person"
+        yield f"{hosts}. None of them would be written anyway: {why}:"
     yield f"    {see(NOT_STABLE)}"
 
 

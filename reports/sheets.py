@@ -170,18 +170,21 @@ def as_sample(
 def as_on_sheets(sample: pl.DataFrame, earlier: pl.DataFrame) -> pl.DataFrame:
     """Return a sample in which who was drawn earlier is as on that sheet: each may be given back."""
     owner, twice = ("host_id", "user_id"), pl.col("is_asked_twice")
+    already = pl.col("was_twice").fill_null(value=False)
     before = earlier.select(*owner, of_draw="seed", was_twice="is_asked_twice")
     drawn = sample.join(before, on=owner, how="left", maintain_order="left")
-    seed, asked = pl.coalesce("of_draw", "seed"), twice | pl.col("was_twice").fill_null(value=False)
+    new = already.sum() + (twice & ~already).cum_sum() <= twice.sum()
+    seed, asked = pl.coalesce("of_draw", "seed"), already | (twice & new)
     return drawn.with_columns(seed=seed, is_asked_twice=asked).select(sample.columns)
 
 
 def sheet(sample: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
     """Return the sheet for a spreadsheet: a row of texts for each host, the last two of them to be answered.
 
-    The hosts that are asked twice follow once more, the other way round.
+    The hosts that are asked twice stand in its first half, and once more at the end.
     """
-    asked = sample.with_columns(question=pl.lit(_QUESTION))
+    place = pl.int_range(pl.len()) // (1 + pl.col("is_asked_twice").cast(pl.Int64))
+    asked = sample.sort(place, maintain_order=True).with_columns(question=pl.lit(_QUESTION))
     again = sample.filter("is_asked_twice").reverse().with_columns(question=pl.lit(_AGAIN))
     sample = pl.concat([asked, again])
     names = names_of(users.iter_rows(named=True))
@@ -202,7 +205,7 @@ def how_to_answer(sample: pl.DataFrame) -> Iterator[str]:
     yield "Let somebody who knows fill in the column right: yes if the host is this person's, otherwise no."
     yield "If it is another person's, the column instead may name them: e-mail address, account name or id."
     if number := sample["is_asked_twice"].sum():
-        yield f"The last {number} rows ask again, to see how often answers are wrong: do not look them up."
+        yield f"The last {number} rows ask again: answer them without looking at your first answer."
 
 
 def answered(
@@ -339,10 +342,10 @@ def audit_in_words(
         found = [max(number, known - right) for number in found]
         plain = round((known - right) / known * planned)
         all_of = "written" if written == planned else "planned"
-        why = f", not {plain:,}, since about {100 * twice.rate():.0f} of 100 answers are themselves wrong"
+        why = f" Counting each no would give {plain:,}, but some answers are mistakes."
         wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
         fewer = why if round(found[0]) < plain else ""
-        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
+        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}.{fewer}")
         if undone.height:
             others, left = wrong_of_others(found, planned, undone)
             words.append(f"{undone.height:,} undone since. Of the other {others:,} {wrong.format(*left)}.")

@@ -196,10 +196,10 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    aimed = f"right for at least {aim.precision:.0%} by the lower end of its interval"
-    title = f"Best of {tried:,} tried, {aimed}"
+    aimed, end = f"surely {aim.precision:.0%} right", "(lower end of its interval)"
+    title = f"Best of {tried:,} tried, {aimed} {end}"
     if best is None:
-        title = f"No setting that was tried keeps {aim.keep_percent:g}% of the owners and is {aimed}"
+        title = f"No setting tried is {aimed} while keeping {aim.keep_percent:g}% of the owners {end}"
         if nearest is None:
             better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
             return [*words, f"{title}{better}."]
@@ -246,7 +246,8 @@ def confidence_in_words(
     torn = asked_twice(answers).contradicted
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
-    each = "What each setting would write, and how many of such owners are right:"
+    each = "What each setting would write, and how many of such owners are right. Choose one before other "
+    each += "settings, which rest on past windows and not on answers about these very owners:"
     lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
@@ -265,8 +266,10 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     lines = ["Each of these would change decisions by itself:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
+        of_hosts = "their users had more days on the excluded hosts"
+        why = of_hosts if setting == "skip_host_kinds" else "such logons hid their own users"
         effects = (
-            (row["hosts_resolved"], "more hosts get an owner"),
+            (row["hosts_resolved"], f"more hosts get an owner ({why})"),
             (row["conflicts_removed"], "conflicts end"),
             (row["owners_lost"], "owners are not written"),
         )

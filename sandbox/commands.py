@@ -10,22 +10,24 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import polars as pl
 import typer
 
-from ownership.names import some_of
 from pipelines.cli.leave import delete_beside_tables
 from pipelines.cli.metrics import listen_at
 from pipelines.cli.options import Port, flag, folded, number, print_lines
 from pipelines.cli.serve import serve
 from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_home import dagster_instance
+from reports.sentences import display_names
 from reports.tuning import audit_to_draw
 from resources.settings import Instance, command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id, tables_of
+from sandbox.draft import Expectation
 from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
 
 CODES = (
@@ -89,7 +91,9 @@ def demo() -> None:
         written = tables.writes().filter(outcome="written").collect()
         decisions = tables.read_own("owner_decisions", plan)
         audit = audit_to_draw(decisions.filter(action="write").height, written.height)
-        print_lines(["", *_happened(decisions, written, sandbox.truth), "", "To look further:"])
+        names = display_names(tables.read("inventory_users", run_id=plan).collect())
+        happened = _happened(decisions, written, sandbox.truth, names)
+        print_lines(["", *happened, "", "To look further:"])
         # As the program was called, whose path the other commands have.
         shown = str(log) if Path(sys.argv[0]).is_absolute() else os.path.relpath(log)
         commands = {
@@ -121,15 +125,23 @@ def _forget_last_time(instance: Instance) -> None:
 
 
 def _happened(
-    decisions: pl.DataFrame, written: pl.DataFrame, truth: Mapping[str | None, str | None]
+    decisions: pl.DataFrame,
+    written: pl.DataFrame,
+    truth: Mapping[str | None, Expectation],
+    names: Mapping[str, str],
 ) -> Iterator[str]:
-    """Return what became of a plan, judged by `truth`."""
+    """Return what became of a plan, judged by `truth`; `names` has those of user assets."""
     given = written.select("host_id", pl.col("new_values").struct.field("owner")).rows()
-    wrong = [host_id for host_id, owner in given if truth[host_id] != owner]
+    wrong = [truth[host_id] for host_id, owner in given if truth[host_id].whose != owner]
     yield f"Hosts in the inventory: {decisions['host_id'].count()}"
     yield f"{len(given) - len(wrong)} of {len(given)} written owners are right (the demo knows the true ones)"
-    names = decisions.filter(pl.col("host_id").is_in(wrong))["hostname"].sort().to_list()
-    yield f"Wrong: {some_of(names, len(wrong)) or 'none'}; `explain` says why each was chosen"
+    wrong.sort(key=lambda row: (row.scenario, row.hostname or ""))
+    for scenario, rows in groupby(wrong, lambda row: row.scenario):
+        hosts = [*rows]
+        theirs, others = (names.get(who or "", who) for who in (hosts[0].whose, hosts[0].resolved_owner))
+        example = f"{hosts[0].hostname} is {theirs}'s, but most logons are {others}'s"
+        yield f"Wrong, {scenario}: {', '.join(row.hostname or '' for row in hosts)}. {example}"
+    yield "`explain` says why each was chosen"
     conflicts = decisions.filter(action="conflict").height
     yield f"Conflicts: {conflicts} hosts have another owner than the logons name, and keep theirs"
 

@@ -20,6 +20,7 @@ import yaml
 from resources.settings import slug_of
 from resources.store.tables import CLAIM
 from sandbox.company import DEMO_RULES, MAPPING, generate
+from sandbox.draft import Expectation
 from sandbox.engine import Engine
 from sandbox.inventory import Account, InventoryService, serving
 
@@ -40,13 +41,14 @@ _HEAD = "# Written by the sandbox at each start, until somebody changes it.\n"
 class Sandbox:
     """Both services, running on this machine, and the instance file that points at them.
 
-    `truth` says whose each host is, by id, of a company that was loaded just now.
+    `truth` says whose each host is and why the logons may say otherwise, by id, of a company that was loaded
+    just now.
     """
 
     engine: Engine
     inventory: InventoryService
     instance_file: Path
-    truth: Mapping[str | None, str | None] = field(default_factory=dict)
+    truth: Mapping[str | None, Expectation] = field(default_factory=dict)
 
 
 @contextmanager
@@ -76,13 +78,13 @@ def running_sandbox(
         ) as engine,
         serving(folder / "inventory.json", port=_kept_port(folder / "inventory-port")) as inventory,
     ):
-        truth, state = {}, inventory.state
+        truth, state = dict[str | None, Expectation](), inventory.state
         if fresh or not (state.assets("host") and INDEX in engine.request("GET", "_alias")):
             company = generate(today=today or datetime.now(UTC).date())
             progress("loading the logon documents")
             documents = engine.load(INDEX, MAPPING, company.documents())
             state.reset(_accounts(folder), company.hosts, company.users, TENANT)
-            truth = {row.host_id: row.whose for row in company.truth}
+            truth = {row.host_id: row for row in company.truth}
             progress(f"{documents} documents, {len(company.hosts)} hosts, {len(company.users)} users loaded")
         _write_secret(folder / SEARCH_PASSWORD, engine.reader.password)
         instance_file = home / "instances" / "demo.yaml"

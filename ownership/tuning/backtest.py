@@ -151,7 +151,7 @@ class _Now(_Hosts):
         if people.sum() < MIN_COMPARED:
             return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
         if self.biased_trait:
-            return f"hosts whose owner somebody set differ from the others, most in {self.biased_trait}"
+            return f"owners set by hand are not a fair sample: most unlike the others in {self.biased_trait}"
         unlike = self.most_different_trait(people | to_write, people, level=0.01)
         return f"hosts to write are unlike those compared, most in {unlike}" if unlike else None
 

@@ -6,7 +6,6 @@ What is tried is what a run relies on. Another source or inventory than ours is 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import shorten
 from typing import Annotated, Any
 
 from assets_defs.run_request import today_of, window_of
@@ -91,7 +90,7 @@ def check(
         fixes = f"{wrong} to fix" if wrong else "Nothing to fix" if not warnings else "No error"
         print(f"{fixes}, {warnings or 'no'} warning{'s' * (warnings != 1)}.")
         for one in failures:
-            print_finding(Finding("wrong", one["what"], shorten(one["text"], 80, placeholder=" …")))
+            print_finding(Finding("wrong", one["what"], one["text"]))
         again = command_line(instance, *(["check"] if wrong else ["run", "--dry-run"]))
         print(f"{'After fixing it' if wrong else 'Next, see what a run would write'}:\n    {again}")
     return 1 if wrong else 0

@@ -67,7 +67,8 @@ def ask(content: dict[str, Any], path: Path, found: list[Proposal], *, logs: lis
             ask_for = partial(propose, client, own_fields=True)
             if proposed := (yield from attempt("newest logon", ask_for)):
                 state = "ok" if proposed.preset else "warning"
-                yield Finding(state, "newest logon", f"is in {proposed.index}: {proposed.title}")
+                if proposed not in found[-1:]:
+                    yield Finding(state, "newest logon", f"is in {proposed.index}: {proposed.title}")
                 found.append(proposed)
 
     def inventory_address(instance: Instance) -> Iterator[Finding]:
@@ -219,7 +220,8 @@ def _place(answer: str, key: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
-        text = f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
+        text = "No file of that path can be read.\n" * ("/" in answer)
+        text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
         raise typer.BadParameter(f"{text};\ninit then asks for it, hidden") from error
 
 
@@ -233,6 +235,13 @@ def _known_way(answer: str) -> str:
 SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
+
+_NOT_SET = re.compile(
+    r"(?:{0}\(not{0}set;{0}an{0}example\)|;{0}not{0}set;{0}an{0}example(?=\)))(?=\)?\n *\w)".format(
+        r"(?: |\n *# )"
+    )
+)
+"""The end of a comment, before a key that is set."""
 
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
@@ -324,6 +333,7 @@ def init(
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
     text = with_logs(text, logs or [], index).replace("instance.schema.json", SCHEMA.as_uri(), 1)
+    text = _NOT_SET.sub("", text)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     text = text.replace("asset-owners check --instance FILE", check, 1)
     validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import typer
 
-from assets_defs.run_request import today_of, window_of
+from assets_defs.run_request import DOES_NOT_WRITE, today_of, window_of
 from ownership.codes import SUCCESSES
 from ownership.decisions import summary
 from ownership.names import counted, printable, some_of
@@ -96,8 +96,10 @@ def run(
     if is_on_terminal() and not as_json:  # Dagster takes seconds to load
         note("Fetching logons and both lists of assets")
     from pipelines.cli.results import execute, print_result, status_of
+    from pipelines.dagster_gaps.console import HIDDEN
     from pipelines.jobs import launch_tags, run_config
 
+    HIDDEN.update([DOES_NOT_WRITE] if asks else ())
     options |= {"dry_run": True} if dry_run or asks else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)

@@ -78,13 +78,13 @@ def draw(
         asked = draw_sample(not_answered, number, seed=seed)
         if asked.is_empty():
             raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
-        earlier = tables.read("audit_sample").filter(pl.col("right").is_not_null() | (pl.col("seed") != seed))
+        earlier = tables.read("audit_sample").collect()
         drawn = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
-        sample = as_on_sheets(drawn, earlier.collect())
+        sample = as_on_sheets(drawn, earlier)
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
-        others = earlier.collect().join(sample, on=("host_id", "user_id"), how="anti")
+        others = earlier.join(sample, on=("host_id", "user_id"), how="anti")
         tables.write("audit_sample", pl.concat([others, sample]))
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"

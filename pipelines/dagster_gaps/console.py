@@ -25,6 +25,8 @@ from resources.settings import logs_as_json
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """Dagster's message, without an event, for each step after a failed one."""
 _TERMINAL = os.dup(2) if columns_of(sys.stderr) else None  # during a step Dagster has a file in its place
+HIDDEN: set[str] = set()
+"""Lines that a command says itself, in its own way."""
 _kept: list[str] = []
 """Warnings of a command's run, which the command prints below its result."""
 
@@ -59,7 +61,7 @@ def take_warnings(start: str = "") -> list[str]:
 def _is_printed_now(record: logging.LogRecord) -> bool:
     """Return whether a line is printed now; a command keeps its warnings for later, but not why it waits."""
     meta = vars(record)["dagster_meta"]
-    if (text := _text_of(meta)) is None:
+    if (text := _text_of(meta)) is None or text in HIDDEN:
         return False
     is_later = record.levelno == logging.WARNING and not vars(record).get("waits") and not logs_as_json()
     if is_kept := is_later and is_by_command(meta["run_id"], meta["job_tags"]):

@@ -103,7 +103,8 @@ def _change(content: dict[Any, Any], change: str) -> None:
     try:
         content[key] = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (as of a file)
     except _YAML_ERRORS as error:
-        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML") from error
+        problem = _why_invalid(error, text)
+        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML: {problem}") from error
 
 
 def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
@@ -223,11 +224,20 @@ def _content(path: Path) -> dict[Any, Any]:
     except _YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = _QUOTED.sub("…", getattr(error, "problem", None) or str(error))
-        raise ConfigurationError(f"{path}: {where}invalid YAML: {problem}") from None
+        raise ConfigurationError(f"{path}: {where}invalid YAML: {_why_invalid(error, text)}") from None
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: must hold `key: value` lines, such as name and url")
     return content
+
+
+def _why_invalid(error: Exception, text: str) -> str:
+    """Return what is wrong with YAML, without what it holds."""
+    for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
+        if mark and (sign := f"{text} "[mark.index]) in "*&%@`!":
+            return f"put quotes around a value that begins with {sign}, such as '{sign}$'"
+    problem = getattr(error, "problem", None) or str(error)
+    # What is expected is told with the names of YAML's parts only.
+    return problem if problem.startswith("expected ") else _QUOTED.sub("…", problem)
 
 
 class _StrictLoader(yaml.SafeLoader):  # not the faster CSafeLoader, which crashes on a deep file

@@ -108,7 +108,9 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     assert "To apply it" not in said, "it does that itself"
     assert re.findall("--audit 50.*", said) == ["--audit 50 --written"]
     assert "156 of 168 written owners are right" in said
-    assert len(re.findall(r"[a-z]+-\d+", said.partition("Wrong: ")[2].partition(";")[0])) == 12
+    wrong = said.partition("\nWrong, ")[2].partition("`explain`")[0]
+    assert len(set(re.findall(r"lt-\d+", wrong))) == 12
+    assert len(re.findall(r"\. lt-\d+ is [\w\s]+'s, but\s+most\s+logons\s+are [\w\s]+'s\n", wrong)) == 2
     proposed = re.findall(r"(?m)^    (ASSET_OWNERS_HOME=.*)$", said.partition("To look further:")[2])
     shown = {
         line: output("/bin/sh", "-c", line)

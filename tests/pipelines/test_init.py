@@ -184,7 +184,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     ):
         inventory.state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
         status, out, error = answer(
-            *("y", "Head office", "nowhere", search.url, "", "", "n", "", ""),
+            *("y", "Head office", "", "nowhere", search.url, "", "", "n", "", ""),
             *(
                 inventory.url,
                 "robot@corp.example",
@@ -201,6 +201,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
             arguments=[tmp_path / "mine.yaml"],
         )
     assert status == 0, out + error
+    assert out.count("An answer is needed\n") == 1
     assert "url: is not an address; write https://HOST:PORT/PATH" in out
     assert out.count("Do not type the password here: name a variable, such as PASSWORD;\n") == 2
     assert "1 hosts have logons: 0 are in the inventory (exact), 1 if the domain part is ignored" in out
@@ -221,6 +222,8 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     assert not re.search("(?i)hunter2", out + (tmp_path / "mine.yaml").read_text("utf-8"))
     assert instance.user_field == presets()["winlogbeat"].settings["user_field"]
     assert instance.rules.hostname_match == "short"
+    written = re.findall(r"(?m)((?:^ *# .*\n)+)^ *[a-z]\w*:", (tmp_path / "mine.yaml").read_text("utf-8"))
+    assert not [comment for comment in written if "not set" in " ".join(comment.split())]
 
 
 def test_a_tenant_and_a_way_of_shipping_that_are_not_there_are_asked_for_again(answer, tmp_path, monkeypatch):
@@ -266,7 +269,7 @@ def test_of_fields_that_are_not_recognised_only_the_missing_ones_have_no_default
             arguments=[tmp_path / "mine.yaml"],
         )
     assert (status, out.count("User of the search service")) == (1, 1), "it ends at the inventory service"
-    assert "with the form of their values" in out
+    assert out.count("letters shown as a, digits as 9") == 2
     instance = load_instance(tmp_path / "mine.yaml")
     assert ({key: getattr(instance, key) for key in fields}, instance.index) == (fields, "ad-*")
 
@@ -353,5 +356,6 @@ def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_
         *({"file": file}, {"file": file}, {"file": file}),
     ]
     for password in (str(tmp_path / "hunter2"), "~hunter2", "hunter2" * 999):
-        with pytest.raises(typer.BadParameter, match="Do not type the TOTP secret here"):
+        with pytest.raises(typer.BadParameter, match="Do not type the TOTP secret here") as raised:
             _place(password, "mfa_secret")
+        assert ("No file of that path can be read" in str(raised.value)) == ("/" in password)

@@ -136,7 +136,8 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     )
     assert call(*of_it, "--audit", "69", "--seed", "7", "--audit-file", tmp_path / "a.csv")[0] == 0
     heading, *rows = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").splitlines()
-    given = [f"{row[:-1]}{'no' if n < 4 else 'yes'}," for n, row in enumerate(rows)]
+    no = {row.partition(",")[0] for row in rows[:4]}
+    given = [f"{row[:-1]}{'no' if row.partition(',')[0] in no else 'yes'}," for row in rows]
     (tmp_path / "a.csv").write_text("\n".join([heading, *given]), encoding="utf-8-sig")
     if decided_since:
         later = datetime.now(UTC)
@@ -324,9 +325,27 @@ def test_what_was_answered_no_stays_so_when_other_rules_are_audited(call, instan
     assert call(*of_it, tmp_path / "second.csv", "--seed", "9")[0] == 0
     stored = tables.read("audit_sample").collect()
     drawn = stored.tail(40)
+    assert drawn["is_asked_twice"].sum() == 5, "those that an earlier sheet asks twice included"
     assert set(drawn["seed"]) == {9, sample["seed"][0]}, "who was on a sheet stays there"
     assert drawn["right"].null_count() == 40
     assert set(sample["host_id"][:4]) == set(stored.filter(right=False)["host_id"])
+
+
+def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(
+    call, instance_file, home_with, tmp_path
+):
+    tables, of_it = home_with(assets(by_hand=0)), ("tune", "--instance", instance_file)
+    for number, name in ((50, "50.csv"), (50, "again.csv"), (5, "5.csv")):
+        sheet = ("--audit", str(number), "--seed", "7", "--audit-file", tmp_path / name)
+        assert call(*of_it, *sheet)[0] == 0
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "50.csv").read_text()
+    for name in ("50.csv", "5.csv"):
+        heading, *rows = (tmp_path / name).read_text(encoding="utf-8-sig").splitlines()
+        given = "\n".join([heading, *(f"{row[:-1]}yes," for row in rows)])
+        (tmp_path / name).write_text(given, encoding="utf-8-sig")
+        status, _, said = call(*of_it, "--audit-answers", tmp_path / name)
+        assert status == 0, said
+    assert tables.read("audit_sample").collect()["right"].sum() >= 50
 
 
 def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(

@@ -308,7 +308,7 @@ def test_hosts_that_one_person_has_are_not_independent_tries():
         ({"set_by_hand": 29}, "fewer than 30 hosts have an owner whom somebody set"),
         (
             {"set_by_hand": 40, "few_days": range(40, 60)},
-            "hosts whose owner somebody set differ from the others, most in the primary user's active days",
+            "owners set by hand are not a fair sample: most unlike the others in the primary user's",
         ),
         (
             {"set_by_hand": 40, "to_write": 15, "others": 45, "few_days": range(30, 55)},

@@ -109,6 +109,17 @@ def test_texts_with_keywords_below_need_a_preset_that_names_those():
         ({"user": ["ann"], "host": ["PC-1"]}, ("user", "host", None, "*")),
         ({"LoginUser": ["ann"], "Rechner": ["PC-1"]}, ("LoginUser", None, None, "*")),
         ({"Rechner": ["PC-1"]}, (None, None, None, "*")),
+        *(
+            ({"acct.login": ["ann"], name: ["PC-1"]}, ("acct.login", name, None, "*"))
+            for name in (
+                "machine.fqdn",
+                "fqdn.keyword",
+                "computer.dns_name",
+                "asset.device",
+                "workstation.label",
+            )
+        ),
+        ({"machine.id": ["7"], "device.ip": ["::1"]}, (None, None, None, "*")),
     ],
 )
 def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_values(fields, settings):
@@ -118,7 +129,7 @@ def test_an_index_with_fields_of_its_own_is_proposed_with_the_form_of_their_valu
     assert "ann" not in found.title
     assert ("Rechner (aa-9)" in found.title) == ("Rechner" in fields)
     with pytest.raises(
-        ConfigurationError, match=r"the form of their values, that may hold the user: .*; the time: "
+        ConfigurationError, match=r"letters shown as a, .* that may hold the user: .*; the time: "
     ):
         propose(client("corp-2026.03", fields))
 
