@@ -12,7 +12,7 @@ from ownership.data_checks import ANSWERED_AT, owners_answered_no, still_counts
 from ownership.decisions import HAS_OWNER, least_certain_first
 from ownership.history import ACKNOWLEDGED
 from ownership.matching import SURNAME, Present, people_by_account
-from ownership.names import counted, either, printable
+from ownership.names import STAND_IN, counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
 from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
@@ -136,6 +136,8 @@ class Remedies:
         owner, acknowledge = person(named, self._name_of) if named else "", self._present.acknowledge
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
+        elif named and re.match(STAND_IN, named):
+            yield "The logons named a person who was forgotten since: the next run decides without them."
         elif owners and host["acknowledged_at"]:
             yield f"The conflict is acknowledged. To end that: {acknowledge(host['host_id'], undo=True)}"
         elif owners:

@@ -73,6 +73,12 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     assert planned["What would change it"] == "The next run that may write sets ann@corp.example (u1)."
 
 
+def test_an_owner_who_was_forgotten_since_is_not_said_to_be_written():
+    forgotten = pl.lit("forgotten-0123456789abcdef")
+    told = hosts_sheet(by_now(ASSETS, "planned").with_columns(resolved_owner=forgotten), *OF_NOW)
+    assert told["What would change it"].str.contains("forgotten since: the next run decides").sum() == 2
+
+
 @pytest.mark.parametrize(
     ("outcomes", "status", "why", "owners"),
     [
