@@ -117,6 +117,8 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
         days = f"{(decision['last_seen'] - since).days + decision['idle_days'] + 1}"
         days += f" of {(ready - since).days + 1}" if ready else ""
         sentence = f"The primary user has been named for {days} days in a row; min_stable_days asks for more."
+        if ready:
+            return Words(sentence, known.advice, short=known.short)
         why = "the host has an owner"
         if decision["host_id"] is None:
             why = "the host is not in the inventory"
@@ -125,7 +127,7 @@ def reason_of(decision: Mapping[str, Any]) -> Words:
         besides = (
             f"{{username}} has been named on each day since {{named_since}}, but no run writes it: {why}."
         )
-        return Words(sentence, known.advice if ready else besides, short=known.short)
+        return Words(sentence, besides, short=known.short)
     reason = EVIDENCE[decision["evidence"]]
     return Words("The host is excluded.", reason.advice) if is_excluded else reason
 
