@@ -76,8 +76,8 @@ def report_page(
 
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `coverage_by_day`; `writes` are the run's and `earlier_writes` those of
-    others. `decided_by` are the run's rules; `apply` is the command that applies a plan,
-    `how_sure` sentences, `answered_no` a sentence and commands.
+    others. `decided_by` are the run's rules; `apply` is a command, `how_sure` sentences,
+    `answered_no` a sentence and commands.
     `page_fingerprint` reads the `fingerprint` from the page, which is to be stored as it is: its policy names
     its script by a hash.
     """
@@ -190,8 +190,10 @@ class People:
     def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
         held = pl.concat_list(pl.col(each).fill_null([]) for each in ("user_value", *ACCOUNT_FIELDS))
         further = held.list.set_union(held.list.eval(normalise_username(pl.element()))).list.join(" ")
-        details = users.select("user_id", pl.col("user_email").list.first(), "user_department", names=further)
-        self._details = {user_id: texts for user_id, *texts in details.iter_rows()}
+        details = users.select(
+            "user_id", address=pl.col("user_email").list.first(), department="user_department", names=further
+        )
+        self._details = details.rows_by_key("user_id", named=True, unique=True)
         self._names = names
         self._numbers: dict[tuple[str, bool], int] = {}
 
@@ -211,16 +213,13 @@ class People:
 
     def columns(self) -> dict[str, list[str | None]]:
         """Return what the page shows of everybody who has a number."""
-        columns: dict[str, list[str | None]] = {
-            name: [] for name in ("key", "name", "address", "department", "names")
-        }
+        rows = []
         for key, is_account in self._numbers:
             unnamed = key if key in self._details else f"{key} ({NO_SUCH_ASSET})"
-            asset = (key, self._names.get(key, unnamed), *self._details.get(key, (None,) * 3))
-            texts = (f"{key} (account)", key, None, None, None) if is_account else asset
-            for column, text in zip(columns.values(), texts, strict=True):
-                column.append(text)
-        return {name: shown_texts(column) for name, column in columns.items()}
+            asset = {"key": key, "name": self._names.get(key, unnamed)} | self._details.get(key, {})
+            rows.append({"key": f"{key} (account)", "name": key} if is_account else asset)
+        columns = ("key", "name", "address", "department", "names")
+        return {name: shown_texts([row.get(name) for row in rows]) for name in columns}
 
 
 def hosts_columns(

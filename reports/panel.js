@@ -14,7 +14,7 @@ function rowOf(key, ...columns) {
 const called = (lines, name) => numbers(lines.length).filter((row) => lines[row].includes(`\n${name}\n`));
 
 function hostCalled(text) {
-  const isWhole = !content.shortHostnames || /^[\d.]+$/.test(text);
+  const isWhole = !content.shortHostnames || /^\d+(\.\d+){3}$/.test(text);
   return rowOf(text, allHosts.map(hostKey)) ?? called(texts().hosts, folded(isWhole ? text : text.split(".")[0])).at(0);
 }
 
