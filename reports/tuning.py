@@ -263,13 +263,11 @@ def suggestions_in_words(rows: pl.DataFrame, rules: Rules) -> list[str]:
     """List rows of `suggestions`: what each would change by itself, and the line for the instance file."""
     if rows.is_empty():
         return ["Excluding accounts or kinds of hosts would not help."]
-    lines = ["Each of these would change decisions by itself:"]
+    lines = ["Each of these would change decisions by itself, as other users or other hosts then come first:"]
     for row in rows.head(MAX_SUGGESTIONS).iter_rows(named=True):
         setting = row["setting"].removeprefix("rules.")
-        of_hosts = "their users had more days on the excluded hosts"
-        why = of_hosts if setting == "skip_host_kinds" else "such logons hid their own users"
         effects = (
-            (row["hosts_resolved"], f"more hosts get an owner ({why})"),
+            (row["hosts_resolved"], "more hosts get an owner"),
             (row["conflicts_removed"], "conflicts end"),
             (row["owners_lost"], "owners are not written"),
         )

@@ -236,13 +236,9 @@ SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
-_NOT_SET = re.compile(
-    r"(?:{0}\(not{0}set;{0}an{0}example\)|;{0}not{0}set;{0}an{0}example(?=\)))(?=\)?\n *\w)".format(
-        r"(?: |\n *# )"
-    )
-)
-"""The end of a comment, before a key that is set."""
-
+# Ends the comment above a key; one that is set is no example.
+_EXAMPLE = "not set; an example".replace(" ", r"[\n #]+")
+_NOT_SET = re.compile(rf"(?:[\n #]+\({_EXAMPLE}\)|;[\n #]+{_EXAMPLE}(?=\)))(?=\)?\n *\w)")
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."
 _FILL_IN = "Fill in names, addresses and where the secrets lie"
@@ -332,8 +328,8 @@ def init(
         print(f"The newest logon is in {proposed.index}: {shipped}.", file=sys.stderr)
     text = _with_keys(text.replace("#scan:", "scan:", 1), service)
     text = _with_keys(text, {**indented, "first_day": _first_day()}, "  ")
-    text = with_logs(text, logs or [], index).replace("instance.schema.json", SCHEMA.as_uri(), 1)
-    text = _NOT_SET.sub("", text)
+    text = _NOT_SET.sub("", with_logs(text, logs or [], index))
+    text = text.replace("instance.schema.json", SCHEMA.as_uri(), 1)
     check = command_line(None, "check", "--instance", "FILE" if path == Path("-") else str(path))
     text = text.replace("asset-owners check --instance FILE", check, 1)
     validate_instance(yaml.safe_load(text), path)  # no option puts a secret into the file in clear text

@@ -285,10 +285,8 @@ def is_on_terminal() -> bool:
 def prompt(question: str, *, default: Any = None, show_default: bool = True, **options: Any) -> Any:
     """Ask for an answer, as `typer.prompt` does; Ctrl-C ends the command."""
     question += f" [{default}]" if default and show_default else ""
-    text, is_needed = _question(question), default is None
-    while (
-        not (answer := typer.prompt(text, default=default or "", show_default=False, **options)) and is_needed
-    ):
+    ask = partial(typer.prompt, _question(question), default=default or "", show_default=False, **options)
+    while not (answer := ask()) and default is None:
         print("An answer is needed")
     return answer
 

@@ -99,7 +99,7 @@ def run(
     from pipelines.dagster_gaps.console import HIDDEN
     from pipelines.jobs import launch_tags, run_config
 
-    HIDDEN.update([DOES_NOT_WRITE] if asks else ())
+    (HIDDEN.add if asks else HIDDEN.discard)(DOES_NOT_WRITE)
     options |= {"dry_run": True} if dry_run or asks else {}  # otherwise as the instance file says
     options |= {"enrich": False} if no_enrich else {}
     config = run_config(instance, lookback_days=window.days, **options)

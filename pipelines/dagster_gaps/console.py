@@ -25,8 +25,7 @@ from resources.settings import logs_as_json
 _SKIPPED_STEP = re.compile("Dependencies for step .* Not executing\\.")
 """Dagster's message, without an event, for each step after a failed one."""
 _TERMINAL = os.dup(2) if columns_of(sys.stderr) else None  # during a step Dagster has a file in its place
-HIDDEN: set[str] = set()
-"""Lines that a command says itself, in its own way."""
+HIDDEN = set[str]()  # lines that a command replaces by its own words
 _kept: list[str] = []
 """Warnings of a command's run, which the command prints below its result."""
 

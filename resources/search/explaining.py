@@ -333,7 +333,7 @@ def _find_computer_fields(log: Asker, between: dict[str, Any]) -> list[str]:
 _EVENT_CODE = re.compile(r"([\w.]+):4624")
 _USER = re.compile(r"(?i)(user|account|logon|login)([._]?name)?(\.keyword)?$|\.acct$")
 _HOST = re.compile(
-    r"(?i)(host|computer|agent|workstation|machine|device|fqdn)[._]?(name|dns\w*)?(\.keyword)?$"
+    r"(?i)(host|computer|agent|workstation|machine|device|fqdn)([._]?(dns_?)?name)?(\.keyword)?$"
 )
 _TIME = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d|1\d{9}(\d{3})?$")
 _LOGON = re.compile(r"(?i)[\w.@]+:((user[-_]?)?log(ged)?[-_]?[io]n|4624)")
@@ -391,9 +391,8 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
         raise PermissionDeniedError(f"{error}; name the indexes that it may read{option}") from error
     if not found:
         ways = option and f"{option}, or the way of shipping with --logs ({', '.join(known)})"
-        indexes = some_of(_COMMAS.split(where.index))
-        none = f"No logon event of a known way of shipping is in {indexes} at {where.url}"
-        raise ConfigurationError(f"{none}; {NAME_THE_INDEX}{ways}")
+        none = f"No logon event of a known way of shipping is in {some_of(_COMMAS.split(where.index))}"
+        raise ConfigurationError(f"{none} at {where.url}; {NAME_THE_INDEX}{ways}")
     index, fields = _DATA_STREAM.sub(r"\1", found.index), found.fields
     fitting = [name for name in found.matched_queries if name in known and _fits(known[name], fields)]
     sender, machine = (
@@ -439,8 +438,7 @@ def _propose_fields(index: str, fields: Mapping[str, list[object]]) -> Proposal:
         words.append(f"others: {some_of([*forms.values()], 10) or 'none'}")
     logons = (f"{name}:{value}" for name, value in first.items())
     own["query"] = next(filter(_LOGON.fullmatch, logons), "*")
-    forms_as = "with a value of each (letters shown as a, digits as 9)"
-    fields_found = f"fields, {forms_as}, that may hold {'; '.join(words)}"
+    fields_found = f"fields, with values (letters shown as a, digits as 9), that may hold {'; '.join(words)}"
     return Proposal("", own["index"], own, fields_found)
 
 

@@ -103,8 +103,7 @@ def _change(content: dict[Any, Any], change: str) -> None:
     try:
         content[key] = yaml.load(text, Loader=_StrictLoader)  # noqa: S506  (as of a file)
     except _YAML_ERRORS as error:
-        problem = _why_invalid(error, text)
-        raise ConfigurationError(f"--set: {setting}: its value is invalid YAML: {problem}") from error
+        raise ConfigurationError(f"--set: {setting}: invalid YAML: {_why_invalid(error, text)}") from error
 
 
 def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str] = ()) -> Instance:
@@ -231,12 +230,11 @@ def _content(path: Path) -> dict[Any, Any]:
 
 
 def _why_invalid(error: Exception, text: str) -> str:
-    """Return what is wrong with YAML, without what it holds."""
+    """Return what is wrong with YAML, without what it holds: what is expected are the names of parts."""
     for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
         if mark and (sign := f"{text} "[mark.index]) in "*&%@`!":
             return f"put quotes around a value that begins with {sign}, such as '{sign}$'"
     problem = getattr(error, "problem", None) or str(error)
-    # What is expected is told with the names of YAML's parts only.
     return problem if problem.startswith("expected ") else _QUOTED.sub("…", problem)
 
 

@@ -120,6 +120,7 @@ def test_limit_writes_the_first_hosts_past_the_brake_once_that_is_confirmed_and_
     said = run("--limit", "2", answer="no\n", max_writes=2)
     assert (said.exit_code, six.written()) == (0, {}), said.output
     assert "2 owners will be written to" in said.stdout
+    assert "This run does not write" not in said.stdout + said.stderr
     assert run("--limit", "2", answer="yes\n", max_writes=2).exit_code == 0
     assert sorted(six.written()) == ["t-1", "t-2"]
     rest = run()

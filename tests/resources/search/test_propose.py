@@ -116,7 +116,7 @@ def test_texts_with_keywords_below_need_a_preset_that_names_those():
                 "fqdn.keyword",
                 "computer.dns_name",
                 "asset.device",
-                "workstation.label",
+                "workstation.name",
             )
         ),
         ({"machine.id": ["7"], "device.ip": ["::1"]}, (None, None, None, "*")),

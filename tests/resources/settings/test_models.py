@@ -87,10 +87,10 @@ def test_settings_are_tried_without_changing_the_file(write):
         ("rulez.min_events=2", "rulez: unknown key; did you mean 'rules'?"),
         ("rules.logon_type_weights={2: 3}", "rules.logon_type_weights: needs logon_type_field"),
         ("query.x=1", "query.x is not a setting"),
-        ("rules.exclude_users=[", "rules.exclude_users: its value is invalid YAML"),
+        ("rules.exclude_users=[", "rules.exclude_users: invalid YAML"),
         (
             "rules.exclude_users=[*$]",
-            "rules.exclude_users: its value is invalid YAML: put quotes around a value that",
+            "rules.exclude_users: invalid YAML: put quotes around a value that",
         ),
         ("platform.tenant_id=2", "platform.tenant_id says whose tables these are"),
         ("name=Other", "name says whose tables these are"),
