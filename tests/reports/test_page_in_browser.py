@@ -206,6 +206,9 @@ def test_an_empty_list_says_why_and_where_to_look(opened):
     expect(page.get_by_role("columnheader", name="Host")).to_be_hidden()
     page.get_by_role("link", name="Hosts", exact=True).click()
     lists(page, "pc-6")
+    page.get_by_role("link", name="Accounts to identify 2").click()
+    heads = ["User", "Hosts without owner", "Hosts used", "Logons", "User assets"]  # nobody to mean
+    expect(page.get_by_role("columnheader")).to_have_text(heads)
     empty = report(counts(), PEOPLE, hosts(host("h1", "pc-1")), outcome="planned")
     for view, said in {
         "conflicts": "No host has another owner",
@@ -492,7 +495,9 @@ def test_hostile_names_run_nothing(opened):
     assert all(name.isprintable() for name in packed(html)["hosts"]["name"])
     page = opened(html)
     for view in ("hosts", "people", "users", "writes"):
-        page.locator(f"#views a[href='#view={view}']").click()
+        tab = page.locator(f"#views a[href='#view={view}']")
+        tab.click()
+        expect(tab).to_have_attribute("aria-current", "page")  # lists differ in their columns
         for head in page.locator("#rows th a").all():
             head.click()
         for name in HOSTILE:
