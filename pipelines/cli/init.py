@@ -236,8 +236,7 @@ SETTINGS = Path(__file__).parents[2] / "resources" / "settings"
 SCHEMA = SETTINGS / "instance.schema.json"
 _ANY_INDEX = ",".join(dict.fromkeys(["logs-*", *(preset.settings["index"] for preset in presets().values())]))
 
-# Ends the comment above a key; one that is set is no example.
-_EXAMPLE = "not set; an example".replace(" ", r"[\n #]+")
+_EXAMPLE = "not set; an example".replace(" ", r"[\n #]+")  # ends the comment above a key
 _NOT_SET = re.compile(rf"(?:[\n #]+\({_EXAMPLE}\)|;[\n #]+{_EXAMPLE}(?=\)))(?=\)?\n *\w)")
 _ASK = "Shall I ask for the settings, and test each answer? No: you get a file to fill in."
 _KEEP = "This does not work yet. Keep it as it is, and go on? No: answer again."

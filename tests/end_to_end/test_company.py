@@ -110,7 +110,7 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
     assert "156 of 168 written owners are right" in said
     wrong = said.partition("\nWrong, ")[2].partition("`explain`")[0]
     assert len(set(re.findall(r"lt-\d+", wrong))) == 12
-    assert len(re.findall(r"\. lt-\d+ is [\w\s]+'s, but\s+most\s+logons\s+are [\w\s]+'s\n", wrong)) == 2
+    assert len(re.findall(r"\. lt-\d+\s+is\s+[\w\s]+'s, but\s+most\s+logons\s+are\s+[\w\s]+'s\n", wrong)) == 2
     proposed = re.findall(r"(?m)^    (ASSET_OWNERS_HOME=.*)$", said.partition("To look further:")[2])
     shown = {
         line: output("/bin/sh", "-c", line)
