@@ -269,7 +269,7 @@ def without_changed_hosts(
     """Skip the hosts of a plan that are gone, changed, have nothing to undo, or are decided otherwise now."""
     # If they were tried and the run cut off, what others did before it began would be settled as its work.
     listed = {host["host_id"]: host for host in hosts.iter_rows(named=True)}
-    decided = {} if decisions is None else decisions.rows_by_key("host_id", named=True, unique=True)
+    decided = {} if decisions is None else {one["host_id"]: one for one in decisions.iter_rows(named=True)}
     rows = []
     for row in plan.iter_rows(named=True):
         host_id = row["host_id"]
