@@ -119,7 +119,13 @@ def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Seque
 
 
 def rows_to_undo(
-    instance: Instance, tables: Tables, undone_id: str, hosts: Sequence[str], *, run_id: str
+    instance: Instance,
+    tables: Tables,
+    undone_id: str,
+    hosts: Sequence[str],
+    *,
+    run_id: str,
+    wrong: bool = False,
 ) -> pl.DataFrame:
     """Return the plan to undo what a run wrote, as `rows_to_apply`."""
     writes = tables.run_writes(undone_id)
@@ -134,7 +140,11 @@ def rows_to_undo(
         _refuse_undo(instance, undone_id, writes)
         said = f"Run {short_run_id(undone_id)} of {instance.name} wrote nothing that could be undone"
         if applied_by := [*map(short_run_id, tables.applied_by(undone_id))]:
-            undo = (command_line(instance, "undo", applied) for applied in applied_by)
+            same = [
+                *host_arguments("--host", hosts),
+                *["--wrong"][:wrong],
+            ]  # of as many hosts as were asked for
+            undo = (command_line(instance, "undo", applied, *same) for applied in applied_by)
             runs = f"run{'s' * (len(applied_by) > 1)} {', '.join(applied_by)}"
             said += f"; its plan was applied by {runs}. To undo that: {'; '.join(undo)}"
         raise ConfigurationError(said)
@@ -285,7 +295,7 @@ def undo_run(
                 f"Run {short} was cut off while writing; what it wrote is not known yet. The next run finds "
                 f"out, and so does undo without --dry-run: {command_line(run.instance, 'undo', short)}"
             )
-        rows = rows_to_undo(run.instance, run.tables, of_run, hosts, run_id=run.run_id)
+        rows = rows_to_undo(run.instance, run.tables, of_run, hosts, run_id=run.run_id, wrong=wrong)
         plan = Plan(rows=rows, command="undo", of_run=of_run, hosts=hosts, allowed=allow_writes)
         return skip_changed_hosts(run, plan)
 

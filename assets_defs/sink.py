@@ -30,6 +30,7 @@ from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
 from assets_defs.run_request import is_of_backfill
+from ownership.codes import SUCCESSES
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted
 from ownership.plan import exceeded_limit
@@ -187,7 +188,8 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
             written = act(run, config.run_id, config.allow_writes, config.hosts, **is_wrong)
         key = asset_key(instance, "owner_writes")
         if run.may_write:
-            _show_decisions(context, run, {"apply": "applied", "undo": "undid"}[command])
+            if not written.filter(pl.col("outcome").is_in(SUCCESSES)).is_empty():
+                _show_decisions(context, run, {"apply": "applied", "undo": "undid"}[command])
             check: Any = dg.AssetCheckEvaluation(check_name=WRITTEN_IN_TIME, asset_key=key, passed=True)
             context.log_event(check)
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization

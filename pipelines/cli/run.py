@@ -188,7 +188,7 @@ def follow_up(
     if not tables.holds("owner_writes", about) and not tables.has_written(about):
         raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     chosen = read_host_names(hosts)
-    rows = _rows_to_follow(instance, tables, job, about, chosen)
+    rows = _rows_to_follow(instance, tables, job, about, chosen, wrong=wrong)
     asks = job == "undo" and not (dry_run or yes or as_json) and is_on_terminal()
     if asks and not _is_undo_confirmed(instance, rows, about):
         return 0
@@ -208,7 +208,7 @@ def _all_rows_to_follow(tables: Tables, job: str, about: str) -> pl.DataFrame:
 
 
 def _rows_to_follow(
-    instance: Instance, tables: Tables, job: str, about: str, hosts: list[str]
+    instance: Instance, tables: Tables, job: str, about: str, hosts: list[str], *, wrong: bool
 ) -> pl.DataFrame:
     """Return the rows of owner_writes that a job is about; a wrong argument fails before there is a run."""
     from assets_defs.plans import rows_to_apply, rows_to_undo
@@ -217,7 +217,8 @@ def _rows_to_follow(
         return rows_to_apply(instance, tables, about, hosts)
     if "intended" in tables.run_writes(about)["outcome"]:
         return _all_rows_to_follow(tables, job, about)  # cut off: the job finds out what there is to undo
-    return rows_to_undo(instance, tables, about, hosts, run_id=about).filter(outcome="planned")
+    rows = rows_to_undo(instance, tables, about, hosts, run_id=about, wrong=wrong)
+    return rows.filter(outcome="planned")
 
 
 def _is_undo_confirmed(instance: Instance, rows: pl.DataFrame, about: str) -> bool:

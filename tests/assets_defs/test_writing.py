@@ -435,6 +435,8 @@ def test_to_undo_a_plan_names_the_runs_that_applied_it(planned, shelf):
     assert follow(planned, "apply", RUN, run_id="applied") == {"h1": "written"}
     with pytest.raises(ConfigurationError, match=r"asset-owners undo .*applied$"):
         follow(planned, "undo", RUN, run_id="further")
+    with pytest.raises(ConfigurationError, match=r"undo .*applied --host h1 --wrong$"):
+        follow(planned, "undo", RUN, run_id="further", hosts=("h1",), wrong=True)
     first = planned.tables.rows("runs", "applied")
     planned.tables.append("runs", first.with_columns(run_id=pl.lit("part-2")))
     with pytest.raises(ConfigurationError, match=r"by runs applied, part-2\. To undo .*applied; .*part-2$"):
