@@ -9,11 +9,11 @@ import polars as pl
 
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
-from ownership.decisions import funnel, least_certain_first, owned_percent, summary
+from ownership.decisions import drop_outs, funnel, least_certain_first, owned_percent, summary
 from ownership.declaration import column_descriptions, columns_of, description, polars_schema
 from ownership.names import printable
 from ownership.rules import NAMING
-from ownership.tables import TABLES
+from ownership.tables import INVENTORY_SERVICE, SEARCH_SERVICE, TABLES
 from reports.run_results import writes_in_words
 from resources.settings import BrokenInstance, Instance, command_line, part_name
 from resources.store.catalogue import duckdb_type
@@ -25,8 +25,6 @@ OWNERS = ["team:asset-management"]
 
 RESULTS = ("owner_decisions", "owner_writes")
 """Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
-
-SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"  # what the lineage begins with
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -163,12 +161,10 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int, written: int = 0
 
 def _funnel_metadata(decisions: pl.DataFrame, written: int | None) -> dict[str, Any]:
     """Return the funnel, and why others drop out as a table of its own: a page cuts off a third column."""
-    stages = funnel(decisions, written=written)
-    reasons = stages.drop_nulls("others").with_columns(pl.col("others").str.split(", ")).explode("others")
-    others = pl.col("others").str.extract_groups(r"(?<reason>.*) (?<hosts>\d+)")
-    why = reasons.select(others, pl.col("stage").alias("lost after")).unnest("others")
+    lost_after = pl.col("stage").alias("lost after")
+    why = drop_outs(decisions).select("reason", pl.col("hosts").cast(pl.String), lost_after)
     drop_out = {"drop_out": _table(why.to_dicts())} if why.height else {}
-    return {"funnel": _table(stages.drop("others").to_dicts()), **drop_out}
+    return {"funnel": _table(funnel(decisions, written=written).drop("others").to_dicts()), **drop_out}
 
 
 def hosts_metadata(

@@ -58,7 +58,7 @@ def owner_assets(instance: Instance) -> list[dg.AssetsDefinition]:
 
 @cache
 def longest_pause(schedule: str | None, timezone: str) -> timedelta | None:
-    """Return when results are stale: after the schedule's longest pause, such as a weekend, and more."""
+    """Return how old results may be: the longest pause of a schedule, such as a weekend, and more."""
     if schedule is None:
         return None
     windows, at, pauses = time_between_runs(schedule, timezone), datetime.now(UTC), []

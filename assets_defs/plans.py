@@ -96,8 +96,13 @@ def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
 
 
 def _select_hosts(
-    instance: Instance, rows: pl.DataFrame, hosts: Sequence[str], decisions: pl.DataFrame, lacks: str = ""
+    instance: Instance,
+    rows: pl.DataFrame,
+    hosts: Sequence[str],
+    decisions: pl.DataFrame,
+    lacks: str = "nothing is planned for",
 ) -> pl.DataFrame:
+    """Return the rows of some hosts, or all; `lacks` begins the ConfigurationError for a host without one."""
     try:
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except KeyError as error:
@@ -140,10 +145,8 @@ def rows_to_undo(
         _refuse_undo(instance, undone_id, writes)
         said = f"Run {short_run_id(undone_id)} of {instance.name} wrote nothing that could be undone"
         if applied_by := [*map(short_run_id, tables.applied_by(undone_id))]:
-            same = [
-                *host_arguments("--host", hosts),
-                *["--wrong"][:wrong],
-            ]  # of as many hosts as were asked for
+            # Of no other hosts than these.
+            same = [*host_arguments("--host", hosts), *["--wrong"][:wrong]]
             undo = (command_line(instance, "undo", applied, *same) for applied in applied_by)
             runs = f"run{'s' * (len(applied_by) > 1)} {', '.join(applied_by)}"
             said += f"; its plan was applied by {runs}. To undo that: {'; '.join(undo)}"

@@ -80,9 +80,10 @@ def sink_asset(instance: Instance) -> dg.AssetsDefinition:
 
 
 def _written_in_time(run: ScanRun, rows: pl.DataFrame) -> dg.AssetCheckResult:
-    """Whether a run has written lately, if any of `rows` are planned only; before the first write it has."""
+    """Return whether a run wrote lately, if `rows` has owners to write; before the first write it passes."""
     scan, succeeded = run.instance.scan, read_run_state(run.tables)["succeeded"]
-    number, last = rows.filter(outcome="planned").height, max(succeeded.get(kind, 0) for kind in WRITING)
+    number = rows.filter(outcome="planned").height
+    last = max(succeeded.get(kind, 0) for kind in WRITING)
     pause = None if run.instance.writes.dry_run else longest_pause(scan.schedule, scan.timezone)
     is_late = bool(number and last and pause and time.time() - last > pause.total_seconds())
     since = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"

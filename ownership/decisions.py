@@ -77,21 +77,25 @@ def funnel(decisions: pl.DataFrame, *, written: int | None = None) -> pl.DataFra
 
     The last stage is `written`, if the number is given.
     """
-    stages, words = list(STAGES.items()), short_words(EVIDENCE, MATCH)
-    reasons = pl.concat(
-        decisions.filter(holds & ~further)
-        .group_by(stage=pl.lit(stage), reason=pl.col(column).replace(words))
-        .agg(hosts=pl.len())
-        .sort("hosts", "reason", descending=[True, False])
-        .group_by("stage")
-        .agg(others=pl.format("{} {}", "reason", "hosts").str.join(", "))
-        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
-    )
+    others = pl.format("{} {}", "reason", "hosts").str.join(", ")
+    reasons = drop_outs(decisions).group_by("stage").agg(others=others)
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
     if written is not None:
         hosts = hosts.with_columns(written=pl.lit(written, pl.Int64))
     counted = hosts.unpivot(variable_name="stage", value_name="hosts")
     return counted.join(reasons, on="stage", how="left", maintain_order="left")
+
+
+def drop_outs(decisions: pl.DataFrame) -> pl.DataFrame:
+    """Count the hosts that get no further than each of the first stages: stage, reason, hosts; most first."""
+    stages, words = list(STAGES.items()), short_words(EVIDENCE, MATCH)
+    return pl.concat(
+        decisions.filter(holds & ~further)
+        .group_by(stage=pl.lit(stage), reason=pl.col(column).replace(words))
+        .agg(hosts=pl.len())
+        .sort("hosts", "reason", descending=[True, False])
+        for column, (stage, holds), (_, further) in zip(_REASONS, stages, stages[1:], strict=False)
+    )
 
 
 def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:

@@ -227,7 +227,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
     only_services = (pl.col("people") == 0) & (pl.col("services") > 0)
     by_name = "The name is one for {}, and the host has no lasting primary user."
     many = _counted(users, "user")
-    nobody = pl.format("None of {} accounts has more than the threshold; excluded ones count, too.", users)
+    shared = pl.format("None of {} accounts has more than the threshold; excluded ones count, too.", users)
     from_computers = pl.format("Accounts of {} log on.", _counted(computers, "other computer"))
     rules: list[_Rule] = [
         ("collector", nobodys & _fits(short, kind_names.COLLECTOR), by_name.format("collectors")),
@@ -241,7 +241,7 @@ def host_profiles(evidence: Evidence, accounts: pl.DataFrame) -> pl.DataFrame:
         ("server", only_services, "Services log on, and at most administrators besides."),
         ("kiosk", nobodys & _fits(short, kind_names.KIOSK), by_name.format("kiosks and labs")),
         ("kiosk", (users >= MANY_USERS) & alike, pl.format("{} log on, all of them alike.", many)),
-        ("shared", (users > 1) & ~has_majority, nobody),
+        ("shared", (users > 1) & ~has_majority, shared),
         ("personal", users == 1, "One user logs on."),
         ("personal", (users > 1) & has_majority, "One of several users has more than the threshold."),
     ]

@@ -29,6 +29,9 @@ OwnerValues = Annotated[pl.Struct, _VALUES, PersonalData.JOINED_USER_IDS]
 NewValues = Annotated[pl.Struct, _VALUES, PersonalData.USER_ID]
 """Of the fields of both, `owner` has ids."""
 
+SEARCH_SERVICE, INVENTORY_SERVICE = "search_service", "inventory_service"
+"""Where the lineage begins: what the first tables are read from."""
+
 # Descriptions of columns that several tables have.
 _LOG = "Name of the log in the setting logs: its preset or index."
 _HOST_ID = "Id of the host asset; null: no asset has the name."
@@ -79,7 +82,7 @@ class LogonCounts(Table):
 
     __key__ = ("day", "log", "document_hostname", "document_username", "document_logon_type")
     __layout__ = Layout.BY_DAY
-    __reads__ = ("search_service",)
+    __reads__ = (SEARCH_SERVICE,)
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     log: Text = _text(_LOG)
@@ -94,7 +97,7 @@ class LogonDays(Table):
 
     __key__ = ("day", "log")
     __layout__ = Layout.BY_DAY
-    __reads__ = ("search_service",)
+    __reads__ = (SEARCH_SERVICE,)
 
     day: pl.Date = column("Day in the instance's time zone (rules 4.1).")
     log: Text = _text(_LOG)
@@ -121,7 +124,7 @@ class InventoryHosts(Table):
     """A host asset as the inventory listed it."""
 
     __key__ = ("host_id",)
-    __reads__ = ("inventory_service",)
+    __reads__ = (INVENTORY_SERVICE,)
 
     host_id: Text = _text(_HOST_ID, unique=True)
     hostnames: Texts = column("Values of platform_hostname_field; null: unreadable.", nullable=True)
@@ -139,7 +142,7 @@ class InventoryUsers(Table):
     """A user asset as the inventory listed it."""
 
     __key__ = ("user_id",)
-    __reads__ = ("inventory_service",)
+    __reads__ = (INVENTORY_SERVICE,)
 
     user_id: UserId = _text(_USER_ID, unique=True)
     user_value: Names = column("Values of platform_user_value_field; null: unreadable.", nullable=True)

@@ -14,9 +14,9 @@ from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._core.secrets.env_file import get_env_var_dict
 
-from assets_defs.asset_specs import INVENTORY_SERVICE, SEARCH_SERVICE
 from assets_defs.run_request import INSTANCE_TAG, SCANNED, SINK
 from assets_defs.tuning import TUNING_TABLES
+from ownership.tables import INVENTORY_SERVICE, SEARCH_SERVICE
 from pipelines.cli.results import errors
 from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
