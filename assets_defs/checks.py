@@ -262,16 +262,18 @@ def most_evidence_is_matched(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
-    """No conflict is new since the last real run."""
+    """No conflict is new since the last run that may write. The first run has nothing to compare with."""
     conflicts = run.read("owner_decisions").filter(action="conflict").collect()
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     with run.tables.ledger() as ledger:
         is_first = not ledger.has_stored("owner_decisions_history", except_run=run.run_id)
-    said = f"new: {_first(new['host_id'])}"
-    if is_first or run.mode.kind == "backfill":
-        new, said = new.clear(), f"{'a first run' if is_first else 'a backfill'} is compared with no other"
-    found = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
-    return _none(new, f"{found}; {said}", conflicts=conflicts.height)
+    said = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
+    if is_compared := not is_first and run.mode.kind != "backfill":
+        said += f"; new: {_first(new['host_id'])}" if new.height else ""
+    else:
+        said += f"; {'the first run' if is_first else 'a backfill'} is compared with no other one"
+    state, numbers = "warning" if is_compared and new.height else "ok", {"conflicts": conflicts.height}
+    return _result([Finding(state, "", said, rows=new, numbers=numbers)])
 
 
 @check("owner_checks", "owner_decisions")

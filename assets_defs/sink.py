@@ -39,7 +39,7 @@ from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, part_name, slug_of
 from resources.store.retention import read_run_state
-from resources.store.tables import short_run_id
+from resources.store.tables import Tables, short_run_id
 
 FOLLOW_UPS = {"apply": apply_plan, "undo": undo_run}
 WRITTEN_IN_TIME, WRITING = "owners_are_written_in_time", ("run", "apply")  # a check, and what it looks for
@@ -94,7 +94,8 @@ def _written_in_time(run: ScanRun, rows: pl.DataFrame) -> dg.AssetCheckResult:
 def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
     """Return what became of the hosts of a plan, as metadata of the asset; `known` replaces entries."""
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
-    decisions = tables.read_own("owner_decisions", tables.decided_by(run.run_id))
+    plan_id = tables.decided_by(run.run_id)
+    decisions = tables.read_own("owner_decisions", plan_id)
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
     is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
@@ -104,7 +105,8 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        **writes_metadata(rows, decisions.clear() if is_undo else decisions),  # without its old funnel
+        # An undo without the old funnel of what it undoes.
+        **writes_metadata(rows, decisions.clear() if is_undo else decisions, _still_written(tables, plan_id)),
         **known,
         # Without decisions, which may be no longer kept, it has none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
@@ -206,8 +208,8 @@ def _show_decisions(context: dg.OpExecutionContext, run: InstanceRun, done: str)
     tables, plan_id = run.tables, run.tables.decided_by(run.run_id)
     if tables.published_run() != plan_id:
         return
-    key, (written, undone) = asset_key(run.instance, "owner_decisions"), tables.written_and_undone(plan_id)
-    decisions, written = tables.read_own("owner_decisions", plan_id), written - undone.height
+    key, written = asset_key(run.instance, "owner_decisions"), _still_written(tables, plan_id)
+    decisions = tables.read_own("owner_decisions", plan_id)
     as_of = {"as_of": f"after run {short_run_id(run.run_id)} {done} it: {written:,} written"}
     shown = as_of | shown_decisions(run, decisions, plan_id, written=written)
     context.log_event(dg.AssetMaterialization(key, metadata=shown))
@@ -215,6 +217,12 @@ def _show_decisions(context: dg.OpExecutionContext, run: InstanceRun, done: str)
         checked: Any = entry.get_dagster_event().asset_check_evaluation_data
         if checked.asset_key == key:
             context.log_event(checked)
+
+
+def _still_written(tables: Tables, plan_id: str) -> int:
+    """Return how many hosts of a run's plan were written, in however many parts, and not undone since."""
+    written, undone = tables.written_and_undone(plan_id)
+    return written - undone.height
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:

@@ -75,13 +75,14 @@ _OWNER_KNOWN = (pl.col("evidence") != "unreadable_asset") | pl.col("existing_own
 def funnel(decisions: pl.DataFrame, *, written: int | None = None) -> pl.DataFrame:
     """Count the hosts that reach each of `STAGES`: stage, hosts, others (why some get no further).
 
-    The last stage is `written`, if the number is given.
+    Where it is given how many were `written`, they are a stage, and no longer among those to write.
     """
     others = pl.format("{} {}", "reason", "hosts").str.join(", ")
     reasons = drop_outs(decisions).group_by("stage").agg(others=others)
     hosts = decisions.select(holds.sum().cast(pl.Int64).alias(stage) for stage, holds in STAGES.items())
     if written is not None:
-        hosts = hosts.with_columns(written=pl.lit(written, pl.Int64))
+        left = hosts.with_columns(pl.col("to write") - written)
+        hosts = left.insert_column(left.get_column_index("to write"), pl.Series("written", [written]))
     counted = hosts.unpivot(variable_name="stage", value_name="hosts")
     return counted.join(reasons, on="stage", how="left", maintain_order="left")
 

@@ -40,6 +40,18 @@ const isConflict = (host) => hosts.status[host] === "conflict";
 // A name without an asset may be another asset's id.
 const hostKey = (host) => hosts.host_id[host] ?? `${hosts.name[host]} (no asset)`;
 
+// The assets with each name: it should be one.
+const namesOf = (host) => new Set([hosts.name[host], ...(hosts.names[host] ?? hosts.name[host]).split(" ")]);
+const withName = lazily(() => {
+  const found = new Map();
+  for (const host of allHosts.filter(hasAsset)) {
+    namesOf(host).forEach((name) => found.set(name, [...(found.get(name) ?? []), host]));
+  }
+  return found;
+});
+const isOneOfSeveral = (host) => withName().get(hosts.name[host])?.length > 1;
+const titleOf = (host) => (isOneOfSeveral(host) ? `${hosts.name[host]} (${hostKey(host)})` : hosts.name[host]);
+
 // On how many hosts each person has each role.
 const roles = lazily(() => {
   const counts = { owned: [], primary: [], used: [] };
@@ -73,7 +85,7 @@ const bdi = (text) => element("bdi", {}, text);
 const quiet = (text) => element("small", {}, bdi(text));
 const time = (text) => element("time", { dateTime: text }, moment.format(new Date(text)));
 const link = (text, changes, title = "") => element("a", { href: addressWith(changes), title }, bdi(text));
-const hostLink = (host) => link(hosts.name[host], { host: hostKey(host), person: null });
+const hostLink = (host) => link(titleOf(host), { host: hostKey(host), person: null });
 const personTexts = (persons) => (persons ?? []).map((person) => people.name[person]).join(", ");
 
 function personLinks(persons) {

@@ -18,13 +18,13 @@ function hostCalled(text) {
   return rowOf(text, allHosts.map(hostKey)) ?? called(texts().hosts, folded(isWhole ? text : text.split(".")[0])).at(0);
 }
 
-function personCalled(text) {
+function personsCalled(text) {
   const name = folded(text);
   const names = [name, name.replace(/\s+/g, "."), ...(/[@\\]/.test(name) ? spellings(name) : [])];
   const ofAccount = (name) => called(texts().accounts, name).map((number) => accounts.person[number]);
   const each = names.map((name) => new Set([...called(texts().people, name), ...ofAccount(name)]));
-  const [found, ...others] = each.find(({ size }) => size) ?? [];
-  return rowOf(text, people.key) ?? (others.length ? undefined : (found ?? rowOf(text.split(/[()]/)[1] ?? "", people.key)));
+  const exact = rowOf(text, people.key) ?? rowOf(text.split(/[()]/)[1] ?? "", people.key);
+  return exact === undefined ? [...(each.find(({ size }) => size) ?? [])] : [exact];
 }
 
 function section(title, children) {
@@ -89,12 +89,22 @@ function writeItem(row) {
   return [time(writes.at[row]), ` ${writes.outcome[row]}: `, ...before, ...after, " ", quiet(by)];
 }
 
+// The other hosts with a name of this one.
+function namesakes(host) {
+  const others = new Set([...namesOf(host)].flatMap((name) => withName().get(name) ?? []));
+  others.delete(host);
+  const links = [...others].flatMap((other, number) => [number ? ", " : " ", hostLink(other)]);
+  const said = `${whole(others.size + 1)} hosts in the inventory have this name. See also:`;
+  return links.length && hasAsset(host) ? [element("p", { className: "note" }, said, ...links)] : [];
+}
+
 function hostPanel(host) {
   const history = numbers(writes.host_id.length).filter((row) => writes.host_id[row] === hosts.host_id[host]);
   const effect = "It undoes the write, and no run of this instance gives the host to this owner again; without --wrong the next run does.";
   const accountOf = (user) => [accounts.name[account[user]]].filter((name) => name !== people.name[personOf(user)]);
   const userNames = (user) => [...personLinks([personOf(user)]), " ", ...accountOf(user).map(quiet)];
   return [
+    ...namesakes(host),
     element("p", {}, ...state(host)),
     element("p", {}, bdi(hosts.sentence[host])),
     ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
@@ -113,7 +123,7 @@ function hostPanel(host) {
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
-    copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), location.href].join("\n")),
+    copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), hostLink(host).href].join("\n")),
     ...one(hosts.undo[host]).flatMap((undo) => command("If the owner is wrong, for operators", undo, effect)),
     ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", hosts.acknowledge[host]) : []),
   ];
@@ -148,32 +158,34 @@ function personPanel(person) {
 // The host or person that the address names: what the panel shows, and its key.
 function opened(query) {
   const host = query.has("host") ? hostCalled(query.get("host").trim()) : undefined;
-  const person = query.has("person") ? personCalled(query.get("person").trim()) : undefined;
+  const persons = query.has("person") ? personsCalled(query.get("person").trim()) : [];
   if (host !== undefined) {
-    return { name: hosts.name[host], key: hostKey(host), body: hostPanel(host) };
+    return { name: titleOf(host), key: hostKey(host), body: hostPanel(host) };
   }
+  const [person] = persons.length === 1 ? persons : [];
   const { name, key } = people;
-  return person === undefined ? null : { name: name[person], key: key[person], body: personPanel(person) };
+  return person === undefined ? { persons } : { name: name[person], key: key[person], body: personPanel(person) };
 }
 
 let openKey = null;
 
 function drawPanel(query) {
-  const shown = opened(query);
-  const key = shown?.key ?? null;
-  const unknown = shown ? null : (query.get("host") ?? query.get("person"));
-  at("#hint").textContent = unknown ? `This page does not know ${unknown}.` : "";
+  const { key = null, name = "", body = [], persons = [] } = opened(query);
+  const isShown = key !== null;
+  const unknown = isShown ? null : (query.get("host") ?? query.get("person"));
+  const several = [`${whole(persons.length)} people are called ${unknown}: `, ...personLinks(persons)];
+  at("#hint").replaceChildren(...(persons.length > 1 ? several : one(unknown && `This page does not know ${unknown}.`)));
   const close = { className: "close", href: addressWith({ host: null, person: null }), ariaLabel: "Close" };
-  const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(shown?.name ?? ""));
-  panel.replaceChildren(element("header", {}, title, element("a", close, "✕")), ...(shown?.body ?? []));
-  panel.hidden = !shown;
-  document.body.classList.toggle("open", shown !== null);
+  const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(name));
+  panel.replaceChildren(element("header", {}, title, element("a", close, "✕")), ...body);
+  panel.hidden = !isShown;
+  document.body.classList.toggle("open", isShown);
   if (key !== openKey) {
     const before = at("#rows tr[aria-current] a") ?? at("#search");
-    (shown ? title : before).focus({ preventScroll: true });
+    (isShown ? title : before).focus({ preventScroll: true });
     panel.scrollTop = 0;
   }
-  const isOpen = (row) => shown !== null && Object.values(list.view.open(row)).includes(key);
+  const isOpen = (row) => isShown && Object.values(list.view.open(row)).includes(key);
   const place = list.rows.findIndex(isOpen);
   if (place >= at("#rows tbody").rows.length) {
     drawRows(place + PAGE_ROWS);

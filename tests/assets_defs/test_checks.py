@@ -295,6 +295,8 @@ def test_conflicts_that_were_not_there_before(well):
     well.logons(("ws1", "alice", 1), assets=owned)
     first = well.evaluate(checks.conflicts_do_not_grow)
     assert (first.passed, first.metadata["conflicts"].value) == (True, 1), "there is nothing to compare with"
+    assert first.description == "1 conflict (1 new); the first run is compared with no other one"
+    assert first.metadata["count"].value == 1, "the number that the page of the decisions shows"
     well.logons(("ws1", "alice", 1), ("ws2", "alice", 1), assets=owned, hours=1)
     verdict = well.evaluate(checks.conflicts_do_not_grow)
     assert warns(verdict, ("ws2", "h2", "u9", "u1"))

@@ -44,7 +44,7 @@ def of_writes(*outcomes):
         for number, outcome in enumerate(outcomes)
     ]
     rows = pl.concat([planned.clear(), *rows])
-    return writes_metadata(rows, DECISIONS)
+    return writes_metadata(rows, DECISIONS, outcomes.count("written"))
 
 
 def told(decisions, people=PEOPLE, assets=ASSETS, writes=None):
@@ -81,6 +81,8 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
     written = decisions_metadata(DECISIONS, events=26, written=1)
     assert [written[name] for name in numbers] == [26, 60.0, 0, 1, 1]
+    stages = {row["stage"]: row["hosts"] for row in records(written["funnel"])}
+    assert (stages["written"], stages["to write"]) == (1, written["hosts_to_write"])
 
 
 def test_days_are_listed_that_lack_events():

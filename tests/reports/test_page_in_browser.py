@@ -349,6 +349,29 @@ def test_a_link_opens_what_explain_finds(opened, host_match, address, shown):
         expect(panel.get_by_role("heading", level=2)).to_have_text(shown)
 
 
+def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
+    people = users(user("u1", email="ann@one.example"), user("u2", email="ann@two.example"))
+    assets = hosts(host("h1", "pc-1"), host("h2", "pc-2", "pc-1"), host("h3", "pc-3"), host("h4", "pc-1"))
+    html = report(counts(("pc-1", "ann", 5)), people, assets)
+    page = opened(html, "host=PC-1", **CLIPBOARD)
+    panel = page.get_by_role("complementary")
+    heading = panel.get_by_role("heading", level=2)
+    lists(page, "pc-1 (h1)", "pc-1 (h4)", "pc-2", "pc-3")
+    expect(heading).to_have_text("pc-1 (h1)")
+    expect(panel).to_contain_text("3 hosts in the inventory have this name. See also: pc-1 (h4), pc-2")
+    assert copied(panel.get_by_role("button", name="Copy for a ticket")).endswith("report.html#host=h1")
+    panel.get_by_role("link", name="pc-1 (h4)").click()
+    expect(heading).to_have_text("pc-1 (h4)")
+    expect(page.locator("#rows tr[aria-current]")).to_contain_text("pc-1 (h4)")
+    expect(opened(html, "host=h3").get_by_role("complementary")).not_to_contain_text("have this name")
+    page = opened(html, "person=ann")
+    expect(page.locator("#hint")).to_have_text(
+        "2 people are called ann: ann@one.example, ann@two.example"
+    )
+    page.locator("#hint").get_by_role("link", name="ann@two.example").click()
+    expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("ann@two.example")
+
+
 def test_all_hosts_of_a_person_are_listed_and_no_others(opened):
     people = users(user("u1", email="ann@corp.example", sam="x1"), user("u12", email="joanna@corp.example"))
     logons = counts(("pc-1", "x1", 9), ("pc-2", "ann", 5), ("pc-4", "joanna", 5))
