@@ -24,7 +24,8 @@ LOCATION = "asset-owners"  # the code location; Dagster keeps under this name wh
 OWNERS = ["team:asset-management"]
 
 RESULTS = ("owner_decisions", "owner_writes")
-"""Tables whose page opens with what the last run found; under its own key Dagster shows all columns first."""
+"""Tables whose page opens with what was found last, as those of tuning do. Dagster shows columns first that are
+under its own key, and last those under another one."""
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:
@@ -83,7 +84,9 @@ def asset_arguments(instance: Instance, table: str, *further: str, kind: str) ->
         "description": description(model) + filled * (model.__filled_by__ == "tune"),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
-            "columns" if table in RESULTS else "dagster/column_schema": _column_schema(table),
+            "columns" if table in RESULTS or model.__filled_by__ else "dagster/column_schema": _column_schema(
+                table
+            ),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
         },
     }

@@ -30,6 +30,7 @@ from assets_defs.record import as_dagster_failure
 from assets_defs.report import reporting, sheet_of, where_reported
 from assets_defs.run import InstanceRun, ScanRun, follow_up_run, resource_keys, scan_run
 from assets_defs.run_request import is_of_backfill
+from assets_defs.tuning import table_filled
 from ownership.codes import SUCCESSES
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted
@@ -195,6 +196,10 @@ def follow_up_op(instance: Instance, command: Literal["apply", "undo"]) -> dg.Op
                 _show_decisions(context, run, {"apply": "applied", "undo": "undid"}[command])
             check: Any = dg.AssetCheckEvaluation(check_name=WRITTEN_IN_TIME, asset_key=key, passed=True)
             context.log_event(check)
+        if options.get("wrong"):
+            context.log_event(
+                table_filled(instance, "audit_sample", run.tables.read("audit_sample").collect())
+            )
         event = dg.AssetObservation if config.dry_run else dg.AssetMaterialization
         context.log_event(event(key, metadata=_followed(run, written)))
 

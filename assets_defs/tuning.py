@@ -3,7 +3,7 @@
 It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -25,7 +25,7 @@ from ownership.tuning.confidence import MIN_ANSWERED, confidence_bands, fit, las
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
 from resources.errors import AssetOwnersError
-from resources.settings import Instance, part_name
+from resources.settings import Instance, command_line, part_name
 from resources.store.retention import audited_plans, decided_with, keeps_decisions
 from resources.store.tables import Tables
 
@@ -50,13 +50,40 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
             made["audit_sample"] = tables.read("audit_sample").collect()
-        shown = {"accuracy": examples("precision", made["accuracy"].filter(by="all"))}
         for table, frame in made.items():
-            metadata = {"dagster/row_count": frame.height, **shown.get(table, {})}
-            yield dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)
+            yield table_filled(instance, table, frame)
         yield dg.Output(None)
 
     return try_settings
+
+
+def _count_by(by: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda rows: rows.group_by(by).agg(rows=pl.len()).sort("rows", descending=True)
+
+
+_ANSWER = pl.when("right").then(pl.lit("right")).when(right=False).then(pl.lit("wrong"))
+_SETTINGS = ("window_days", "threshold_percent", "min_active_days", "evidence_metric")
+_NUMBERS: Mapping[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "accuracy": lambda rows: rows.filter(by="all").drop("by", "value"),
+    "threshold_backtest": lambda rows: rows.filter(pl.col("primary_devices").is_null()).select(
+        *_SETTINGS, "to_write"
+    ),
+    **dict.fromkeys(("account_profiles", "host_profiles"), _count_by(pl.col("kind"))),
+    **dict.fromkeys(("closest_users", "ownership_drift"), _count_by(pl.col("reason"))),
+    "audit_sample": _count_by(_ANSWER.otherwise(pl.lit("not answered")).alias("answer")),
+}
+"""What Dagster shows of a table, if not its first rows: no names, and columns that a page has room for."""
+
+
+def table_filled(instance: Instance, table: str, rows: pl.DataFrame) -> dg.AssetMaterialization:
+    """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
+    metadata = {
+        "filled_by": command_line(instance, *TABLES[table].__filled_by__.split()),
+        **examples("numbers", _NUMBERS.get(table, pl.DataFrame.clone)(rows)),
+        "list_all": command_line(instance, "sql", f"FROM {table}"),
+        "dagster/row_count": rows.height,
+    }
+    return dg.AssetMaterialization(asset_key(instance, table), metadata=metadata)
 
 
 def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]:

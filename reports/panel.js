@@ -173,7 +173,7 @@ function drawPanel(query) {
   const { key = null, name = "", body = [], persons = [] } = opened(query);
   const isShown = key !== null;
   const unknown = isShown ? null : (query.get("host") ?? query.get("person"));
-  const several = [`${whole(persons.length)} people are called ${unknown}: `, ...personLinks(persons)];
+  const several = [`${whole(persons.length)} people and accounts are called ${unknown}: `, ...personLinks(persons)];
   at("#hint").replaceChildren(...(persons.length > 1 ? several : one(unknown && `This page does not know ${unknown}.`)));
   const close = { className: "close", href: addressWith({ host: null, person: null }), ariaLabel: "Close" };
   const title = element("h2", { id: "panel-title", tabIndex: -1 }, bdi(name));

@@ -2,6 +2,7 @@ from datetime import date
 
 import dagster as dg
 import polars as pl
+import pytest
 
 from assets_defs.asset_specs import (
     MAX_EXAMPLES,
@@ -11,11 +12,13 @@ from assets_defs.asset_specs import (
     hosts_metadata,
     writes_metadata,
 )
+from assets_defs.tuning import table_filled
 from ownership.declaration import empty
 from ownership.history import current_owners, with_new_conflicts
 from ownership.tables import AcknowledgedConflicts, OwnerWrites
 from reports.story import hosts_by_now, hosts_sheet
 from tests.ownership.builders import PRESENT, counts, decide, host, hosts, plan, reading, user, users
+from tests.resources.samples import instance
 
 PEOPLE = users(
     user("u1", "alice@corp.example", user_department="Sales", criticality="low"),
@@ -99,6 +102,27 @@ def test_days_are_listed_that_lack_events():
         {"day": "2026-03-02", "state": "gap", "events": 0},
     ]
     assert days_metadata(days.filter(state="ok")) == {}
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "command", "numbers"),
+    [
+        (
+            "audit_sample",
+            [{"right": True}, {"right": None}, {"right": True}],
+            "tune --instance windows_logons --audit",
+            [{"answer": "right", "rows": 2}, {"answer": "not answered", "rows": 1}],
+        ),
+        ("host_profiles", [{"kind": "personal"}], "tune", [{"kind": "personal", "rows": 1}]),
+        ("confidence_bands", [{"band": "90 to 99"}], "tune", [{"band": "90 to 99"}]),
+        ("suggestions", [], "tune", None),
+    ],
+)
+def test_a_table_of_tuning_shows_what_filled_it_and_its_numbers_without_names(table, rows, command, numbers):
+    found = table_filled(instance(), table, pl.DataFrame(rows)).metadata
+    assert str(found["filled_by"].value).startswith(f"asset-owners {command}")
+    assert ("numbers" in found and records(found["numbers"])) == (numbers or False)
+    assert found["dagster/row_count"].value == len(rows)
 
 
 def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_they_hold():

@@ -84,7 +84,10 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert runs[1].run_id[:8] in str(event.materialization.metadata["to_undo"].value)
     assert numbers(event) == (1, 100, {"in the inventory": 1, "to write": 0, "written": 1})
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 1)
-    shown_again, event = runs[2].get_asset_materialization_events()
+    shown_again, answers, event = runs[2].get_asset_materialization_events()
+    assert answers.asset_key == dg.AssetKey(["windows_logons", "audit_sample"]), (
+        "the answer no is a row of it"
+    )
     shown = shown_again.materialization.metadata
     assert shown["as_of"].value == f"after run {runs[2].run_id[:8]} undid it: 0 written"
     assert shown["hosts_owned_percent"].value == 0

@@ -365,9 +365,8 @@ def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
     expect(page.locator("#rows tr[aria-current]")).to_contain_text("pc-1 (h4)")
     expect(opened(html, "host=h3").get_by_role("complementary")).not_to_contain_text("have this name")
     page = opened(html, "person=ann")
-    expect(page.locator("#hint")).to_have_text(
-        "2 people are called ann: ann@one.example, ann@two.example"
-    )
+    several = "3 people and accounts are called ann: ann, ann@one.example, ann@two.example"
+    expect(page.locator("#hint")).to_have_text(several)
     page.locator("#hint").get_by_role("link", name="ann@two.example").click()
     expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("ann@two.example")
 
