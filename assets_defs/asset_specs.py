@@ -24,8 +24,8 @@ LOCATION = "asset-owners"  # the code location; Dagster keeps under this name wh
 OWNERS = ["team:asset-management"]
 
 RESULTS = ("owner_decisions", "owner_writes")
-"""Tables whose page opens with what was found last, as those of tuning do. Dagster shows columns first that are
-under its own key, and last those under another one."""
+"""Tables whose page opens with what was found last, as those of tuning do. Dagster shows columns first that
+are under its own key, and last those under another one."""
 
 
 def asset_key(instance: Instance | BrokenInstance, table: str) -> dg.AssetKey:

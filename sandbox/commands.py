@@ -160,6 +160,7 @@ def ui(*, port: Port = 3000) -> None:
     """
     listen_at("--port", "127.0.0.1", port).close()  # before an engine is started
     with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
+        _progress("runs from the UI need both services, which end when this does")
         serve(port=port)
 
 

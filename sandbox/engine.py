@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -274,6 +275,16 @@ class Engine:
             time.sleep(0.2)
         self.request("GET", "_cluster/health?wait_for_status=yellow&timeout=60s", timeout=70)
         self._progress(f"OpenSearch is ready at {self.url} after {time.monotonic() - began:.0f} s")
+        threading.Thread(target=self._tell_of_end, args=[self._process], daemon=True).start()
+
+    def _tell_of_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the engine's end, and tell of it unless it was asked for."""
+        status = process.wait()
+        if self._process is process:
+            self._progress(
+                f"OpenSearch has ended, with status {status}: runs fail from now on. Stop this (Ctrl-C) and "
+                f"start it again; why it ended is in {self._data / 'engine.log'}"
+            )
 
     def _command(self, files: EngineFiles) -> list[str]:
         node = self._node
@@ -337,14 +348,14 @@ class Engine:
         return "\n".join([f"The end of {log}:", *telling[-20:]])
 
     def _stop(self) -> None:
-        if self._process:
-            self._process.terminate()
+        process, self._process = self._process, None
+        if process:
+            process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(STOP_SECONDS)
+                process.wait(STOP_SECONDS)
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         self._session.close()
         self._lock.release()
 

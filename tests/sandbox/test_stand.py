@@ -1,10 +1,13 @@
 import hashlib
 import io
+import subprocess
+import sys
 import zipfile
 
 import pytest
 
 from resources.errors import ServiceError
+from sandbox.engine import Engine
 from sandbox.engine_files import EngineError, install
 from sandbox.inventory import serving, totp_code
 from sandbox.stand import write_unless_changed
@@ -30,6 +33,16 @@ def test_an_instance_file_that_somebody_changed_is_kept_and_this_is_said(tmp_pat
 
 
 # The inventory service
+
+
+def test_it_is_told_when_the_search_engine_ends_by_itself(tmp_path):
+    told = []
+    engine = Engine(tmp_path, progress=told.append)
+    for is_asked_for in (True, False):
+        process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+        engine._process = None if is_asked_for else process
+        engine._tell_of_end(process)
+    assert [text.partition(":")[0] for text in told] == ["OpenSearch has ended, with status 3"]
 
 
 def test_the_code_is_the_one_of_the_standard():
