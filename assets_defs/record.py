@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 import polars as pl
 
+from assets_defs.run_request import BACKFILL
 from ownership.codes import SUCCESSES
 from ownership.declaration import InvalidTableError, polars_schema
 from ownership.names import counted, printable
@@ -53,6 +54,8 @@ NAMED_TAG = ".asset_owners/named"
 """The run for which a proxy named the user in `BY_TAG`: a run that executes it again inherits both tags."""
 
 RESULT_TAG = "asset_owners/result"
+RETRY_TAG = "asset_owners/retry_of"
+"""The run that this one executes again: Dagster's list of runs says only that it is one of these."""
 
 
 @dataclass
@@ -109,6 +112,8 @@ class RunRecord:
                 return False
             run = self.recorded.get_run_by_id(self.run_id) if self.recorded else None
             starter, by = _started_by(run)
+            part_of = {"retry_of": run.parent_run_id, "backfill": run.tags.get(BACKFILL)} if run else {}
+            part_of = {name: value for name, value in part_of.items() if value}
             row = dict.fromkeys(polars_schema(Runs)) | {
                 "run_id": self.run_id,
                 "kind": kind,
@@ -117,12 +122,13 @@ class RunRecord:
                 "window_from": window and window.first,
                 "window_to": window and window.last,
                 "rules": rules and rules.as_json(),
-                "options": json.dumps(options or {}),
+                "options": json.dumps({**(options or {}), **part_of}),
                 "by": f"{starter} {by}",
             }
             _store(self.tables, row | known)
-        inherited = {BY_TAG: by} if run and BY_TAG in run.tags else {}
-        self._tag({KIND_TAG: kind, **NO_RETRIES, **inherited})
+        tags = {BY_TAG: by} if run and BY_TAG in run.tags else {}
+        tags |= {RETRY_TAG: short_run_id(part_of["retry_of"])} if "retry_of" in part_of else {}
+        self._tag({KIND_TAG: kind, **NO_RETRIES, **tags})
         return True
 
     def add(self, **found: Any) -> None:

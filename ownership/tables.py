@@ -410,7 +410,10 @@ class Runs(Table):
     window_from: pl.Date = column("First day of the window, or of the backfill.", nullable=True)
     window_to: pl.Date = column("Last of these days.", nullable=True)
     rules: SettingsJson = column("The settings of the section rules, as JSON.", nullable=True)
-    options: SettingsJson = _text("Options that differ from the instance file, as JSON.")
+    options: SettingsJson = _text(
+        "Options that differ from the instance file, as JSON; also which run it executes again (retry_of), and of "
+        "which backfill of Dagster it is one."
+    )
     of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
     hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
     to_write: pl.Int64 = column("Hosts that the run planned to write or undo.", ge=0, nullable=True)

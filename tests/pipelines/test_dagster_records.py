@@ -17,7 +17,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from assets_defs.cleanup import ALL_INSTANCES, delete_old, runs_of
 from assets_defs.plans import write_planned
-from assets_defs.record import BY_TAG, NAMED_TAG, RunRecord
+from assets_defs.record import BY_TAG, NAMED_TAG, RETRY_TAG, RunRecord
+from assets_defs.run_request import BACKFILL
 from ownership.windows import days_of
 from pipelines.cli.results import errors
 from pipelines.dagster_home import dagster_instance
@@ -284,6 +285,7 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
     """Also by its tag, which the UI shows, and which a run inherits that Dagster executes again."""
     monkeypatch.setenv("SUDO_USER", "olga")
     with dg.DagsterInstance.ephemeral() as recorded:
+        tags = {BACKFILL: "b", **tags}
         again = dg.DagsterRun("job", "again", tags=tags, root_run_id="first", parent_run_id="first")
         recorded.add_run(again)
         record = RunRecord(job.tables, "again", recorded, LOG)
@@ -291,3 +293,5 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
         (run,) = recorded.get_runs()
     assert record.row()["by"] == by
     assert run.tags.get(BY_TAG) == (by.removeprefix("user ") if BY_TAG in tags else None)
+    assert run.tags[RETRY_TAG] == "first"
+    assert json.loads(record.row()["options"]) == {"retry_of": "first", "backfill": "b"}
