@@ -215,7 +215,7 @@ def _show_decisions(context: dg.OpExecutionContext, run: InstanceRun, done: str)
         return
     key, written = asset_key(run.instance, "owner_decisions"), _still_written(tables, plan_id)
     decisions = tables.read_own("owner_decisions", plan_id)
-    as_of = {"as_of": f"after run {short_run_id(run.run_id)} {done} it: {written:,} written"}
+    as_of = {"as_of": f"after run {short_run_id(run.run_id)} {done} this plan: {written:,} written"}
     shown = as_of | shown_decisions(run, decisions, plan_id, written=written)
     context.log_event(dg.AssetMaterialization(key, metadata=shown))
     for entry in context.instance.all_logs(plan_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):

@@ -70,7 +70,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert shown_again.asset_key == dg.AssetKey(["windows_logons", "owner_decisions"])
     shown = shown_again.materialization.metadata
     assert "published" not in shown
-    assert shown["as_of"].value == f"after run {runs[1].run_id[:8]} applied it: 1 written"
+    assert shown["as_of"].value == f"after run {runs[1].run_id[:8]} applied this plan: 1 written"
     assert [shown[name].value for name in ("hosts_to_write", "hosts_owned_percent")] == [0, 100.0]
     of_plan, again = (
         [
@@ -89,7 +89,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         "the answer no is a row of it"
     )
     shown = shown_again.materialization.metadata
-    assert shown["as_of"].value == f"after run {runs[2].run_id[:8]} undid it: 0 written"
+    assert shown["as_of"].value == f"after run {runs[2].run_id[:8]} undid this plan: 0 written"
     assert shown["hosts_owned_percent"].value == 0
     shown: Any = event.materialization.metadata
     first = ["result", "written_last", "hosts_with_written_owner", "run", "report", "outcomes"]

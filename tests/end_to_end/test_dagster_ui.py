@@ -240,7 +240,7 @@ def test_a_plan_is_read_applied_and_undone_by_clicks(dagster, company, page, pic
     page.goto("/assets/demo/owner_writes")
     shows(page, f"168 undone; this run followed run {applied[:8]}")
     page.goto("/assets/demo/owner_decisions")
-    shows(page, f"after run {undone[:8]} undid it: 0 written")
+    shows(page, f"after run {undone[:8]} undid this plan: 0 written")
 
 
 def filled(dagster):
