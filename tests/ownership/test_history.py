@@ -193,6 +193,7 @@ def owners_after(assets, *writes):
 
 
 THEIRS = ("inventory", None, None)
+FORGOTTEN = "forgotten-0123456789abcdef"
 IN_PART = {"owner": None, "department": None, "criticality": ""}
 NOT_WRITTEN = ("failed", "intended", "not_written", "owned_meanwhile", "planned")
 OURS = ("asset-owners", instant(0, minutes=1), "run-0")
@@ -221,6 +222,7 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
         (listed(0), [met(1, "owned_meanwhile", values("u3", "Legal"))], ["u3"], THEIRS),
         (listed(0), [met(1, "owned_meanwhile", values("CN=a%2COU=b,u3"))], ["CN=a,OU=b", "u3"], THEIRS),
         (listed(0), [wrote(0, owner="CN=a,OU=b")], ["CN=a,OU=b"], OURS),
+        (listed(0), [wrote(0, owner=FORGOTTEN)], [FORGOTTEN], THEIRS),
         (
             listed(2, "u2"),
             [wrote(0), met(1, "undone", values("u3"), IN_PART)],

@@ -339,13 +339,25 @@ def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(
         sheet = ("--audit", str(number), "--seed", "7", "--audit-file", tmp_path / name)
         assert call(*of_it, *sheet)[0] == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "50.csv").read_text()
+    drawn = [
+        {
+            row["host_id"]
+            for row in json.loads(call(*of_it, "--audit", number, "--seed", "7", "--json")[1])["sample"]
+        }
+        for number in ("5", "50", "60")
+    ]
+    assert [len(hosts) for hosts in drawn] == [5, 50, 60]
+    assert drawn[0] < drawn[1] < drawn[2], "a smaller number is the beginning of a greater one"
     for name in ("50.csv", "5.csv"):
         heading, *rows = (tmp_path / name).read_text(encoding="utf-8-sig").splitlines()
         given = "\n".join([heading, *(f"{row[:-1]}yes," for row in rows)])
         (tmp_path / name).write_text(given, encoding="utf-8-sig")
         status, _, said = call(*of_it, "--audit-answers", tmp_path / name)
         assert status == 0, said
-    assert tables.read("audit_sample").collect()["right"].sum() >= 50
+    assert tables.read("audit_sample").collect()["right"].sum() == 50
+    assert call(*of_it, "--audit", "50", "--seed", "7", "--audit-file", tmp_path / "answered.csv")[0] == 0
+    sheets = [(tmp_path / name).read_text().splitlines() for name in ("again.csv", "answered.csv")]
+    assert sorted(sheets[0]) == sorted(sheets[1])
 
 
 def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(
@@ -400,6 +412,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     printed = call(*of_it, "1", "--written", "--seed", "5")[1]
     assert ("Wrote audit-5.xlsx: 1 of 12" in printed, (tmp_path / "audit-5.xlsx").exists()) == (True, True)
+    assert "with --seed 5 writes this sheet again" in printed
+    assert "Wrote audit-5-2.xlsx: 1 of 12" in call(*of_it, "1", "--written", "--seed", "5")[1]
     for file in ("first.csv", "second.csv", "third.csv"):  # each draw leaves the sheets before it valid
         heading, *lines = (tmp_path / file).read_text(encoding="utf-8-sig").splitlines()
         given = "\n".join([heading, *(f"{line[:-1]}yes," for line in lines)])
