@@ -7,7 +7,7 @@ import polars as pl
 
 from ownership.codes import GONE, SUCCESSES
 from ownership.declaration import polars_schema
-from ownership.names import is_stand_in, join_ids, split_ids
+from ownership.names import is_stand_in, join_ids, normalise_hostname, split_ids
 from ownership.rules import NAMING
 from ownership.tables import CurrentOwners
 
@@ -41,7 +41,7 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
         since=pl.when(ours).then("wrote_at"),
         run_id=pl.when(ours).then("run_id"),
     )
-    names = hosts.lazy().select("host_id", hostname=pl.col("hostnames").list.first())
+    names = hosts.lazy().select("host_id", hostname=normalise_hostname(pl.col("hostnames").list.first()))
     emails = (
         owners.select("host_id", user_id="owner_ids")
         .explode("user_id")

@@ -200,7 +200,9 @@ def tune(
     written: Annotated[
         bool, flag("--written", "With --audit: draw from the owners written since the last draw.")
     ] = False,
-    seed: Annotated[int | None, number("Write the sheet of that draw again.", least=0, default="by chance")] = None,
+    seed: Annotated[
+        int | None, number("Write the sheet of that draw again.", least=0, default="by chance")
+    ] = None,
     audit_file: Annotated[
         Path | None,
         file_option(

@@ -239,6 +239,6 @@ def test_the_owner_is_the_one_that_was_listed_written_or_seen_last(assets, write
 def test_a_host_has_its_first_name_the_department_that_was_written_and_its_owners_addresses():
     found = owners_after(listed(0, department="Store"), wrote(0))
     names = ("hostname", "department", "owner_emails")
-    assert [found[name] for name in names] == ["PC-1", "Sales", ["ann@corp.example"]]
+    assert [found[name] for name in names] == ["pc-1", "Sales", ["ann@corp.example"]]
     found = owners_after(listed(0, "u2", "u1", "u9"))
     assert found["owner_emails"] == ["ann@corp.example", "bob@corp.example"]
