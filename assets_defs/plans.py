@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted, host_arguments, printable
+from ownership.names import counted, host_arguments
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days

@@ -32,7 +32,7 @@ from resources.locks import end_if_stuck
 from resources.notify import Kind, send_notices
 from resources.settings import Instance, command_line, ui_url
 from resources.settings.environment import system_user
-from resources.store.retention import KEEP
+from resources.store.retention import EXECUTES_AGAIN, KEEP
 from resources.store.tables import Tables, short_run_id
 
 MAX_RETRIES = 2  # how often Dagster executes a run again that a service failed which did not answer
@@ -109,6 +109,7 @@ class RunRecord:
                 return False
             run = self.recorded.get_run_by_id(self.run_id) if self.recorded else None
             starter, by = _started_by(run)
+            again = {EXECUTES_AGAIN: run.parent_run_id} if run and run.parent_run_id else {}
             row = dict.fromkeys(polars_schema(Runs)) | {
                 "run_id": self.run_id,
                 "kind": kind,
@@ -117,7 +118,7 @@ class RunRecord:
                 "window_from": window and window.first,
                 "window_to": window and window.last,
                 "rules": rules and rules.as_json(),
-                "options": json.dumps(options or {}),
+                "options": json.dumps({**(options or {}), **again}),
                 "by": f"{starter} {by}",
             }
             _store(self.tables, row | known)

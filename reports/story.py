@@ -27,7 +27,7 @@ from reports.sentences import (
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
-_NO_RUN_WRITES = "no run of this instance writes"
+_NOT_AGAIN = "so runs of this instance do not write it again until"
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
@@ -313,7 +313,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
-                then += f"; somebody said that it is wrong, so {_NO_RUN_WRITES} it until {host['no_until']}"
+                then += f"; it was marked as wrong, {_NOT_AGAIN} {host['no_until']}"
         return f"{name} has no owner{then}."
     shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
     belongs = f"{name} belongs to {', '.join(shown)}"
@@ -342,7 +342,7 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
-        until = f", so {_NO_RUN_WRITES} it until {host['no_until']}" if host["no_until"] else ""
+        until = f", {_NOT_AGAIN} {host['no_until']}" if host["no_until"] else ""
         return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)

@@ -287,7 +287,7 @@ def tune(
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         [
-            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more)),
+            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more), aim),
             *(where if model else ()),
         ],
         *found,

@@ -111,7 +111,10 @@ def test_what_was_written_for_somebody_who_was_forgotten_is_not_undone(written):
     owner = pl.when(pl.col("host_id") == "h1").then(pl.lit("forgotten-0123456789abcdef"))
     forgotten = pl.col("new_values").struct.with_fields(owner=owner.otherwise(pl.field("owner")))
     rows = undo(written.with_columns(forgotten))
-    assert (rows["h1"]["outcome"], rows["h1"]["message"]) == ("not_written", "skipped: its owner was forgotten")
+    assert (rows["h1"]["outcome"], rows["h1"]["message"]) == (
+        "not_written",
+        "skipped: its owner was forgotten",
+    )
     assert rows["h2"]["outcome"] == "planned"
 
 

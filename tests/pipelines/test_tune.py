@@ -145,9 +145,9 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
         again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=later)
         store_run(tables, again, run_id="later", decided_at=later, hosts=owned, users=PEOPLE)
     printed = call(*of_it, "--audit-answers", tmp_path / "a.csv")[1]
-    assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
+    assert ": 69 of 69 owners are answered, 65 of them right.\n5 hosts asked twice: the answers" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
-    assert "learnt from 69 clear answers.\n" in printed
+    assert re.search(r"69 clear answers.\nRecommended \(.*\):\n  rules.min_confidence: \d\d  ", printed)
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
@@ -225,7 +225,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ("5 owners would be written." if since == "over a limit" else said) in page
-    assert ("Of 50 owners by these rules that somebody checked 46 are right." in page) == (
+    assert ("Of 50 owners by these rules that somebody checked, 46 are right." in page) == (
         since == "over a limit"
     )
 
@@ -378,7 +378,7 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
     sheet.write_text("\n".join([heading, *(f"{row[:-1]}yes," for row in rows)]), encoding="utf-8-sig")
     status, printed, said = call(*of_it, "--audit-answers", sheet)
     assert status == 0, said
-    assert "of 70 owners 70 are answered" in printed
+    assert ": 70 of 70 owners are answered" in printed
     assert "Of the 70 planned owners about" in printed
 
 
@@ -420,8 +420,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
         (tmp_path / file).write_text(given, encoding="utf-8-sig")
         status, printed, said = call(*of_it[:3], "--audit-answers", tmp_path / file)
         assert status == 0, said
-        [rows] = re.findall(r"(\d+) are answered", printed)
-    assert f"of {rows} owners {rows} are answered, {rows} of them right" in printed
+        [rows] = re.findall(r"(\d+) owners are answered", printed)
+    assert f": {rows} of {rows} owners are answered, {rows} of them right" in printed
     status, _, said = call(*of_it, "5", "--written")
     assert (status, "Nothing to draw: each owner written has an answer" in said) == (1, True)
 
