@@ -33,7 +33,7 @@ from resources.locks import end_if_stuck
 from resources.notify import Kind, send_notices
 from resources.settings import Instance, command_line, ui_url
 from resources.settings.environment import system_user
-from resources.store.retention import KEEP
+from resources.store.retention import KEEP, RETRY_OF
 from resources.store.tables import Tables, short_run_id
 
 MAX_RETRIES = 2  # how often Dagster executes a run again that a service failed which did not answer
@@ -54,7 +54,7 @@ NAMED_TAG = ".asset_owners/named"
 """The run for which a proxy named the user in `BY_TAG`: a run that executes it again inherits both tags."""
 
 RESULT_TAG = "asset_owners/result"
-RETRY_TAG = "asset_owners/retry_of"
+RETRY_TAG = f"asset_owners/{RETRY_OF}"
 """The run that this one executes again: Dagster's list of runs says only that it is one of these."""
 
 
@@ -112,7 +112,7 @@ class RunRecord:
                 return False
             run = self.recorded.get_run_by_id(self.run_id) if self.recorded else None
             starter, by = _started_by(run)
-            part_of = {"retry_of": run.parent_run_id, "backfill": run.tags.get(BACKFILL)} if run else {}
+            part_of = {RETRY_OF: run.parent_run_id, "backfill": run.tags.get(BACKFILL)} if run else {}
             part_of = {name: value for name, value in part_of.items() if value}
             row = dict.fromkeys(polars_schema(Runs)) | {
                 "run_id": self.run_id,
@@ -127,7 +127,7 @@ class RunRecord:
             }
             _store(self.tables, row | known)
         tags = {BY_TAG: by} if run and BY_TAG in run.tags else {}
-        tags |= {RETRY_TAG: short_run_id(part_of["retry_of"])} if "retry_of" in part_of else {}
+        tags |= {RETRY_TAG: short_run_id(part_of[RETRY_OF])} if RETRY_OF in part_of else {}
         self._tag({KIND_TAG: kind, **NO_RETRIES, **tags})
         return True
 

@@ -265,8 +265,7 @@ def owners_answered_no(owners: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFr
     """
     asked = owners.filter(source="asset-owners").join(answers.filter(right=False), on="host_id")
     wrong = asked.filter(pl.col("owner_ids").list.contains(pl.col("user_id")))
-    name = pl.coalesce("hostname_right", "hostname").alias("hostname")  # as on the sheet that was answered
-    return wrong.select("run_id", name, "host_id").sort(pl.all())
+    return wrong.select("run_id", "hostname", "host_id").sort(pl.all())
 
 
 def forwarders(senders: pl.DataFrame, *, exclude_hosts: Sequence[str]) -> pl.DataFrame:

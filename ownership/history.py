@@ -7,7 +7,7 @@ import polars as pl
 
 from ownership.codes import GONE, SUCCESSES
 from ownership.declaration import polars_schema
-from ownership.names import join_ids, split_ids
+from ownership.names import is_stand_in, join_ids, normalise_hostname, split_ids
 from ownership.rules import NAMING
 from ownership.tables import CurrentOwners
 
@@ -21,7 +21,9 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
     """
     listed = hosts.lazy().select("host_id", "owner_ids", *_COPIED, seen_at="listed_at")
     given = pl.col("wrote").is_not_null()
-    ours = pl.col("owner_ids").list.contains(pl.col("wrote")).fill_null(value=False)
+    # What was written for somebody who was forgotten cannot be undone any more.
+    is_known = pl.col("owner_ids").list.contains(pl.col("wrote")) & ~is_stand_in(pl.col("wrote"))
+    ours = is_known.fill_null(value=False)
     last_seen = (
         pl.concat([listed, _seen_by_runs(writes).join(listed, on="host_id", how="semi")], how="diagonal")
         .sort("seen_at", maintain_order=True)
@@ -39,7 +41,7 @@ def current_owners(hosts: pl.DataFrame, users: pl.DataFrame, writes: pl.LazyFram
         since=pl.when(ours).then("wrote_at"),
         run_id=pl.when(ours).then("run_id"),
     )
-    names = hosts.lazy().select("host_id", hostname=pl.col("hostnames").list.first())
+    names = hosts.lazy().select("host_id", hostname=normalise_hostname(pl.col("hostnames").list.first()))
     emails = (
         owners.select("host_id", user_id="owner_ids")
         .explode("user_id")

@@ -9,7 +9,7 @@ import polars as pl
 
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
-from ownership.names import did_you_mean, escape_id, near_names, normalise_hostname
+from ownership.names import did_you_mean, escape_id, is_stand_in, near_names, normalise_hostname
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -342,7 +342,8 @@ def plan_undo(
 ) -> pl.DataFrame:
     """Plan to undo what a run wrote: its new values become the old ones, and the other way round.
 
-    A host that was undone since, or may have been written since, is skipped: `not_written` with the reason.
+    A host that was undone since, or may have been written since, or whose owner was forgotten, is skipped:
+    `not_written` with the reason.
     `history` has the rows of all runs on the same inventory. In `new_values` an empty text clears the field,
     and null stands for a field that was not written.
     """
@@ -360,7 +361,12 @@ def plan_undo(
     undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(undone_by=pl.last("run_id"))
     changed_since = pl.col("last_run") != pl.col("run_id")
     written_again = changed_since & (pl.col("last_outcome") != "undone")
-    overtaken = pl.col("overtaken_by").is_not_null()
+    why_not = (
+        pl.when(is_stand_in(pl.col("new_values").struct.field("owner")))
+        .then(pl.lit("skipped: its owner was forgotten"))
+        .otherwise(pl.format("skipped: {} by run {}", "what", "overtaken_by"))
+    )
+    is_skipped = pl.col("message").is_not_null()
     planned = (
         writes.filter(outcome="written")
         .select("host_id", "hostname", "run_id", "old_values", "new_values", undoes="run_id")
@@ -372,15 +378,16 @@ def plan_undo(
             .then(pl.lit("written again since"))
             .otherwise(pl.lit("already undone")),
         )
+        .with_columns(message=why_not)
         .select(
             "host_id",
             "hostname",
             "undoes",
-            outcome=pl.when(overtaken).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
+            "message",
+            outcome=pl.when(is_skipped).then(pl.lit("not_written")).otherwise(pl.lit("planned")),
             old_values=pl.col("new_values").struct.with_fields(owner=escape_id(pl.field("owner"))),
             new_values=pl.struct(undone_value(field) for field in ("owner", "department", "criticality")),
-            message=pl.format("skipped: {} by run {}", "what", "overtaken_by"),
-            completed_at=pl.when(overtaken).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),
+            completed_at=pl.when(is_skipped).then(pl.lit(intended_at, pl.Datetime("us", "UTC"))),
         )
     )
     return _rows(planned, run_id=run_id, target=target, intended_at=intended_at)

@@ -386,7 +386,7 @@ class CurrentOwners(Table):
     __reads__ = ("owner_writes",)
 
     host_id: Text = _text(_HOST_ID, unique=True)
-    hostname: Text = column("First name of the host, as the inventory spells it.", nullable=True)
+    hostname: Text = column(_HOSTNAME, nullable=True)
     owner_ids: UserIds = column("Ids of the user assets that own the host.", nullable=True)
     owner_emails: Names = column("Their e-mail addresses, as far as known.")
     department: Text = column("Department of the host.", nullable=True)

@@ -109,7 +109,7 @@ def not_stable_in_words(decisions: pl.DataFrame, see: Callable[[str], str]) -> I
         yield f"{hosts}. If nothing changes, {get} by {ready.max()}. List them:"
     else:
         why = "each has an owner, was answered no, or its account has no person"
-        yield f"{hosts}. None of them would be written anyway: {why}:"
+        yield f"{hosts}. Waiting will not give an owner to any of them: {why}:"
     yield f"    {see(NOT_STABLE)}"
 
 

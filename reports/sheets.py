@@ -20,7 +20,7 @@ from ownership.names import as_shown, counted, printable, some_of
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.accuracy import RATES, least_right_percent, wrong_by_audit, wrong_of_others
+from ownership.tuning.accuracy import least_right_percent, wrong_by_audit, wrong_of_others
 from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, asked_twice
 from ownership.windows import Window
@@ -321,19 +321,17 @@ def audit_in_words(
         printable(row["hostname"] or row["host_id"])
         for row in sample.filter(pl.col("right").is_null()).to_dicts()
     ]
-    said = f"All sheets together: of {counted(sample.height, 'owner')}"
-    words = [f"{said} {known:,} are answered, {right:,} of them right."]
+    all_owners = counted(sample.height, "owner")
+    words = [f"All sheets together: {known:,} of {all_owners} are answered, {right:,} of them right."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
     twice, is_little = asked_twice(sample), known < MIN_COMPARED
     if twice.hosts:
-        rate = (
-            f": about {twice.rate():.0%} of all answers may be wrong ({RATES.mean():.1%} is assumed at first)"
-        )
-        differ = f"Of {counted(twice.hosts, 'host')} asked twice {twice.contradicted:,} got two answers"
-        words.append(f"{differ}{'' if is_little else rate}.")
+        both = f"{twice.contradicted:,} got a yes and a no" if twice.contradicted else "the answers agree"
+        rate = "" if is_little else f", so about {twice.rate():.0%} of all answers may be wrong"
+        words.append(f"{counted(twice.hosts, 'host')} asked twice: {both}{rate}.")
     if known and known == right:
-        words.append(f"{right:,} of {known:,} right: at least {least_right_percent(known)}% of the plan is.")
+        words.append(f"All {known:,} are right, so at least {least_right_percent(known)}% of the plan is.")
     elif known and planned and is_little:
         more = f"an estimate takes {MIN_COMPARED}, {MIN_COMPARED - known:,} more"
         words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
@@ -342,7 +340,7 @@ def audit_in_words(
         found = [max(number, known - right) for number in found]
         plain = round((known - right) / known * planned)
         all_of = "written" if written == planned else "planned"
-        why = f" Counting each no would give {plain:,}, but some answers are mistakes."
+        why = f" If each no is right, about {plain:,} are."
         wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
         fewer = why if round(found[0]) < plain else ""
         words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}.{fewer}")

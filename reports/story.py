@@ -15,11 +15,19 @@ from ownership.matching import SURNAME, Present, people_by_account
 from ownership.names import STAND_IN, counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
+from reports.sentences import (
+    NO_SUCH_ASSET,
+    display_names,
+    host_name,
+    logons,
+    names_of,
+    percent,
+    person,
+)
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
-_NO_RUN_WRITES = "no run of this instance writes"
+_NOT_AGAIN = "so runs of this instance do not write it again until"
 _NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
@@ -254,11 +262,16 @@ def with_words(
 ) -> pl.DataFrame:
     """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
 
-    The other arguments are those of `Remedies`. Columns: summary, what_would_change (sentences), and those of
-    `Remedies.with_needs`.
+    The other arguments are those of `Remedies`. Columns: name (with the id where several hosts have it),
+    summary, what_would_change (sentences), and those of `Remedies.with_needs`.
     """
     remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
-    asked = remedies.with_needs(hosts)
+    several = hosts["hostname"].is_duplicated()
+    names = [
+        host_name(host) if is_alike else printable(host["hostname"] or host["host_id"])
+        for host, is_alike in zip(hosts.iter_rows(named=True), several, strict=True)
+    ]
+    asked = remedies.with_needs(hosts.with_columns(pl.Series("name", names, pl.String)))
     rows = [
         (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
         for host in asked.iter_rows(named=True)
@@ -279,10 +292,10 @@ def told_hosts(
 def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], known: Collection[str]) -> str:
     """Return whose a host is, why, and how the owner got there: in names, with the ids in parentheses.
 
-    `host` is a row of `hosts_by_now`, `name_of` has names of user assets, `known` the ids of all. The outcome
-    of a pending write is not known.
+    `host` is a row of `hosts_by_now` with its name, `name_of` has names of user assets, `known` the ids of
+    all. The outcome of a pending write is not known.
     """
-    name, named = printable(host["hostname"] or host["host_id"]), host["resolved_owner"]
+    name, named = host["name"], host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
     reason, owners = _reason(host), host["owner_ids"]
     if host["source"] is None:
@@ -300,7 +313,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
         elif ours:
             then = f": what asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
-                then += f"; somebody said that it is wrong, so {_NO_RUN_WRITES} it until {host['no_until']}"
+                then += f"; it was marked as wrong, {_NOT_AGAIN} {host['no_until']}"
         return f"{name} has no owner{then}."
     shown = (person(one, name_of) + f" ({NO_SUCH_ASSET})" * (one not in known) for one in owners)
     belongs = f"{name} belongs to {', '.join(shown)}"
@@ -329,7 +342,7 @@ def _reason(host: Mapping[str, Any]) -> str:
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":
-        until = f", so {_NO_RUN_WRITES} it until {host['no_until']}" if host["no_until"] else ""
+        until = f", {_NOT_AGAIN} {host['no_until']}" if host["no_until"] else ""
         return f"somebody said that this host is not {printable(host['username'])}'s{until}"
     sentence = reason_of(host)
     return sentence[0].lower() + sentence[1:].rstrip(".") + details_of(host)

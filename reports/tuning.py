@@ -22,9 +22,9 @@ LEAST_CERTAIN = 5
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
-    "audit": "Of {hosts:,} planned owners that somebody checked",
-    "people": "Of {hosts:,} hosts whose owner somebody set",
-    "future": "Of {hosts:,} primary users who logged on in the last week",
+    "audit": "Of {hosts:,} planned owners that somebody checked,",
+    "people": "Of {hosts:,} hosts whose owner somebody set,",
+    "future": "Of {hosts:,} primary users who logged on in the last week,",
 }
 
 _OF_PEOPLE = "If people set owners for their own hosts only, far more are wrong. An audit tells."
@@ -122,7 +122,7 @@ def claim_in_words(
     is_judged = line["wrong_measure"] == "audit"
     if not (is_judged or answers_missing(answers)):
         checked, right = answers["right"].count(), answers["right"].sum()
-        said.append(f"Of {checked:,} owners by these rules that somebody checked {right:,} are right.")
+        said.append(f"Of {checked:,} owners by these rules that somebody checked, {right:,} are right.")
         return said if why and line["no_claim"] else [*said, reason(line)]
     said.append(reason(line, brief=bool(why)))
     if ask and line["to_write"] and not is_judged:
@@ -196,13 +196,13 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    aimed, end = f"surely {aim.precision:.0%} right", "(lower end of its interval)"
-    title = f"Best of {tried:,} tried, {aimed} {end}"
+    aimed = f"at least {aim.precision:.0%} right (lower end of its interval)"
+    title = f"Best of {tried:,} settings tried, {aimed}"
     if best is None:
-        title = f"No setting tried is {aimed} while keeping {aim.keep_percent:g}% of the owners {end}"
+        title = f"Of {tried:,} settings tried, none is {aimed} and keeps {aim.keep_percent:g}% of the owners"
         if nearest is None:
-            better = ", and none is expected to be better than the present one" * (now["wrong"] is not None)
-            return [*words, f"{title}{better}."]
+            better = " The present ones are as good as any." * (now["wrong"] is not None)
+            return [*words, f"{title}.{better}"]
         fewer = now["to_write"] - nearest["to_write"]
         wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
         more = (
@@ -219,13 +219,18 @@ def settings_in_words(
 
 
 def confidence_in_words(
-    model: Model | None, planned: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str
+    model: Model | None,
+    planned: pl.DataFrame,
+    answers: pl.DataFrame,
+    undone: pl.DataFrame,
+    draw: str,
+    aim: Aim,
 ) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
-    `planned` are rows of `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from,
-    `undone` of hosts that were undone since. Without a model: what is needed for one, and the command that
-    draws as many more.
+    First comes the one to take: the loosest that reaches the aim, or else the surest. `planned` are rows of
+    `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from, `undone` of hosts that
+    were undone since. Without a model: what is needed for one, and the command that draws as many more.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
@@ -237,18 +242,24 @@ def confidence_in_words(
     owners, rows = planned.with_columns(confidence=model.confidence()), []
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        if sure.height == planned.height:
+        if sure.height in (0, planned.height):
             continue  # of all of them the audit says more
-        parts = [each / sure.height for each in model.expected_right(sure)] if sure.height else []
-        right = "about {:.0%} right ({:.0%} to {:.0%})".format(*parts) if parts else ""
+        expected, low, high = (each / sure.height for each in model.expected_right(sure))
+        right = f"about {expected:.0%} right ({low:.0%} to {high:.0%})"
         number = f"{sure.height:,} of {counted(planned.height, 'owner')}"
-        rows.append((f"rules.min_confidence: {percent}", number, right))
+        rows.append((low, f"rules.min_confidence: {percent}", number, right))
+    reaching = [row for row in rows if row[0] >= aim.precision]
+    take = reaching[0] if reaching else max(rows, default=None)
+    others = [row for row in rows if row is not take]
     torn = asked_twice(answers).contradicted
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
-    each = "What each setting would write, and how many of such owners are right. Choose one before other "
-    each += "settings, which rest on past windows and not on answers about these very owners:"
-    lines = [f"How sure each owner is, {learnt}.", *[each][: len(rows)], *in_columns(rows)]
+    lines, aimed = [f"How sure each owner is, {learnt}."], f"at least {aim.precision:.0%} right"
+    if take:
+        first, *rest = in_columns([row[1:] for row in (take, *others)])
+        why = f"the loosest that is {aimed}" if reaching else f"the surest; none is {aimed}"
+        before = "Set it before others, which rest on past windows and not on answers about these owners."
+        lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])
     to_check = owners.join(done, on="host_id", how="anti")
     least = [

@@ -4,9 +4,9 @@ A logistic regression in numpy, with a prior on its coefficients and a term for 
 learnt where it is used, from owners drawn by chance from a plan, and holds for the rules of that plan only.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import polars as pl
@@ -48,13 +48,21 @@ _WIDER = 1.15
 
 
 def draw_sample(decisions: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
-    """Draw so many of the owners that a run planned, all where there are fewer; the same ones for a seed.
+    """Draw so many of the owners that a run planned, all where there are fewer.
 
     Rows of `owner_decisions` in, and some of them out, the least certain first.
     """
-    planned = decisions.filter(action="write").sort("host_id")
-    chosen = random.Random(seed).sample(range(planned.height), min(number, planned.height))  # noqa: S311
-    return least_certain_first(planned[sorted(chosen)])
+    return least_certain_first(first_drawn(decisions.filter(action="write"), number, seed=seed))
+
+
+def first_drawn(owners: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame:
+    """Return so many rows of hosts, chosen by chance, in the order of `owners`.
+
+    A seed gives each host its place, whichever others there are: fewer are the first of more.
+    """
+    places = [blake2b(f"{seed} {host_id}".encode()).digest() for host_id in owners["host_id"]]
+    chosen = sorted(range(owners.height), key=places.__getitem__)[:number]
+    return owners[sorted(chosen)]
 
 
 def asked_twice(answers: pl.DataFrame) -> AskedTwice:

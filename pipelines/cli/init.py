@@ -218,7 +218,10 @@ def _place(answer: str, key: str) -> dict[str, str]:
         file = Path(answer).expanduser().absolute()
         named = {"file": str(file)} if file.is_file() and not is_variable else {"env": answer}
         place = yaml.safe_load(answer) if answer.startswith("{") else named
-        return Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
+        found = Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
+        if (secret := Path(found.get("file", ""))).is_absolute():  # another begins where the file will be
+            secret.open().close()
+        return found
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = "No file of that path can be read.\n" * ("/" in answer)
         text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"

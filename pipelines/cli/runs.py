@@ -13,7 +13,7 @@ from reports.run_results import result_in_words, undone_in_words
 from reports.sentences import in_columns
 from resources.errors import AssetOwnersError
 from resources.settings import command_line
-from resources.store.retention import latest_time
+from resources.store.retention import RETRY_OF, latest_time
 from resources.store.tables import short_run_id
 
 LONGEST = 300
@@ -76,6 +76,8 @@ def _line(row: Mapping[str, Any], undo: Mapping[str, Any] | None) -> tuple[str, 
     if first_line := (row["message"] or "").strip().partition("\n")[0]:
         result += f": {shorten(first_line, LONGEST, placeholder='…')}"
     days = f"{row['window_from']} to {row['window_to']}"
+    again = json.loads(row["options"]).get(RETRY_OF)
+    result += f"; repeats run {short_run_id(again)}" if again else ""
     return (
         short_run_id(row["run_id"]),
         row["kind"].replace("_", " "),

@@ -64,6 +64,15 @@ ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # for which long texts make room at least
 MAX_BELOW = 3  # columns without room that come below each row; more are omitted
 _NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
+_FIRST = (
+    *("at", "type", "hostname", "kind", "started_at", "existing_owner_email", "owner_email", "owner_emails"),
+    *("resolved_owner_email", "share", "username", "action", "evidence", "window_days", "threshold_percent"),
+    *("min_active_days", "evidence_metric", "primary_devices", "to_write", "written", "failed", "conflicts"),
+    *("owned_after", "since", "message", "note"),
+)
+"""Columns that come first where there is no room for all; those with ids and JSON come last."""
+_LAST = re.compile("(.*_)?ids?|.*_fingerprint|.*owner(_before)?|rules|options|seconds_by_step|.*_values")
+_FRACTION = re.compile(r"(?<=^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.\d+(?=\+|$)")
 _BAR = "█▉▊▋▌▍▎▏"  # what DuckDB's `bar` draws with
 
 
@@ -247,7 +256,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     differ = [column for column in columns if len({*column[1:]}) > 1]
     if differ and sum(max(map(len, column)) + 2 for column in columns) > width:
         alike = [column for column in columns if column not in differ]
-        same = ", ".join(f"{name} {value}" for name, value, *_ in alike if value)
+        same = ", ".join(f"{name} {_cut(value, width)}" for name, value, *_ in alike if value)
+        differ.sort(key=lambda column: _importance(column[0]))
         shown = [[*row] for row in zip(*differ, strict=True)]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]
@@ -280,7 +290,12 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         value = round(value, 4) or float(f"{value:.4g}")
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    return "" if value is None else as_shown(text)
+    return "" if value is None else as_shown(_FRACTION.sub("", text))
+
+
+def _importance(name: str) -> tuple[bool, int]:
+    """Return a key that sorts columns by what people look for first."""
+    return bool(_LAST.fullmatch(name)), _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 def _cut(cell: str, most: int) -> str:

@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,14 @@ import polars as pl
 
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted, printable
-from ownership.tuning.confidence import draw_sample, drawn_alike, fit, last_drawn, with_answers
+from ownership.tuning.confidence import (
+    draw_sample,
+    drawn_alike,
+    first_drawn,
+    fit,
+    last_drawn,
+    with_answers,
+)
 from pipelines.cli.files import reading_sheet, require_file, write_file
 from pipelines.cli.options import (
     InstanceFile,
@@ -65,7 +73,8 @@ def draw(
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     if out is None and sys.stdout.isatty() and not as_json:
-        out = Path(f"audit-{seed}.xlsx")
+        names = (f"audit-{seed}{f'-{copy}' * (copy > 1)}.xlsx" for copy in count(1))
+        out = next(path for path in map(Path, names) if not path.exists())
     with holding(own_tables(instance)) as tables:
         run_id, decisions, origin = (_written if written else _last_plan)(instance, tables)
         window, rules = decided_with(tables, run_id)
@@ -74,13 +83,15 @@ def draw(
         by, now = counted_as(instance), datetime.now(UTC)
         alike = drawn_alike(recent, window, rules, by)
         no = recent.filter(~pl.col("right")).select("host_id", resolved_owner="user_id")
-        not_answered = decisions.join(alike, on="host_id", how="anti").join(no, on=no.columns, how="anti")
-        asked = draw_sample(not_answered, number, seed=seed)
-        if asked.is_empty():
-            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
         earlier = tables.read("audit_sample").collect()
+        again = first_drawn(earlier.filter(seed=seed), number, seed=seed)
+        known = pl.concat([alike, again])
+        not_answered = decisions.join(known, on="host_id", how="anti").join(no, on=no.columns, how="anti")
+        asked = draw_sample(not_answered, number - again.height, seed=seed)
         drawn = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
-        sample = as_on_sheets(drawn, earlier)
+        sample = pl.concat([again, as_on_sheets(drawn, earlier)])
+        if sample.is_empty():
+            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
@@ -94,7 +105,8 @@ def draw(
     fewer = "the others were asked about already" if sample.height < planned else "there are no more"
     give_back = command_line(instance, "tune", "--audit-answers", str(out or "FILE"))
     lines = [
-        f"{some}{counted(planned, 'owner')} {origin}, drawn with seed {seed}.",
+        f"{some}{counted(planned, 'owner')} {origin}, drawn by chance.",
+        f"The draw is stored: the same command with --seed {seed} writes this sheet again.",
         *([f"Not {number:,}: {fewer}."] if sample.height < number else ()),
         *how_to_answer(sample),
         f"Then give the sheet back:\n    {give_back}",
@@ -188,7 +200,9 @@ def tune(
     written: Annotated[
         bool, flag("--written", "With --audit: draw from the owners written since the last draw.")
     ] = False,
-    seed: Annotated[int | None, number("Draw the same ones again.", least=0, default="by chance")] = None,
+    seed: Annotated[
+        int | None, number("Write the sheet of that draw again.", least=0, default="by chance")
+    ] = None,
     audit_file: Annotated[
         Path | None,
         file_option(
@@ -273,7 +287,7 @@ def tune(
         [f"{printable(instance.name)}: {days_in_words}, {by}"] if settings else [],
         settings,
         [
-            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more)),
+            *tuning.confidence_in_words(model, planned, answers, undone, command_line(instance, *more), aim),
             *(where if model else ()),
         ],
         *found,

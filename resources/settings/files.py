@@ -390,7 +390,12 @@ def command_line(instance: Instance | BrokenInstance | None, command: str, *argu
     # As the shell finds it: its name, or the path by which it, or the `serve` around Dagster, was called.
     called, found = Path(os.environ.get(CALLED_AS, sys.argv[0])), shutil.which(PROGRAM)
     by_name = called.name != PROGRAM or not called.exists() or (found and Path(found).samefile(called))
-    return shlex.join([PROGRAM if by_name else str(called), *words, *arguments])
+    return " ".join(map(_shell_word, [PROGRAM if by_name else str(called), *words, *arguments]))
+
+
+def _shell_word(text: str) -> str:
+    """Quote a word for a shell, one with SQL's quotes so that it can be read."""
+    return shlex.quote(text) if re.search(r"""^[^']*$|["$`\\!]""", text) else f'"{text}"'
 
 
 def present_of(instance: Instance) -> Present:

@@ -101,6 +101,8 @@ HISTORY = "owner_decisions_history"
 KEEP = "keep"
 """In the ledger: the settings of `Retention` of the last run, should the instance file be gone one day."""
 REPORT = "report.html"  # the report beside the tables of an instance in an object store
+RETRY_OF = "retry_of"
+"""In the options of a run, as `runs` keeps them: the run that Dagster or a person executed again."""
 CHANGES = "set"
 """In the options of a run, as `runs` keeps them: what was tried in place of settings of the instance file."""
 

@@ -229,7 +229,10 @@ class Tables:
         # It is computed at each reading; the stored copy is for analysts.
         if table == "current_owners":
             listed = (self.read(each, run_id=run_id).collect() for each in INVENTORY)
-            return current_owners(*listed, self.all_runs("owner_writes")).lazy()
+            owners = current_owners(*listed, self.all_runs("owner_writes"))
+            # Hosts are called as in the other tables, which needs the rules of the run that decided.
+            decided = self.read("owner_decisions", run_id=run_id).select("host_id", "hostname")
+            return owners.update(decided.drop_nulls().collect(), on="host_id").lazy()
         return read_files(table, _existing(path))
 
     def store_current_owners(self, *, run_id: str | None = None, publish: bool = True) -> None:

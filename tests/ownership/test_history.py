@@ -193,6 +193,7 @@ def owners_after(assets, *writes):
 
 
 THEIRS = ("inventory", None, None)
+FORGOTTEN = "forgotten-0123456789abcdef"
 IN_PART = {"owner": None, "department": None, "criticality": ""}
 NOT_WRITTEN = ("failed", "intended", "not_written", "owned_meanwhile", "planned")
 OURS = ("asset-owners", instant(0, minutes=1), "run-0")
@@ -221,6 +222,7 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
         (listed(0), [met(1, "owned_meanwhile", values("u3", "Legal"))], ["u3"], THEIRS),
         (listed(0), [met(1, "owned_meanwhile", values("CN=a%2COU=b,u3"))], ["CN=a,OU=b", "u3"], THEIRS),
         (listed(0), [wrote(0, owner="CN=a,OU=b")], ["CN=a,OU=b"], OURS),
+        (listed(0), [wrote(0, owner=FORGOTTEN)], [FORGOTTEN], THEIRS),
         (
             listed(2, "u2"),
             [wrote(0), met(1, "undone", values("u3"), IN_PART)],
@@ -237,6 +239,6 @@ def test_the_owner_is_the_one_that_was_listed_written_or_seen_last(assets, write
 def test_a_host_has_its_first_name_the_department_that_was_written_and_its_owners_addresses():
     found = owners_after(listed(0, department="Store"), wrote(0))
     names = ("hostname", "department", "owner_emails")
-    assert [found[name] for name in names] == ["PC-1", "Sales", ["ann@corp.example"]]
+    assert [found[name] for name in names] == ["pc-1", "Sales", ["ann@corp.example"]]
     found = owners_after(listed(0, "u2", "u1", "u9"))
     assert found["owner_emails"] == ["ann@corp.example", "bob@corp.example"]

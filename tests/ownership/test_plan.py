@@ -107,6 +107,17 @@ def test_a_host_that_was_undone_or_written_since_is_skipped(written, outcome, re
     assert (rows["h2"]["outcome"], rows["h2"]["completed_at"]) == ("planned", None)
 
 
+def test_what_was_written_for_somebody_who_was_forgotten_is_not_undone(written):
+    owner = pl.when(pl.col("host_id") == "h1").then(pl.lit("forgotten-0123456789abcdef"))
+    forgotten = pl.col("new_values").struct.with_fields(owner=owner.otherwise(pl.field("owner")))
+    rows = undo(written.with_columns(forgotten))
+    assert (rows["h1"]["outcome"], rows["h1"]["message"]) == (
+        "not_written",
+        "skipped: its owner was forgotten",
+    )
+    assert rows["h2"]["outcome"] == "planned"
+
+
 def test_what_was_undone_is_known_whatever_the_clocks_say_and_the_last_undo_is_named(written):
     """The undos ran on a machine whose clock was behind; since then somebody set the same owner."""
     first = plan_undo(written, written, run_id="undo", target=TARGET, intended_at=NOW)

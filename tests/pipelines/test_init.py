@@ -355,7 +355,7 @@ def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_
         *({}, {"env": "OTHER"}),
         *({"file": file}, {"file": file}, {"file": file}),
     ]
-    for password in (str(tmp_path / "hunter2"), "~hunter2", "hunter2" * 999):
+    for password in (str(tmp_path / "hunter2"), "{file: /hunter2}", "~hunter2", "hunter2" * 999):
         with pytest.raises(typer.BadParameter, match="Do not type the TOTP secret here") as raised:
             _place(password, "mfa_secret")
         assert ("No file of that path can be read" in str(raised.value)) == ("/" in password)

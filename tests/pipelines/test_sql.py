@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -242,6 +243,17 @@ def test_on_a_terminal_what_is_the_same_in_all_rows_gives_way_first(sql, monkeyp
     head, *rows, same = sql(wide).splitlines()
     assert (head.split(), len(rows), same) == (["host"], 2, "  In each row: instance acme, run 3")
     assert "acme" in as_a_file.splitlines()[1]
+
+
+def test_on_a_terminal_ids_and_settings_give_way_to_what_people_look_for(sql, monkeypatch):
+    wide = "repeat(n || '-', 20)"
+    columns = f"{wide} AS run_id, {wide} AS rules, n AS hosts"
+    columns += ", now() - n * INTERVAL 1 DAY AS started_at, 'pc' || n AS hostname"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    head, row, *_ = sql(f"SELECT {columns} FROM range(2) r(n)").splitlines()  # noqa: S608  (made here)
+    assert head.split()[:3] == ["hostname", "started_at", "hosts"]
+    assert re.match(r"  pc0 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+00 +0 ", row), "without fractions of a second"
 
 
 def test_people_see_four_decimals_of_a_number_and_programs_all(sql, as_json):

@@ -145,9 +145,9 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
         again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=later)
         store_run(tables, again, run_id="later", decided_at=later, hosts=owned, users=PEOPLE)
     printed = call(*of_it, "--audit-answers", tmp_path / "a.csv")[1]
-    assert "of 69 owners 69 are answered, 65 of them right.\nOf 5 hosts asked twice 0 got two" in printed
+    assert ": 69 of 69 owners are answered, 65 of them right.\n5 hosts asked twice: the answers" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
-    assert "learnt from 69 clear answers.\n" in printed
+    assert re.search(r"69 clear answers.\nRecommended \(.*\):\n  rules.min_confidence: \d\d  ", printed)
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
     assert "would be written" not in printed.partition("tried")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
@@ -225,7 +225,7 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert ("5 owners would be written." if since == "over a limit" else said) in page
-    assert ("Of 50 owners by these rules that somebody checked 46 are right." in page) == (
+    assert ("Of 50 owners by these rules that somebody checked, 46 are right." in page) == (
         since == "over a limit"
     )
 
@@ -339,13 +339,25 @@ def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(
         sheet = ("--audit", str(number), "--seed", "7", "--audit-file", tmp_path / name)
         assert call(*of_it, *sheet)[0] == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "50.csv").read_text()
+    drawn = [
+        {
+            row["host_id"]
+            for row in json.loads(call(*of_it, "--audit", number, "--seed", "7", "--json")[1])["sample"]
+        }
+        for number in ("5", "50", "60")
+    ]
+    assert [len(hosts) for hosts in drawn] == [5, 50, 60]
+    assert drawn[0] < drawn[1] < drawn[2], "a smaller number is the beginning of a greater one"
     for name in ("50.csv", "5.csv"):
         heading, *rows = (tmp_path / name).read_text(encoding="utf-8-sig").splitlines()
         given = "\n".join([heading, *(f"{row[:-1]}yes," for row in rows)])
         (tmp_path / name).write_text(given, encoding="utf-8-sig")
         status, _, said = call(*of_it, "--audit-answers", tmp_path / name)
         assert status == 0, said
-    assert tables.read("audit_sample").collect()["right"].sum() >= 50
+    assert tables.read("audit_sample").collect()["right"].sum() == 50
+    assert call(*of_it, "--audit", "50", "--seed", "7", "--audit-file", tmp_path / "answered.csv")[0] == 0
+    sheets = [(tmp_path / name).read_text().splitlines() for name in ("again.csv", "answered.csv")]
+    assert sorted(sheets[0]) == sorted(sheets[1])
 
 
 def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(
@@ -366,7 +378,7 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
     sheet.write_text("\n".join([heading, *(f"{row[:-1]}yes," for row in rows)]), encoding="utf-8-sig")
     status, printed, said = call(*of_it, "--audit-answers", sheet)
     assert status == 0, said
-    assert "of 70 owners 70 are answered" in printed
+    assert ": 70 of 70 owners are answered" in printed
     assert "Of the 70 planned owners about" in printed
 
 
@@ -400,14 +412,16 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     printed = call(*of_it, "1", "--written", "--seed", "5")[1]
     assert ("Wrote audit-5.xlsx: 1 of 12" in printed, (tmp_path / "audit-5.xlsx").exists()) == (True, True)
+    assert "with --seed 5 writes this sheet again" in printed
+    assert "Wrote audit-5-2.xlsx: 1 of 12" in call(*of_it, "1", "--written", "--seed", "5")[1]
     for file in ("first.csv", "second.csv", "third.csv"):  # each draw leaves the sheets before it valid
         heading, *lines = (tmp_path / file).read_text(encoding="utf-8-sig").splitlines()
         given = "\n".join([heading, *(f"{line[:-1]}yes," for line in lines)])
         (tmp_path / file).write_text(given, encoding="utf-8-sig")
         status, printed, said = call(*of_it[:3], "--audit-answers", tmp_path / file)
         assert status == 0, said
-        [rows] = re.findall(r"(\d+) are answered", printed)
-    assert f"of {rows} owners {rows} are answered, {rows} of them right" in printed
+        [rows] = re.findall(r"(\d+) owners are answered", printed)
+    assert f": {rows} of {rows} owners are answered, {rows} of them right" in printed
     status, _, said = call(*of_it, "5", "--written")
     assert (status, "Nothing to draw: each owner written has an answer" in said) == (1, True)
 

@@ -252,22 +252,20 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     said = words_of(answers, 30)
     assert said[1:] == [
         f"1 without an answer: {twice[4]}.",
-        "Of 5 hosts asked twice 1 got two answers.",
-        "29 of 29 right: at least 90% of the plan is.",
+        "5 hosts asked twice: 1 got a yes and a no.",
+        "All 29 are right, so at least 90% of the plan is.",
     ]
     agreed, _ = read(
         filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
         sample,
     )
     said = words_of(agreed, 30)
-    assert said[1].startswith(
-        "Of 5 hosts asked twice 0 got two answers: about 2% of all answers may be wrong (2.4% "
-    )
+    assert said[1] == "5 hosts asked twice: the answers agree, so about 2% of all answers may be wrong."
     assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
     undone = pl.DataFrame({"right": [False, None]})
     said = words_of(agreed, 150, written=150, undone=undone)
     assert said[2].startswith("Of the 150 written owners about 9 are wrong (2 to ")
-    assert said[2].endswith("). Counting each no would give 10, but some answers are mistakes.")
+    assert said[2].endswith("). If each no is right, about 10 are.")
     assert said[3].startswith("2 undone since. Of the other 148 about 8 are wrong (1 to ")
     few = agreed.with_columns(
         right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)

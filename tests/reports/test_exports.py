@@ -95,7 +95,7 @@ def test_conflicts_are_counted_alike_everywhere():
         ),
         (
             [None],
-            ["1 host not stable yet. None of them would be written anyway: each has an owner, "],
+            ["1 host not stable yet. Waiting will not give an owner to any of them: each has an owner, "],
         ),
     ],
 )

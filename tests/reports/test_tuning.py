@@ -87,11 +87,11 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
-        "No setting tried is surely 90% right while keeping 90% of the owners (lower end of its "
-        "interval). This one comes closest: 30 wrong instead of 65, 13 owners fewer."
+        "Of 2 settings tried, none is at least 90% right (lower end of its interval) and keeps 90% of the "
+        "owners. This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
     nothing = settings_in_words(LINE, None, None, Aim(), tried=2)
-    assert nothing[-1].endswith(" of its interval), and none is expected to be better than the present one.")
+    assert nothing[-1].endswith(" of the owners. The present ones are as good as any.")
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
 
@@ -142,7 +142,7 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
         ask="tune --audit 50",
         why="tune -v",
     )
-    assert claim[1:] == ["Of 50 owners by these rules that somebody checked 46 are right."]
+    assert claim[1:] == ["Of 50 owners by these rules that somebody checked, 46 are right."]
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
     planned = empty(OwnerDecisions).clear(50)
-    [said] = confidence_in_words(None, planned, answered(answers), NO_ANSWERS, "tune --audit 12")
+    [said] = confidence_in_words(None, planned, answered(answers), NO_ANSWERS, "tune --audit 12", Aim())
     assert says in said
-    [said] = confidence_in_words(None, planned[:49], answered(answers), NO_ANSWERS, "tune --audit 12")
+    [said] = confidence_in_words(None, planned[:49], answered(answers), NO_ANSWERS, "tune --audit 12", Aim())
     assert "tune" not in said, "all are answered"
 
 

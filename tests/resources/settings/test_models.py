@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import re
+import shlex
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -424,6 +425,10 @@ def test_a_command_names_the_instance_by_its_slug_or_by_a_file_elsewhere(write, 
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", "/etc/owners")
     assert command_line(settings, "run") == f"asset-owners run --instance '{settings.file}'"
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", str(tmp_path))
+    for word in ("a b", "x = 'y'", "x = '$y'", "it's", "a\"'b", ""):
+        command = command_line(settings, "explain", word)
+        assert shlex.split(command) == ["asset-owners", "explain", "--instance", "windows_logons", word]
+    assert command_line(None, "sql", "x = 'y'") == "asset-owners sql \"x = 'y'\""
     assert command_line(settings, "explain", "a b") == "asset-owners explain --instance windows_logons 'a b'"
 
 
