@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -156,11 +156,9 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
             raise ConfigurationError(f"{path}: {setting}: {name!r} is also {other}; name another field")
 
 
-def load_instances(
-    place: Path, load: Callable[[Path], Instance | str] | None = None
-) -> list[Instance | BrokenInstance]:
+def load_instances(place: Path) -> list[Instance | BrokenInstance]:
     """Read all instance files of a folder, or one file; broken ones, or with the same slug, are reported."""
-    loaded = {path: (load or instance_or_complaint)(path) for path in instance_files(place)}
+    loaded = {path: _instance_or_complaint(path) for path in instance_files(place)}
     slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
     for path, found in loaded.items():
         if isinstance(found, Instance) and slugs[found.slug] > 1:
@@ -183,7 +181,7 @@ def instance_files(place: Path) -> list[Path]:
     return [place] if place.is_file() else sorted(found)
 
 
-def instance_or_complaint(path: Path) -> Instance | str:
+def _instance_or_complaint(path: Path) -> Instance | str:
     """Return the instance of a file, or the message for its author."""
     try:
         return load_instance(path)
@@ -352,7 +350,7 @@ def instance_path(given: str | None = None) -> Path:
     if given is not None and Path(given).is_file():
         return Path(given)
     folder = instances_folder()
-    files = {file: instance_or_complaint(file) for file in instance_files(folder)}
+    files = {file: _instance_or_complaint(file) for file in instance_files(folder)}
     matching = [
         file
         for file, found in files.items()
