@@ -114,7 +114,7 @@ def test_two_rows_of_one_asset_are_refused():
     ],
 )
 def test_columns_must_be_exactly_those_of_the_table(change):
-    with pytest.raises(InvalidTableError, match="its columns are {.*, not {'day': Date"):
+    with pytest.raises(InvalidTableError, match=r"its columns are \{.*, not \{.day.: Date"):
         validated(LogonCounts, change(VALID["logon_counts"]))
 
 
