@@ -43,7 +43,7 @@ class PersonalData(Enum):
     JOINED_USER_IDS = auto()  # as `ownership.names` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
-    STARTER = auto()  # `user` and a spelling, or `schedule` and its name; the name alone in older rows
+    STARTER = auto()  # `user` and a spelling, or `schedule` and its name
     WORDS = auto()  # of people and services; they go with the rows about a person
     SETTINGS = auto()  # a JSON object: names below exclude_users and set, words below reason
 

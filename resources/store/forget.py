@@ -117,9 +117,7 @@ class Forgetting:
             if holds is PersonalData.JOINED_USER_IDS:
                 return join_ids(split_ids(value).list.eval(pl.element().replace(self.ids)))
             if holds is PersonalData.STARTER:
-                return value.replace(
-                    {**replacing, **{f"user {name}": f"user {new}" for name, new in replacing.items()}}
-                )
+                return value.replace({f"user {name}": f"user {new}" for name, new in replacing.items()})
             return value.replace(replacing)
 
         if isinstance(kind, pl.Struct):
