@@ -308,7 +308,7 @@ def undo_run(
 
 def _answer_no(run: InstanceRun, plan: Plan) -> None:
     """Store that the owners that a plan undoes are wrong."""
-    tables, by, at = run.tables, run.record.row().get("by"), datetime.now(UTC)
+    tables, at, by = run.tables, datetime.now(UTC), run.record.row()["by"].removeprefix("user ")
     undone = tables.run_writes(plan.of_run).join(plan.rows, on="host_id", how="semi")
     decisions = tables.read_own("owner_decisions", tables.decided_by(plan.of_run))
     with tables.changing():

@@ -179,7 +179,8 @@ def owner_decisions(
         .collect(engine="streaming")
     )
     owners = owner_by_account(matches.lazy()).collect()
-    conflicts = primary_since(evidence, decided.filter(action="conflict")["subject"], owners)
+    primary = decided.filter(action="conflict").select("subject", username="counted_as")
+    conflicts = primary_since(evidence, primary, owners)
     # At ten it is the same day in nearly every time zone.
     since = pl.col("primary_since").cast(pl.Datetime("us", "UTC")) + pl.duration(hours=10)
     return (

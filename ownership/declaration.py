@@ -43,7 +43,7 @@ class PersonalData(Enum):
     JOINED_USER_IDS = auto()  # as `ownership.names` joins them
     ACCOUNT = auto()  # a name as the rules compare it
     SPELLING = auto()  # an account name as somebody spelled it, or an e-mail address
-    STARTER = auto()  # `user` and a spelling, or `schedule` and its name; the name alone in older rows
+    STARTER = auto()  # `user` and a spelling, or `schedule` and its name
     WORDS = auto()  # of people and services; they go with the rows about a person
     SETTINGS = auto()  # a JSON object: names below exclude_users and set, words below reason
 
@@ -174,27 +174,19 @@ def empty(model: type[Table]) -> pl.DataFrame:
 
 def validated(model: type[Table], frame: pl.DataFrame) -> pl.DataFrame:
     """Return `frame` unchanged when it is a valid table; an error names what differs and the bad rows."""
-    problems = list(_differing_columns(polars_schema(model), frame.schema))
-    if not problems and frame.height:  # no rows break no rule
+    problems, schema = list[str](), polars_schema(model)
+    if frame.schema != schema:
+        problems.append(f"- its columns are {dict(frame.schema)}, not {dict(schema)}")
+    elif frame.height:  # no rows break no rule
         from pandera.errors import SchemaErrors  # noqa: PLC0415  (see above)
 
         try:
             _validator(model).validate(frame, lazy=True)
         except SchemaErrors as errors:
-            problems = list(_broken_rules(errors.failure_cases, frame, model))
+            problems += _broken_rules(errors.failure_cases, frame, model)
     if problems:
         raise InvalidTableError(f"{table_name(model)} cannot be stored:\n" + "\n".join(problems))
     return frame
-
-
-def _differing_columns(expected: pl.Schema, given: pl.Schema) -> Iterator[str]:
-    yield from (f"- column {name} is missing" for name in expected if name not in given)
-    yield from (f"- column {name} is unknown" for name in given if name not in expected)
-    for name in expected:
-        if name in given and given[name] != expected[name]:
-            yield f"- column {name} is {given[name]}, not {expected[name]}"
-    if set(given) == set(expected) and list(given) != list(expected):
-        yield f"- columns are not in the order {', '.join(expected)}"
 
 
 def _broken_rules(failures: pl.DataFrame, frame: pl.DataFrame, model: type[Table]) -> Iterator[str]:

@@ -143,36 +143,23 @@ def primary_users(
     )
 
 
-def primary_since(evidence: Evidence, subjects: pl.Series, owners: pl.DataFrame) -> pl.LazyFrame:
-    """Return the day since which each of these subjects has had its primary user, on every day with logons.
+def primary_since(evidence: Evidence, primary: pl.DataFrame, owners: pl.DataFrame) -> pl.LazyFrame:
+    """Return the day since which subjects have had their primary user, on every day with logons.
 
-    Columns subject and primary_since; `owners` are rows of `owner_by_account`. A subject has no row if
-    somebody else had most logons on its last day, or nobody else ever had.
+    Columns subject and primary_since; `primary` has subject and username (as `days`), `owners` are rows of
+    `owner_by_account`. A subject has no row if somebody else had most logons on its last day, or nobody else
+    ever had.
     """
-    days = evidence.days.filter(pl.col("subject").is_in(subjects.implode()))
-    weight = f"weight_by_{evidence.rules.evidence_metric}"
-    primary = (
-        days.group_by("subject", "username")
-        .agg(pl.sum(weight))
-        .sort("subject", weight, "username", descending=[False, True, False])
-        .group_by("subject", maintain_order=True)
-        .agg(pl.first("username"))
-        .collect()
-    )
-    is_primary = pl.col("is_primary").fill_null(value=False)
+    is_primary, day = pl.col("is_primary").fill_null(value=False), pl.col("day")
     mine = all_accounts(primary, owners).lazy().with_columns(is_primary=True)
     return (
-        days.join(mine, on=("subject", "username"), how="left")
+        evidence.days.join(primary.lazy(), on="subject", how="semi")
+        .join(mine, on=("subject", "username"), how="left")
         .sort("subject", "day", "weight_by_events", is_primary, descending=[False, False, True, True])
         .group_by("subject", "day", maintain_order=True)
         .agg(is_first=is_primary.first())
-        .group_by("subject", maintain_order=True)
-        .agg(
-            others=pl.col("is_first").not_().any(),
-            primary_since=pl.col("day").filter(pl.col("is_first").reverse().cum_min().reverse()).first(),
-        )
-        .filter("others")
-        .drop("others")
+        .group_by("subject")
+        .agg(primary_since=day.filter(day > day.filter(~pl.col("is_first")).max()).min())
         .drop_nulls()
     )
 

@@ -98,17 +98,11 @@ class Resolution:
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The kinds of all accounts and hosts of the window, those that the rules exclude included."""
-        everybody = replace(
-            self.rules,
-            exclude_users=(),
-            exclude_hosts=(),
-            exclude_assets={},
-            exclude_user_assets={},
-            skip_account_kinds=(),
-            skip_host_kinds=(),
-            unite_accounts=False,
-            min_stable_days=None,
+        """The kinds of all accounts and hosts of the window, by the rules that say which names are the same."""
+        everybody = Rules(
+            share_threshold_percent=self.rules.share_threshold_percent,
+            hostname_match=self.rules.hostname_match,
+            domains=self.rules.domains,
         )
         of_everybody = replace(self, rules=everybody, confidence=UNKNOWN)
         evidence = of_everybody.count_evidence().collect()

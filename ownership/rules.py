@@ -109,27 +109,20 @@ def excluding_field(setting: str, patterns: Mapping[str, Sequence[str]]) -> pl.E
 
     All patterns are tried together, and then one by one on the values that fit: thousands may be given.
     """
-    named = ((name, one) for name, of_field in patterns.items() for one in of_field)
-    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(named))}
+    value = pl.col("value")
 
     def excluding(listed: pl.Series) -> pl.Series:
-        rows = listed.rename("value").to_frame().with_row_index("row").explode("value")
-        values, value, found = rows.select(pl.col("value").unique()), pl.col("value"), [_NO_REASON]
+        values, reasons = listed.explode().unique().to_frame("value"), dict[str, str]()
         for name, of_field in patterns.items():
             text = normalise_name(value.str.strip_prefix(f"{name}: "))
-            of_it = values.filter(value.str.starts_with(f"{name}: ") & fits_any(text, of_field))
-            fitting = (pl.when(fits_any(text, [one])).then(numbers[name, one]) for one in of_field)
-            found.append(of_it.select(value, number=pl.coalesce(*fitting, None).cast(pl.Int64)))
-        first = rows.join(pl.concat(found), on="value").group_by("row").agg(pl.min("number"))
-        reasons = {number: f"{setting}: {name}: {one}" for (name, one), number in numbers.items()}
-        reason = pl.col("number").replace_strict(reasons, default=None, return_dtype=pl.String)
-        every = pl.DataFrame({"row": range(len(listed))}, {"row": pl.UInt32})
-        return every.join(first, on="row", how="left", maintain_order="left").select(reason).to_series()
+            fitting = values.filter(value.str.starts_with(f"{name}: "), fits_any(text, of_field))
+            for one in of_field:
+                found = fitting.filter(fits_any(text, [one]))["value"]
+                reasons = dict.fromkeys(found, f"{setting}: {name}: {one}") | reasons
+        reason = pl.element().replace_strict(reasons, default=None, return_dtype=pl.String)
+        return listed.list.eval(reason.drop_nulls()).list.first()
 
     return pl.col("listed_values").map_batches(excluding, return_dtype=pl.String, is_elementwise=True)
-
-
-_NO_REASON = pl.DataFrame(schema={"value": pl.String, "number": pl.Int64})
 
 
 def names_owner(rules: Rules) -> pl.Expr:

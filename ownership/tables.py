@@ -55,7 +55,7 @@ _IDLE_DAYS = "Days from last_seen to the end of the window."
 _CANDIDATES = "User assets that the name may stand for, sorted."
 _EXISTING_OWNER = "Ids of the owners that the host had, joined by commas (%2C in an id)."
 _RESOLVED_OWNER = "Id of the user asset that the logons name."
-_BY = "Who started the run: `user NAME` or `schedule NAME`; in rows of older versions the name alone."
+_BY = "Who started the run: `user NAME` or `schedule NAME`."
 _LOW = "Lower end of its 95% interval."
 _HIGH = "Upper end of its 95% interval."
 _EVENTS_WITHIN_TOTAL = RowRule("events is at most total_events", pl.col("events") <= pl.col("total_events"))

@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 from pipelines.cli.options import OneOrAll, message_and_status
 from resources.errors import ConfigurationError
 from resources.settings import Instance, instances_folder, load_instance, load_instances, time_between_runs
-from resources.settings.files import instance_or_complaint
 from resources.store.retention import OVERDUE_AFTER, read_run_state
 from resources.store.tables import tables_of
 
@@ -61,20 +60,16 @@ Values = Sequence[tuple[str, Sequence[str], float]]
 
 
 class Metrics(Collector):
-    """What the last runs of one instance, or of all in the instances folder, came to; read at each request.
-
-    Instance files that have not changed are kept from one request to the next.
-    """
+    """What the last runs of one instance, or of all in the folder, came to; read for each request."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._files: dict[Path, tuple[tuple[int, int], Instance | str]] = {}
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="metrics")
         self._reading: dict[str, Future[Values | None]] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Give each metric with its values for all instances."""
-        instances = load_instances(self._path or instances_folder(), load=self._load)
+        instances = load_instances(self._path or instances_folder())
         # Where the folder is gone, no other series is left to raise an alarm.
         yield GaugeMetricFamily("asset_owners_instances", "Instance files found.", value=len(instances))
         gauges = {
@@ -87,16 +82,6 @@ class Metrics(Collector):
             for name, labels, value in known.get(slug) or ():
                 gauges[name].add_metric([slug, *labels], value)
         yield from gauges.values()
-
-    def _load(self, path: Path) -> Instance | str:
-        """Return the instance of a file, or the message for its author; read again once it has changed."""
-        with suppress(OSError):
-            found = path.stat()
-            version = (found.st_mtime_ns, found.st_size)
-            if self._files.get(path, (None,))[0] != version:
-                self._files[path] = (version, instance_or_complaint(path))
-            return self._files[path][1]
-        return instance_or_complaint(path)
 
     def _values(self, instances: list[Instance]) -> dict[str, Values | None]:
         """Return the values of each instance that can be read in time, by slug; None: it cannot."""

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -156,11 +156,9 @@ def _require_separate_fields(path: Path, instance: Instance) -> None:
             raise ConfigurationError(f"{path}: {setting}: {name!r} is also {other}; name another field")
 
 
-def load_instances(
-    place: Path, load: Callable[[Path], Instance | str] | None = None
-) -> list[Instance | BrokenInstance]:
+def load_instances(place: Path) -> list[Instance | BrokenInstance]:
     """Read all instance files of a folder, or one file; broken ones, or with the same slug, are reported."""
-    loaded = {path: (load or instance_or_complaint)(path) for path in instance_files(place)}
+    loaded = {path: _instance_or_complaint(path) for path in instance_files(place)}
     slugs = Counter(found.slug for found in loaded.values() if isinstance(found, Instance))
     for path, found in loaded.items():
         if isinstance(found, Instance) and slugs[found.slug] > 1:
@@ -183,7 +181,7 @@ def instance_files(place: Path) -> list[Path]:
     return [place] if place.is_file() else sorted(found)
 
 
-def instance_or_complaint(path: Path) -> Instance | str:
+def _instance_or_complaint(path: Path) -> Instance | str:
     """Return the instance of a file, or the message for its author."""
     try:
         return load_instance(path)
@@ -352,16 +350,13 @@ def instance_path(given: str | None = None) -> Path:
     if given is not None and Path(given).is_file():
         return Path(given)
     folder = instances_folder()
-    files = {file: instance_or_complaint(file) for file in instance_files(folder)}
-    matching = [
-        file
-        for file, found in files.items()
-        if given is None or _names(file, found) & {given.casefold(), slug_of(given)}
-    ]
+    found = load_instances(folder)
+    matching = [one for one in found if given is None or _names(one) & {given.casefold(), slug_of(given)}]
     if given is not None:  # a broken copy may have the name of a file that can be used
-        matching = [file for file in matching if isinstance(files[file], Instance)] or matching
+        matching = [one for one in matching if isinstance(one, Instance)] or matching
+    files = [one.file for one in matching or found if one.file]
     if len(matching) == 1:
-        return matching[0]
+        return files[0]
     if given and not matching and (Path(given).suffix in {".yaml", ".yml"} or len(Path(given).parts) > 1):
         return Path(given)  # reading it says what is wrong
     if not files:
@@ -369,13 +364,13 @@ def instance_path(given: str | None = None) -> Path:
         raise ConfigurationError(f"--instance: there is no instance file in {folder}; write one: {init}")
     what = "name the instance" if given is None else f"there is no instance {given!r}"
     if matching and given is not None:
-        files, what = dict.fromkeys(matching), f"{given!r} fits several; name its file"
+        what = f"{given!r} fits several; name its file"
     raise ConfigurationError(f"--instance: {what}. {folder} has {', '.join(file.name for file in files)}")
 
 
-def _names(file: Path, found: Instance | str) -> set[str]:
+def _names(one: Instance | BrokenInstance) -> set[str]:
     """Return all names of an instance of the folder, in lower case."""
-    own = _name_in(file) if isinstance(found, str) else found.name
+    own, file = one.name or "", one.file or Path()
     return {name.casefold() for name in (own, slug_of(own), file.name, file.stem, slug_of(file.stem))}
 
 

@@ -16,7 +16,14 @@ import yaml
 from upath import UPath
 
 from ownership.declaration import Layout, PersonalData, personal_columns
-from ownership.names import fits_any, joined_ids, normalise_name, normalise_pattern, normalise_username
+from ownership.names import (
+    fits_any,
+    join_ids,
+    normalise_name,
+    normalise_pattern,
+    normalise_username,
+    split_ids,
+)
 from ownership.persons import Person, Persons
 from ownership.rules import Rules
 from ownership.tables import TABLES
@@ -108,11 +115,9 @@ class Forgetting:
 
         def replaced(value: pl.Expr) -> pl.Expr:
             if holds is PersonalData.JOINED_USER_IDS:
-                return self._joined(value)
+                return join_ids(split_ids(value).list.eval(pl.element().replace(self.ids)))
             if holds is PersonalData.STARTER:
-                return value.replace(
-                    {**replacing, **{f"user {name}": f"user {new}" for name, new in replacing.items()}}
-                )
+                return value.replace({f"user {name}": f"user {new}" for name, new in replacing.items()})
             return value.replace(replacing)
 
         if isinstance(kind, pl.Struct):
@@ -122,16 +127,6 @@ class Forgetting:
         if table == "suggestions":  # of the other settings it is a kind
             return pl.when(setting="rules.exclude_users").then(replaced(values)).otherwise(values)
         return replaced(values).alias(name)
-
-    def _joined(self, ids: pl.Expr) -> pl.Expr:
-        comma = pl.lit(",")
-        for user_id, stand_in in self.ids.items():
-            joined = comma + ids + comma
-            part = joined_ids([user_id])
-            for _ in range(2):  # two parts in a row share a comma
-                joined = joined.str.replace_all(f",{part},", f",{stand_in},", literal=True)
-            ids = joined.str.slice(1).str.head(-1)
-        return ids
 
     def _in_settings(self, text: str) -> str:
         """Replace whole names among the users that settings exclude, also settings that were tried."""

@@ -63,33 +63,19 @@ def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
     - `failing_since`: when the first of the consecutive runs failed that have failed up to now, or null
     - `plans_only_since`: when the first of the consecutive dry runs began, or null
     """
-    state: dict[str, Any] = {
-        "succeeded": {},
-        "last_run": None,
-        "failing_since": None,
-        "plans_only_since": None,
+    is_run, is_done = pl.col("kind").is_in(["run", "dry_run"]), pl.col("status") == "succeeded"
+    ended = runs.select(*_COLUMNS, succeeded=is_done).drop_nulls("ended_at").sort("started_at")
+    ended = ended.with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6).collect()
+    own, done = ended.filter(is_run), ended.filter("succeeded")
+    failing = own.filter(~pl.col("succeeded").cum_max(reverse=True))
+    planning = done.filter(is_run).filter(~(pl.col("kind") == "run").cum_max(reverse=True))
+    last = next(own.tail(1).iter_rows(named=True), None)
+    return {
+        "succeeded": dict(done.group_by("kind").agg(pl.max("ended_at")).iter_rows()),
+        "last_run": last and last | {"seconds_by_step": json.loads(last["seconds_by_step"] or "{}")},
+        "failing_since": failing["ended_at"].first(),
+        "plans_only_since": planning["started_at"].first(),
     }
-    ended = (
-        runs.select(_COLUMNS)
-        .drop_nulls("ended_at")
-        .sort("started_at")
-        .with_columns(pl.col(_TIMES).dt.epoch("us") / 1e6)
-    )
-    for row in ended.collect().rows(named=True):
-        kind, end, succeeded = row["kind"], row["ended_at"], row["status"] == "succeeded"
-        if succeeded:
-            state["succeeded"][kind] = max(state["succeeded"].get(kind, end), end)
-        if kind not in {"run", "dry_run"}:
-            continue
-        state["last_run"] = row | {"succeeded": succeeded}
-        state["failing_since"] = None if succeeded else state["failing_since"] or end
-        if succeeded:
-            state["plans_only_since"] = state["plans_only_since"] or row["started_at"]
-        if succeeded and kind == "run":
-            state["plans_only_since"] = None
-    if last := state["last_run"]:
-        last["seconds_by_step"] = json.loads(last["seconds_by_step"] or "{}")
-    return state
 
 
 def latest_time() -> datetime:

@@ -21,7 +21,7 @@ from ownership.windows import Window
 from resources.errors import AssetOwnersError, ConfigurationError, ServiceError
 from resources.ledger import KEY
 from resources.search.source import DayOfLogons, extraction_fingerprint
-from resources.settings import load_instance
+from resources.settings import load_instance, system_user
 from resources.store.files import write_file
 from resources.store.retention import CHANGES, store_decisions
 from sandbox.stored_run import store_writes
@@ -260,8 +260,9 @@ def test_an_owner_that_an_undo_calls_wrong_is_not_written_again_and_others_are(t
         shelf.assets["h1"]["owner_ids"] = ["u2"]
     said = {"hosts": ["h1"], "wrong": True, "dry_run": before == "dry run"}
     follow(run, "undo", RUN, **said)
-    stored = run.tables.read("audit_sample").select("host_id", "user_id", "username", "right").collect()
-    assert stored.rows() == ([] if before == "dry run" else [("h1", "u1", "ann", False)])
+    columns = ("host_id", "user_id", "username", "right", "answered_by")
+    stored = run.tables.read("audit_sample").select(columns).collect()
+    assert stored.rows() == ([] if before == "dry run" else [("h1", "u1", "ann", False, system_user())])
     follow(run, "undo", RUN, run_id="rest")
     shelf.assets["h1"]["owner_ids"] = []
     again = follow(run, "apply", RUN, run_id="again")

@@ -183,7 +183,7 @@ def test_the_decision_says_what_excludes_the_user_asset_of_its_user():
     people = users(
         user("u1", sam="ann"),
         user("u2", sam="job.sa", listed_values=["account.enabled: false"]),
-        user("u3", sam="bob", listed_values=["account.enabled: false", "type: SharedMailbox"]),
+        user("u3", sam="bob", listed_values=["type: SharedMailbox", "account.enabled: false"]),
     )
     rules = Rules(
         exclude_user_assets={"type": ("shared*",), "account.enabled": ("false",)},

@@ -105,19 +105,16 @@ def test_two_rows_of_one_asset_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    "change",
     [
-        (lambda frame: frame.drop("events"), "column events is missing"),
-        (lambda frame: frame.with_columns(extra=1), "column extra is unknown"),
-        (lambda frame: frame.cast({"events": pl.Int32}), "column events is Int32, not Int64"),
-        (
-            lambda frame: frame.select(reversed(frame.columns)),
-            "columns are not in the order day, log, document_hostname",
-        ),
+        lambda frame: frame.drop("events"),
+        lambda frame: frame.with_columns(extra=1),
+        lambda frame: frame.cast({"events": pl.Int32}),
+        lambda frame: frame.select(reversed(frame.columns)),
     ],
 )
-def test_columns_must_be_exactly_those_of_the_table(change, problem):
-    with pytest.raises(InvalidTableError, match=problem):
+def test_columns_must_be_exactly_those_of_the_table(change):
+    with pytest.raises(InvalidTableError, match=r"its columns are \{.*, not \{.day.: Date"):
         validated(LogonCounts, change(VALID["logon_counts"]))
 
 
