@@ -79,6 +79,10 @@ def why_refused(log: Asker, error: RefusedSearchError) -> str:
     }
     if named:
         return f"{', '.join(named)}: {next(iter(named.values()))!r} {refused}: {error.reason}"
+    if "query_shard_exception" in error.kinds:  # without days only the query can be refused
+        with suppress(AssetOwnersError):
+            log.ask(log.query)
+            return f"time_field: {instance.time_field!r} {refused}: {error.reason}"
     if any(map(_QUERY_ERRORS.search, error.kinds)):
         return f"query: {error.query!r} {refused}: {error.reason}"
     return (

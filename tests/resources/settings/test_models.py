@@ -206,7 +206,7 @@ def test_all_that_is_wrong_or_missing_is_named_together(write):
         "scan.first_day": (20260105, "is not a day; write it as 2026-01-31"),
         "keep.evidence_days": (True, "'True' is not a number: YAML reads yes"),
         "writes.max_writes": (False, "'False' is not a number: YAML reads yes"),
-        "username": (1234, "'1234' must be text; put quotes around it"),
+        "username": (1234, "'1234' must be one text; put quotes around a number"),
         "rules.exclude_users": ("admin", "'admin' must be a list, such as [admin]"),
         "password": ("hunter2", ""),
     }
@@ -326,6 +326,7 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
         "passwd: hunter2",
         "password: {env: hunter2}",
         "notify: [{env: 'https://chat/hunter2'}]",
+        "notify: https://chat/hunter2",
         # Lines that YAML cannot read are quoted by its messages.
         "password: @hunter2",
         "password: !hunter2",
