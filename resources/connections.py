@@ -15,6 +15,9 @@ from typing import Any
 from requests.adapters import HTTPAdapter
 from urllib3 import connection
 
+# Elasticsearch warns of each deprecated setting in a header of its own; Python takes 100 headers.
+vars(http.client)["_MAXHEADERS"] = 10_000
+
 
 @dataclass(eq=False)
 class Exchange:

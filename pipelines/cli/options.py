@@ -239,7 +239,7 @@ def note(text: str) -> None:
 
 def print_message(text: str, *, level: str, is_trace: bool = False, **about: Any) -> None:
     """Print on standard error, for a person or, with what it is `about`, for the log of a service."""
-    if os.environ.get("ASSET_OWNERS_LOG") == "json":  # also where another value is the error to tell
+    if "json" in os.environ.get("ASSET_OWNERS_LOG", ""):  # also where another value is the error to tell
         print(json_line(text, level=level, **about), file=sys.stderr)
     elif is_trace:  # its lines stay whole, to be read and reported
         print(printable_lines(text), file=sys.stderr)

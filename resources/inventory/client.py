@@ -330,8 +330,9 @@ class AssetInventory(Inventory):
         if one.refusal:
             raise failure or one.refusal
         if one.size and not one.ids:
+            reason = f" ({zero.refusal})" if zero.refusal else ""
             raise failure or _IncompleteError(
-                f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page "
+                f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page{reason} "
                 f"(platform.contract.{kind}); result not used"
             )
         return [one]

@@ -10,7 +10,8 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 from cryptography.hazmat.primitives.hashes import SHA1
@@ -109,10 +110,9 @@ def may_ask_for_log_in(answer: Answer) -> bool:
 
 
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
-    reason = members.get("message")
+    reason, fields = members.get("message"), _field_detail(answer, members)
     if not isinstance(reason, str) or not reason:
-        reason = answer.excerpt if not members else f"HTTP status {answer.status}, no reason given"
-    fields = _field_detail(answer, members)
+        reason = f"HTTP status {answer.status}" + ("" if fields else f": {answer.excerpt}")
     text = f"{refused}: {answer.sanitise(reason)}"
     if fields:
         detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
@@ -126,20 +126,21 @@ def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> Servic
 
 def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the texts of a failure by field name, from any member (rules 5.1)."""
-    parts = [value for name, value in members.items() if name != "message" and isinstance(value, dict)]
-    details = (
-        (name, list(islice(_texts(value), MAX_FIELDS))) for part in parts for name, value in part.items()
-    )
-    found = islice(((name, texts) for name, texts in details if texts), MAX_FIELDS)
-    return {answer.sanitise(name): [answer.sanitise(text) for text in texts] for name, texts in found}
+    lists = {name: value for name, value in members.items() if isinstance(value, list)}
+    parts = [lists, *(value for value in members.values() if isinstance(value, dict))]
+    fields = groupby((text for part in parts for text in _texts(part)), itemgetter(0))
+    return {
+        answer.sanitise(name): [answer.sanitise(text) for _, text in islice(texts, MAX_FIELDS)]
+        for name, texts in islice(fields, MAX_FIELDS)
+    }
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield value
+        yield field, value
     elif isinstance(value, list | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _texts(one)
+        for name, one in value.items() if isinstance(value, dict) else (("", one) for one in value):
+            yield from _texts(one, f"{field}.{name}".strip("."))
 
 
 STEP_SECONDS = 30

@@ -19,9 +19,14 @@ _DATABASE = re.compile(
 _MISREAD = re.compile(r"[?\\]|%[0-9A-Fa-f]{2}")  # parts of a file's path that databases misread
 
 
+def _value(variable: str) -> str:
+    """Return the value of a variable, "" if not set, without quotes and line ends that env files keep."""
+    return os.environ.get(variable, "").strip(" \r\n\"'")
+
+
 def home() -> Path:
     """Return the folder of catalogue, ledgers and Dagster's own home: ASSET_OWNERS_HOME, default ./var."""
-    return plain_folder("ASSET_OWNERS_HOME", Path(os.environ.get("ASSET_OWNERS_HOME") or "var"))
+    return plain_folder("ASSET_OWNERS_HOME", Path(_value("ASSET_OWNERS_HOME") or "var").expanduser())
 
 
 def plain_folder(setting: str, folder: Path) -> Path:
@@ -34,11 +39,11 @@ def plain_folder(setting: str, folder: Path) -> Path:
 
 def tables_location() -> UPath:
     """Return the folder or URL of the tables: ASSET_OWNERS_TABLES, default `tables` in the home."""
-    named = os.environ.get("ASSET_OWNERS_TABLES") or home() / "tables"
+    named = _value("ASSET_OWNERS_TABLES") or home() / "tables"
     try:
         location = UPath(named)
         if isinstance(location, Path) or location.protocol in {"file", "local"}:
-            return UPath(location.path).absolute()
+            return UPath(location.path).expanduser().absolute()
         # s3fs reads a large object in several requests, which may return two versions.
         serially: dict[str, Any] = {"max_concurrency": 1} if location.protocol in {"s3", "s3a"} else {}
         location = UPath(named, use_listings_cache=False, **serially)  # others write there as well
@@ -64,7 +69,7 @@ def _end_store_thread() -> None:
 
 def journal_url() -> str | None:
     """Return the ledger's database: ASSET_OWNERS_JOURNAL; None: files in the home."""
-    url = os.environ.get("ASSET_OWNERS_JOURNAL") or None
+    url = _value("ASSET_OWNERS_JOURNAL") or None
     if url and not _DATABASE.fullmatch(url):
         raise ConfigurationError(
             "ASSET_OWNERS_JOURNAL is not the address of a PostgreSQL database: write "
@@ -80,12 +85,12 @@ def without_password(url: str) -> str:
 
 def instances_folder() -> Path:
     """Return the folder of instance files: ASSET_OWNERS_INSTANCES, default `instances` under the home."""
-    return Path(os.environ.get("ASSET_OWNERS_INSTANCES") or home() / "instances").absolute()
+    return Path(_value("ASSET_OWNERS_INSTANCES") or home() / "instances").expanduser().absolute()
 
 
 def ui_url() -> str | None:
     """Return the address of Dagster's UI for links in notices: ASSET_OWNERS_UI_URL."""
-    return (os.environ.get("ASSET_OWNERS_UI_URL") or "").rstrip("/") or None
+    return _value("ASSET_OWNERS_UI_URL").rstrip("/") or None
 
 
 def report_url(slug: str) -> str | None:
@@ -96,7 +101,7 @@ def report_url(slug: str) -> str | None:
 
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS."""
-    name = os.environ.get("ASSET_OWNERS_ANALYSTS")
+    name = _value("ASSET_OWNERS_ANALYSTS")
     if not name:
         return None
     try:
@@ -120,7 +125,7 @@ def executor() -> str:
 
 def stuck_seconds() -> int:
     """Return how long a run may make no progress: ASSET_OWNERS_STUCK_SECONDS, default half an hour."""
-    value = os.environ.get("ASSET_OWNERS_STUCK_SECONDS") or "1800"
+    value = _value("ASSET_OWNERS_STUCK_SECONDS") or "1800"
     if not re.fullmatch("[1-9][0-9]{0,6}", value):
         raise ConfigurationError(f"ASSET_OWNERS_STUCK_SECONDS: {value!r} is not a whole number of seconds")
     return int(value)
@@ -133,7 +138,7 @@ def check_environment() -> None:
 
 
 def _one_of(variable: str, default: str, *others: str) -> str:
-    value = os.environ.get(variable) or default
+    value = _value(variable) or default
     if value not in (default, *others):
         raise ConfigurationError(f"{variable}: {value!r} is not one of {default}, {', '.join(others)}")
     return value

@@ -40,8 +40,10 @@ _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeErr
 _OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
+_DAY = "is not a day; write it as 2026-01-31"
 _PLAIN = {
     "missing": "is missing; this key is required",
+    "date_from_datetime_inexact": _DAY,
     "model_type": "must hold keys of its own, each with its value, indented below it",
     "dict_type": "must hold keys of its own, each with its value, indented below it",
 }
@@ -49,6 +51,8 @@ _OF_PYDANTIC = {
     "be a valid integer.*": "is not a whole number",
     "be a valid boolean.*": "is neither true nor false",
     "be a valid tuple": "must be a list, such as [admin]",
+    "be a valid string": "must be one text; put quotes around a number or a date",
+    "be a valid date.*": _DAY,
     "be greater than or equal to": "must be at least",
     "be less than or equal to": "must be at most",
     "": "must ",
@@ -268,8 +272,8 @@ def _complaint(detail: Any, path: Path, changes: Sequence[str]) -> str:
     message = _PLAIN.get(kind) or re.sub("^(Value error, |Input |String )", "", detail["msg"])
     for theirs, ours in _OF_PYDANTIC.items():
         message = re.sub(f"^should {theirs}", ours, message)
-    if location[0] == "cookies":  # a wrong name may hold the value
-        return f"{where}: cookies: {message}"
+    if location[0] in {"cookies", "notify"}:  # a wrong name may hold the value, and a text instead of a list
+        return f"{where}: {location[0]}: {message}"
     # Values in the wrong place may be secrets.
     hidden = kind in {"hidden", *_PLAIN} or value is None or isinstance(value, dict | list)
     return f"{where}: {key}: " + (message if hidden else f"{str(value)[:MAX_SHOWN]!r} {message}")

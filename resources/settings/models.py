@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from functools import cache, lru_cache
 from pathlib import Path
 from socket import AI_NUMERICHOST, getaddrinfo
-from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString
+from typing import TYPE_CHECKING, Annotated, Any, Literal, LiteralString, get_args
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -31,6 +31,7 @@ from pydantic import (
     PrivateAttr,
     StringConstraints,
     ValidationInfo,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -109,6 +110,16 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_switch(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse `on` for a number, which would count as 1: evidence would be kept for a day."""
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        kinds = {annotation, *get_args(annotation)}
+        if isinstance(value, bool) and kinds & {int, float} and bool not in kinds:
+            raise ValueError("is not a number: YAML reads yes, no, on and off as true or false")
+        return value
 
 
 def read_text(path: Path) -> str:
@@ -214,7 +225,7 @@ def _beside_the_file(value: Path, info: ValidationInfo) -> Path:
 
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 """A path that is relative to the folder of the file that names it."""
-Url = Annotated[str, AfterValidator(_service_url)]
+Url = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_service_url)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Domain = Annotated[Text, AfterValidator(_plain_domain)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]

@@ -123,6 +123,8 @@ class _Reader:
     def _clause(self, *, in_field: bool) -> tuple[str, _Clause]:
         start, found = self.at, self._take(_CLAUSE)
         signs = _LUCENE_SIGNS.match(self.text, start)
+        if signs and signs.end() > found.end("prefix"):
+            raise ValueError(f"no clause after an operator at {start}")
         written = self.text[start : found.end("prefix")].strip()
         small = [word for word in re.findall("(?i)and|or|not", written) if not word.isupper()]
         self._require(f"writes {' and '.join(small)} in small letters", not small)

@@ -81,7 +81,8 @@ def http_date(seconds=0):
 
 
 def test_an_answer_is_its_status_headers_and_body():
-    packed = Reply(gzip.compress(b"hello" * 100), 418, {"Content-Encoding": "gzip", "X-Kind": "tea"})
+    headers = {"Content-Encoding": "gzip", "X-Kind": "tea", "Warning": ["299 deprecated"] * 1_000}
+    packed = Reply(gzip.compress(b"hello" * 100), 418, headers)
     with Stub(lambda _: packed) as stub:
         answer = send(stub.url)
     assert (answer.status, answer.headers["x-kind"], answer.body) == (418, "tea", b"hello" * 100)

@@ -197,6 +197,7 @@ def test_an_asset_without_fields_that_is_alone_on_the_last_page_is_one_that_cann
 
 
 MANY, ODD = MAX_LIST_READS * 10, [{"id": None}]
+LATIN = Reply(b'{"status": true, "data": "J\xf6rg"}')
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,7 @@ MANY, ODD = MAX_LIST_READS * 10, [{"id": None}]
         (lambda page, call: (99 - call, items(2 * page, 2 * page + 1)), "announced 9", MANY),
         (lambda _page, _: (10, items(0, 1)), "2 of 10", MANY),
         (lambda _page, _: (10, []), "0 of 10", MANY),
+        (lambda page, _: (1, []) if page else LATIN, r"0 of 1 .*with HTTP status 200 and no envel", MANY),
         (
             lambda page, _: (10, items(2 * page, 2 * page + 1)) if page < 3 else no_such_page(),
             r"6 of 10.*There is no such page\.",
@@ -216,7 +218,17 @@ MANY, ODD = MAX_LIST_READS * 10, [{"id": None}]
         (lambda page, _: (4, items(2 * page, 2 * page + 1) if page < 2 else ODD), "whose id is not", MANY),
         (lambda page, _: (3, items(2 * page, 2 * page + 1)), "announces 3 hosts and lists 10 and more", 8),
     ],
-    ids=["ends early", "shrinks", "one page again", "empty", "cut off", "odd", "odd beyond", "endless"],
+    ids=[
+        "ends early",
+        "shrinks",
+        "one page again",
+        "empty",
+        "Latin-1",
+        "cut off",
+        "odd",
+        "odd beyond",
+        "endless",
+    ],
 )
 def test_a_list_that_cannot_be_completed_is_an_error_with_its_counts(
     served, monkeypatch, page_of, says, most

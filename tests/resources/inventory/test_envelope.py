@@ -71,12 +71,28 @@ def test_the_kind_of_a_refusal_comes_from_http_status_and_field_detail(http, err
         ({"name": ["too long", "odd"], "id": "missing"}, {"name": ["too long", "odd"], "id": ["missing"]}),
         ({"name": [{"code": 7, "text": "too long"}]}, {"name": ["too long"]}),
         ({"name": {"min": "too short"}}, {"name": ["too short"]}),
+        ({"fields": {"name": ["too short"]}}, {"fields.name": ["too short"]}),
     ],
 )
 def test_field_detail_is_found_in_any_member(member, detail, fields):
     error = refusal(**{member: detail})
     assert isinstance(error, ValidationError)
     assert all(word in str(error) for name, texts in fields.items() for word in (name, *texts))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"message": ["No such tenant."]},
+        {"message": {"tenant": ["No such tenant."]}},
+        {"error": "No such tenant."},
+        {"errors": ["No such tenant."]},
+        {"errors": [{"field": "tenant", "text": "No such tenant."}]},
+    ],
+)
+def test_a_reason_is_shown_whatever_form_it_has(members):
+    error = refusal(**{"message": None, **members})
+    assert "No such tenant." in str(error)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,16 @@ def test_a_date_that_no_range_finds_is_named(engine, client, load, service):
         list(logons.logons([DAY]))
 
 
+@pytest.mark.parametrize(
+    ("kind", "at"), [("integer", AT_NOON // 1000), ("short", 1), ("ip", "::1"), ("boolean", True)]
+)
+def test_a_time_of_a_type_without_milliseconds_is_not_told_as_a_fault_of_the_query(client, load, kind, at):
+    load("", [{"@timestamp": at, "user": "ann"}], **{"@timestamp": {"type": kind}})
+    for query, setting in (("user:ann", "time_field: '@timestamp'"), ("user:(ann", r"query: 'user:\(ann'")):
+        with client(query=query) as logons, pytest.raises(ConfigurationError, match=f"^{setting} is refused"):
+            list(logons.logons([DAY]))
+
+
 READ = "index.blocks.read"
 
 

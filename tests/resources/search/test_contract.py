@@ -74,7 +74,7 @@ def test_an_index_may_be_any_expression_the_service_knows(engine, client, index)
     for name, user in ((f"-{year}", "ann"), ("-b", "bob"), ("-c", "eve")):
         engine.load(index + name, MAPPING, [event("PC", user)])
     of_this_year = "<{}-{{now/y{{yyyy|UTC}}}}>,{}-b"  # date mathematics
-    for pattern in (f"{{}}-{year},{{}}-b", "{}-*,-{}-c", of_this_year):
+    for pattern in (f"{{}}-{year},{{}}-b", "{}-*,-{}-c", " {}-*, -{}-c*\n", of_this_year):
         with client(index=pattern.format(index, index)) as logons:
             (day,) = logons.logons([DAY])
         assert found(day)[3] == [("PC", "ann", 1), ("PC", "bob", 1)]

@@ -25,6 +25,7 @@ from resources.settings import (
     journal_url,
     load_instance,
     load_instances,
+    tables_location,
     without_password,
 )
 from resources.settings.models import OneQuery, presets
@@ -113,7 +114,7 @@ def test_what_the_file_says_is_kept(write):
         "rules.domains": ["CORP", "corp.example", "Büro Nord"],
         "scan.schedule": None,
         "scan.first_day": date(2015, 1, 1),
-        "url": "https://search.example/prefix/",
+        "url": "https://search.example/prefix/\n",  # as of `url: |`
         "query": {"bool": {"must_not": {"range": {"@timestamp": {"lt": date(2026, 1, 31)}}}}},
         "logon_type_field": "winlog.logon.type",
         "rules.logon_type_weights": {2: 10, "Unlock": 5},
@@ -203,6 +204,10 @@ def test_all_that_is_wrong_or_missing_is_named_together(write):
         "platform.query": ("*", "unknown key; the known key of this name is not indented"),
         "scan.lookback_days": (0, "'0' must be at least 1"),
         "scan.late_days": ("2d", "'2d' is not a whole number"),
+        "scan.first_day": (20260105, "is not a day; write it as 2026-01-31"),
+        "keep.evidence_days": (True, "'True' is not a number: YAML reads yes"),
+        "writes.max_writes": (False, "'False' is not a number: YAML reads yes"),
+        "username": (1234, "'1234' must be one text; put quotes around a number"),
         "rules.exclude_users": ("admin", "'admin' must be a list, such as [admin]"),
         "password": ("hunter2", ""),
     }
@@ -322,6 +327,7 @@ def test_a_secret_in_clear_text_is_refused_with_how_to_write_it(write, key, wron
         "passwd: hunter2",
         "password: {env: hunter2}",
         "notify: [{env: 'https://chat/hunter2'}]",
+        "notify: https://chat/hunter2",
         # Lines that YAML cannot read are quoted by its messages.
         "password: @hunter2",
         "password: !hunter2",
@@ -394,6 +400,11 @@ def test_home_and_instances_folder_come_from_the_environment(tmp_path, monkeypat
     assert (home(), instances_folder()) == (tmp_path / "state", tmp_path / "state" / "instances")
     monkeypatch.setenv("ASSET_OWNERS_INSTANCES", "/etc/owners")
     assert instances_folder() == Path("/etc/owners")
+    monkeypatch.setenv("HOME", "/home/ann")
+    for kept in ("~/state", '"~/state"', "'/home/ann/state'\r", "/home/ann/state \n"):  # by env files
+        for name in ("ASSET_OWNERS_HOME", "ASSET_OWNERS_INSTANCES", "ASSET_OWNERS_TABLES"):
+            monkeypatch.setenv(name, kept)
+        assert {home(), instances_folder(), Path(tables_location().path)} == {Path("/home/ann/state")}
     monkeypatch.setenv("ASSET_OWNERS_HOME", "/srv/p%41x/home")  # databases misread it
     with pytest.raises(ConfigurationError, match="ASSET_OWNERS_HOME: "):
         home()
