@@ -11,7 +11,7 @@ import polars as pl
 from assets_defs.evidence import missing_days, with_history
 from assets_defs.run import MISSING_STEPS, InstanceRun, Progress, ScanRun, settings_fingerprint
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted, host_arguments
+from ownership.names import counted, host_arguments, printable
 from ownership.plan import Conditions, Plan, plan_undo, plan_writes, refusals, select_hosts
 from ownership.resolution import Resolution
 from ownership.windows import gap_days
@@ -87,8 +87,8 @@ def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
     some, writes = decisions.head(SHOWN_HOSTS), run.tables.all_runs("owner_writes")
     told = told_hosts(some, run.read, writes, present_of(run.instance))
     for host in told.iter_rows(named=True):
-        name, advice = host["name"], host["what_would_change"][:1]
-        why = host["summary"].removeprefix(f"{name} ")
+        name = printable(host["name"])
+        why, advice = host["summary"].removeprefix(f"{name} "), host["what_would_change"][:1]
         run.log.warning(" ".join([f"{NOT_PLANNED}{name}, which {why}", *advice]))
     if more := decisions.height - some.height:
         why = command_line(run.instance, "explain", "HOST", "--run", short_run_id(run.run_id))

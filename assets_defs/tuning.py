@@ -4,7 +4,7 @@ It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import count
 from typing import Any
@@ -123,12 +123,14 @@ def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -
     """Return what tuning rests on about a run's decisions, from tables as published, or as a run saw them."""
     if decisions.is_empty():
         raise AssetOwnersError(f"{instance.name} has no decisions yet to try other settings on; run it first")
-    run_id = decisions["run_id"].item(0)
+    run_id, decided_at = decisions.select("run_id", "decided_at").row(0)
     window, _ = decided_with(tables, run_id)
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
-    scan = instance.scan
-    settled = are_settled(days, datetime.now(UTC), timezone=scan.timezone, late_days=scan.late_days)
+    # As the run found them: what is fetched later must not change what is said of its decisions.
+    then, scan = days["fetched_at"].clip(upper_bound=decided_at), instance.scan
+    found = days.with_columns(then)
+    settled = are_settled(found, decided_at, timezone=scan.timezone, late_days=scan.late_days)
     last_settled = max(days.filter(settled)["day"].to_list() or days["day"], default=window.last)
     # The days held back end with the last settled one, and the longest window ends before them.
     looked_at = Window(last_settled - timedelta(days=longest - 1), window.last)

@@ -361,11 +361,8 @@ def plan_undo(
     undone = changes.filter(outcome="undone").group_by("host_id", "undoes").agg(undone_by=pl.last("run_id"))
     changed_since = pl.col("last_run") != pl.col("run_id")
     written_again = changed_since & (pl.col("last_outcome") != "undone")
-    why_not = (
-        pl.when(is_stand_in(pl.col("new_values").struct.field("owner")))
-        .then(pl.lit("skipped: its owner was forgotten"))
-        .otherwise(pl.format("skipped: {} by run {}", "what", "overtaken_by"))
-    )
+    is_forgotten = is_stand_in(pl.col("new_values").struct.field("owner"))
+    overtaken = pl.format("skipped: {} by run {}", "what", "overtaken_by")
     is_skipped = pl.col("message").is_not_null()
     planned = (
         writes.filter(outcome="written")
@@ -378,7 +375,11 @@ def plan_undo(
             .then(pl.lit("written again since"))
             .otherwise(pl.lit("already undone")),
         )
-        .with_columns(message=why_not)
+        .with_columns(
+            message=pl.when(is_forgotten)
+            .then(pl.lit("skipped: its owner was forgotten"))
+            .otherwise(overtaken)
+        )
         .select(
             "host_id",
             "hostname",

@@ -15,15 +15,7 @@ from ownership.matching import SURNAME, Present, people_by_account
 from ownership.names import STAND_IN, counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import (
-    NO_SUCH_ASSET,
-    display_names,
-    host_name,
-    logons,
-    names_of,
-    percent,
-    person,
-)
+from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -266,12 +258,8 @@ def with_words(
     summary, what_would_change (sentences), and those of `Remedies.with_needs`.
     """
     remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
-    several = hosts["hostname"].is_duplicated()
-    names = [
-        host_name(host) if is_alike else printable(host["hostname"] or host["host_id"])
-        for host, is_alike in zip(hosts.iter_rows(named=True), several, strict=True)
-    ]
-    asked = remedies.with_needs(hosts.with_columns(pl.Series("name", names, pl.String)))
+    alike = pl.when(pl.col("hostname").is_duplicated()).then(pl.format("{} ({})", "hostname", "host_id"))
+    asked = remedies.with_needs(hosts.with_columns(name=pl.coalesce(alike, "hostname", "host_id")))
     rows = [
         (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
         for host in asked.iter_rows(named=True)
@@ -295,7 +283,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     `host` is a row of `hosts_by_now` with its name, `name_of` has names of user assets, `known` the ids of
     all. The outcome of a pending write is not known.
     """
-    name, named = host["name"], host["resolved_owner"]
+    name, named = printable(host["name"]), host["resolved_owner"]
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
     reason, owners = _reason(host), host["owner_ids"]
     if host["source"] is None:

@@ -219,45 +219,40 @@ def settings_in_words(
 
 
 def confidence_in_words(
-    model: Model | None,
-    planned: pl.DataFrame,
-    answers: pl.DataFrame,
-    undone: pl.DataFrame,
-    draw: str,
-    aim: Aim,
+    model: Model | None, plan: pl.DataFrame, answers: pl.DataFrame, undone: pl.DataFrame, draw: str, aim: Aim
 ) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
-    First comes the one to take: the loosest that reaches the aim, or else the surest. `planned` are rows of
+    First comes the one to take: the loosest that reaches the aim, or else the surest. `plan` has rows of
     `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from, `undone` of hosts that
     were undone since. Without a model: what is needed for one, and the command that draws as many more.
     """
     if model is None:
         needed, missing = f"{MIN_ANSWERED} answers to an audit of these rules", answers_missing(answers)
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
-        if missing == MIN_ANSWERED or planned.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
+        if missing == MIN_ANSWERED or plan.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
             return [f"{unknown}."]
         how = "Answer the empty rows and give the sheet back; if no one knows, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
-    owners, rows = planned.with_columns(confidence=model.confidence()), []
+    owners, rows = plan.with_columns(confidence=model.confidence()), []
     for percent in LEVELS:
         sure = owners.filter(100 * pl.col("confidence") >= percent)
-        if sure.height in (0, planned.height):
+        if sure.height in (0, plan.height):
             continue  # of all of them the audit says more
         expected, low, high = (each / sure.height for each in model.expected_right(sure))
         right = f"about {expected:.0%} right ({low:.0%} to {high:.0%})"
-        number = f"{sure.height:,} of {counted(planned.height, 'owner')}"
+        number = f"{sure.height:,} of {counted(plan.height, 'owner')}"
         rows.append((low, f"rules.min_confidence: {percent}", number, right))
-    reaching = [row for row in rows if row[0] >= aim.precision]
-    take = reaching[0] if reaching else max(rows, default=None)
-    others = [row for row in rows if row is not take]
+    rows.sort(key=lambda row: -min(row[0], aim.precision))
     torn = asked_twice(answers).contradicted
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
     lines, aimed = [f"How sure each owner is, {learnt}."], f"at least {aim.precision:.0%} right"
-    if take:
-        first, *rest = in_columns([row[1:] for row in (take, *others)])
-        why = f"the loosest that is {aimed}" if reaching else f"the surest; none is {aimed}"
+    if rows:
+        first, *rest = in_columns([row[1:] for row in rows])
+        why = (
+            f"the loosest that is {aimed}" if rows[0][0] >= aim.precision else f"the surest; none is {aimed}"
+        )
         before = "Set it before others, which rest on past windows and not on answers about these owners."
         lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])

@@ -220,12 +220,12 @@ def _place(answer: str, key: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         found = Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
         if (secret := Path(found.get("file", ""))).is_absolute():  # another begins where the file will be
-            secret.open().close()
-        return found
+            secret.read_bytes()
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = "No file of that path can be read.\n" * ("/" in answer)
         text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"
         raise typer.BadParameter(f"{text};\ninit then asks for it, hidden") from error
+    return found
 
 
 def _known_way(answer: str) -> str:

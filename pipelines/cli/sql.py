@@ -21,7 +21,9 @@ import typer
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
+from ownership.declaration import polars_schema
 from ownership.names import as_shown, counted, printable_lines
+from ownership.tables import TABLES
 from pipelines.cli.options import (
     Format,
     OneOrAll,
@@ -49,6 +51,7 @@ from resources.settings import (
     tables_location,
 )
 from resources.store.catalogue import (
+    VIEWS,
     catalogue_path,
     identifier,
     quoted,
@@ -64,14 +67,15 @@ ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # for which long texts make room at least
 MAX_BELOW = 3  # columns without room that come below each row; more are omitted
 _NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
+_WHOLE = [*map(list, map(polars_schema, TABLES.values())), *(list(view.columns) for view in VIEWS.values())]
+"""The columns of each table and view."""
 _FIRST = (
-    *("at", "type", "hostname", "kind", "started_at", "existing_owner_email", "owner_email", "owner_emails"),
-    *("resolved_owner_email", "share", "username", "action", "evidence", "window_days", "threshold_percent"),
-    *("min_active_days", "evidence_metric", "primary_devices", "to_write", "written", "failed", "conflicts"),
-    *("owned_after", "since", "message", "note"),
+    "at type hostname user_email kind started_at existing_owner_email owner_email owner_emails "
+    "resolved_owner_email share username action evidence window_days threshold_percent min_active_days "
+    "evidence_metric primary_devices to_write written failed conflicts owned_after since hostnames "
+    "department criticality message note"
 )
-"""Columns that come first where there is no room for all; those with ids and JSON come last."""
-_LAST = re.compile("(.*_)?ids?|.*_fingerprint|.*owner(_before)?|rules|options|seconds_by_step|.*_values")
+"""Columns that come first where a terminal has no room for all of a table."""
 _FRACTION = re.compile(r"(?<=^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\.\d+(?=\+|$)")
 _BAR = "█▉▊▋▌▍▎▏"  # what DuckDB's `bar` draws with
 
@@ -253,11 +257,12 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
         return "".join(f"{line}\n" for line in in_columns(cells))
     shown, same = cells[: ROWS_ON_SCREEN + 1], ""
     columns = [*zip(*shown, strict=True)]
-    differ = [column for column in columns if len({*column[1:]}) > 1]
-    if differ and sum(max(map(len, column)) + 2 for column in columns) > width:
+    if sum(max(map(len, column)) + 2 for column in columns) > width:
+        if cells[0] in _WHOLE:  # otherwise somebody chose the order
+            columns.sort(key=lambda column: [*_FIRST.split(), column[0]].index(column[0]))
+        differ = [column for column in columns if len({*column[1:]}) > 1] or columns
         alike = [column for column in columns if column not in differ]
         same = ", ".join(f"{name} {_cut(value, width)}" for name, value, *_ in alike if value)
-        differ.sort(key=lambda column: _importance(column[0]))
         shown = [[*row] for row in zip(*differ, strict=True)]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]
@@ -291,11 +296,6 @@ def _shown(value: Any) -> str:
         value = round(value, 4) or float(f"{value:.4g}")
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
     return "" if value is None else as_shown(_FRACTION.sub("", text))
-
-
-def _importance(name: str) -> tuple[bool, int]:
-    """Return a key that sorts columns by what people look for first."""
-    return bool(_LAST.fullmatch(name)), _FIRST.index(name) if name in _FIRST else len(_FIRST)
 
 
 def _cut(cell: str, most: int) -> str:

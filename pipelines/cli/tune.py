@@ -14,14 +14,7 @@ import polars as pl
 
 from ownership.decisions import HAS_OWNER
 from ownership.names import counted, printable
-from ownership.tuning.confidence import (
-    draw_sample,
-    drawn_alike,
-    first_drawn,
-    fit,
-    last_drawn,
-    with_answers,
-)
+from ownership.tuning.confidence import draw_sample, drawn_alike, first_drawn, fit, last_drawn, with_answers
 from pipelines.cli.files import reading_sheet, require_file, write_file
 from pipelines.cli.options import (
     InstanceFile,

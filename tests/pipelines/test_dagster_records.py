@@ -21,7 +21,6 @@ from assets_defs.record import BY_TAG, NAMED_TAG, RETRY_TAG, RunRecord
 from assets_defs.run_request import BACKFILL
 from ownership.windows import days_of
 from pipelines.cli.results import errors
-from pipelines.cli.runs import _line
 from pipelines.dagster_home import dagster_instance
 from pipelines.jobs import maintenance_job
 from resources.errors import TransientError
@@ -293,7 +292,7 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
         record.begin("run")
         (run,) = recorded.get_runs()
     assert record.row()["by"] == by
-    assert "; repeats run first" in " ".join(_line(record.row(), None))
+    assert json.loads(record.row()["options"]) == {"executes_again": "first"}
     assert run.tags.get(BY_TAG) == (by.removeprefix("user ") if BY_TAG in tags else None)
     assert run.tags[RETRY_TAG] == "first"
     assert json.loads(record.row()["options"]) == {"retry_of": "first", "backfill": "b"}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
-from assets_defs.tuning import judged_decisions
+from assets_defs.tuning import judged_decisions, stored_inputs
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
@@ -82,6 +82,13 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
     status, printed, _ = call("tune", "--instance", instance_file, "--json", "--keep", "20")
     found = json.loads(printed.splitlines()[-1])
     assert (status, found["instance"], found["window"]["days"]) == (0, "Head office", 30)
+    later = [
+        (table(LogonDays, builders.logon_day(day, 0, fetched_at=NOW + timedelta(days=9))), LOGONS.clear())
+        for day in days_of(window_before(WINDOW.last, 2))
+    ]
+    settled = stored_inputs(instance := load_instance(instance_file), tables, before).last_settled
+    tables.write_days(later, run_id=None)
+    assert stored_inputs(instance, tables, before).last_settled == settled, "whatever is fetched since"
     now, best = found["now"], found["best"]
     assert (now["threshold_percent"], now["to_write"], now["no_claim"]) == (60, 8, None)
     assert now["wrong"]["estimate"] == pytest.approx(4 * 0.5 / 37 + 4 * 13.5 / 27)

@@ -359,10 +359,8 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
     wrong = lines_of(ALICE, writes=[{"outcome": "written"}, UNDONE], answers=ANSWERED_NO)[0]
-    assert wrong.startswith(
-        "ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; somebody said "
-    )
-    assert wrong.endswith(" that it is wrong, so no run of this instance writes it until 2126-03-06.")
+    assert wrong.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; it was ")
+    assert wrong.endswith("as wrong, so runs of this instance do not write it again until 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
     ]
