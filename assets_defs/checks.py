@@ -189,7 +189,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
-    """No name is the e-mail name of one user asset and the account name of another; it would match neither."""
+    """No name is one user asset's e-mail name and the account name of another; it would match neither."""
     users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
     pairs = data_checks.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:

@@ -52,7 +52,7 @@ const peopleNamed = lazily(() => Map.groupBy(numbers(people.key.length), (person
 
 function nameOf(person) {
   const [name, key] = [people.name[person], people.key[person]];
-  return peopleNamed().get(name).length < 2 ? name : key.startsWith(name) ? key : `${name} (${key})`;
+  return peopleNamed().get(name).length < 2 || key === `${name} (account)` ? name : `${name} (${key})`;
 }
 
 // On how many hosts each person has each role.
