@@ -77,6 +77,7 @@ def asset_place(instance: Instance | BrokenInstance, table: str, *further: str) 
 def asset_arguments(instance: Instance, table: str, *further: str, kind: str) -> dict[str, Any]:
     """Return the arguments of Dagster's decorators that describe a table's asset."""
     model, place = TABLES[table], asset_place(instance, table, *further)
+    columns = "columns" if table in RESULTS or model.__filled_by__ else "dagster/column_schema"
     filled = f" In this UI, the job `{place['group_name']}` fills it (tab *Launchpad*)."
     return {
         **place,
@@ -84,9 +85,7 @@ def asset_arguments(instance: Instance, table: str, *further: str, kind: str) ->
         "description": description(model) + filled * (model.__filled_by__ == "tune"),
         "kinds": {kind, "parquet", "duckdb"},
         "metadata": {
-            "columns" if table in RESULTS or model.__filled_by__ else "dagster/column_schema": _column_schema(
-                table
-            ),
+            columns: _column_schema(table),
             "dagster/table_name": f"warehouse.{instance.slug}.{table}",
         },
     }

@@ -178,7 +178,7 @@ def users_are_readable(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_hosts")
 def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
-    """No two host assets have one name; where they do, the logons of that name count for each of them."""
+    """No two host assets have the same name; if they do, its logons count for each of them."""
     shared = data_checks.shared_hostnames(
         run.read("inventory_hosts").collect(), short=run.instance.rules.as_rules().short_hostnames
     )
@@ -189,7 +189,7 @@ def host_names_are_unique(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_users")
 def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
-    """No name is one user asset's e-mail name and another's account name; it would match neither."""
+    """No name is one user asset's e-mail name and the account name of another; it would match neither."""
     users, rules = run.read("inventory_users").collect(), run.instance.rules.as_rules()
     pairs = data_checks.ambiguous_accounts(users, rules)
     if field := run.instance.decisive_user_field:
@@ -202,7 +202,7 @@ def account_names_are_unambiguous(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("inventory_checks", "inventory_hosts")
 def excluding_fields_are_listed(run: ScanRun) -> dg.AssetCheckResult:
-    """Each field of rules.exclude_assets has a value on some host asset; one without excludes nothing."""
+    """Each field of rules.exclude_assets has a value on some host asset; otherwise it excludes nothing."""
     hosts = run.read("inventory_hosts").collect()
     return _result([check_excluding_fields("hosts", hosts, run.instance.rules.exclude_assets)])
 
@@ -248,7 +248,7 @@ def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "host_user_shares")
 def named_domains_have_accounts(run: ScanRun) -> dg.AssetCheckResult:
-    """Some account is of a domain that rules.domains names; otherwise no user is found."""
+    """At least one account is of a domain in rules.domains; otherwise no user is found."""
     spellings = run.read("host_user_shares").collect()["username_spellings"].explode()
     return _result([check_domains(spellings, run.instance.rules.as_rules())])
 
@@ -298,7 +298,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def written_owners_are_not_wrong(run: ScanRun) -> dg.AssetCheckResult:
-    """No owner whom an earlier run wrote was answered no since; the host still has them."""
+    """No host still has an owner whom a run wrote and somebody has answered no about since."""
     rows, said = written_but_wrong(run.instance, run.tables)
     return _none(rows, "\n".join(said))
 
@@ -307,7 +307,7 @@ def written_owners_are_not_wrong(run: ScanRun) -> dg.AssetCheckResult:
 def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     """No host name is that of a collector, which stands for several hosts and would get the owner of one.
 
-    Looked at on the last day with events, by the other fields that name a computer. When most events come
+    It is checked on the last day with events, by the other fields that name a computer. If most events come
     from collectors, the decisions are about collectors, and nothing is written until hostname_field is fixed.
     """
     days = run.days(run.window).filter(pl.col("counted") > 0)

@@ -133,11 +133,11 @@ class Report:
     @cached_property
     def _writes(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """What the run wrote or planned, and what other runs wrote, the last first."""
-        run_ids = [self._run_id, *self._tables.applied_by(self._run_id)]
+        own = self._tables.followed_plan(self._run_id)
         told = pl.col("outcome").is_in(["written", "undone", "failed", "intended"])
-        told &= ~pl.col("run_id").is_in(run_ids)
-        earlier = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
-        return self._tables.followed_plan(self._run_id), earlier.collect()
+        rows = self._tables.all_runs("owner_writes").filter(told).sort("completed_at", descending=True)
+        earlier = rows.collect().join(own, on=("run_id", "host_id"), how="anti", maintain_order="left")
+        return own, earlier
 
     def html(self) -> str:
         """Return the page."""

@@ -33,7 +33,7 @@ from assets_defs.run_request import (
     window_of,
 )
 from ownership.windows import Window
-from resources.errors import AssetOwnersError, ConfigurationError
+from resources.errors import AssetOwnersError, ConfigurationError, TransientError
 from resources.inventory import open_inventory
 from resources.inventory.adapter import Inventory
 from resources.ledger.ledger import Ledger
@@ -45,6 +45,7 @@ from resources.settings import (
     Instance,
     changes_in_words,
     command_line,
+    home,
     journal_url,
     part_name,
 )
@@ -173,7 +174,14 @@ def opened_once(
             @cache
             def opened() -> Any:
                 service = open_clients.enter_context(client(instance))
-                service.probe()
+                try:
+                    service.probe()
+                except TransientError as error:
+                    if instance.ca_file and home() / "sandbox" in instance.ca_file.parents:
+                        up = command_line(None, "sandbox", "up")
+                        said = f"{error}. The demo's services, unless they run already: {up}"
+                        raise TransientError(said) from error
+                    raise
                 return service
 
             yield opened

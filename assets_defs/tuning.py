@@ -3,7 +3,7 @@
 It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -57,29 +57,19 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
     return try_settings
 
 
-def _count_by(by: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    return lambda rows: rows.group_by(by).agg(rows=pl.len()).sort("rows", descending=True)
-
-
-_ANSWER = pl.when("right").then(pl.lit("right")).when(right=False).then(pl.lit("wrong"))
-_SETTINGS = ("window_days", "threshold_percent", "min_active_days", "evidence_metric")
-_NUMBERS: Mapping[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
-    "accuracy": lambda rows: rows.filter(by="all").drop("by", "value"),
-    "threshold_backtest": lambda rows: rows.filter(pl.col("primary_devices").is_null()).select(
-        *_SETTINGS, "to_write"
-    ),
-    **dict.fromkeys(("account_profiles", "host_profiles"), _count_by(pl.col("kind"))),
-    **dict.fromkeys(("closest_users", "ownership_drift"), _count_by(pl.col("reason"))),
-    "audit_sample": _count_by(_ANSWER.otherwise(pl.lit("not answered")).alias("answer")),
-}
-"""What Dagster shows of a table, if not its first rows: no names, and columns that a page has room for."""
+_COUNTED = ("setting", "kind", "reason", "right")
+"""Columns by which rows about hosts and people are counted, which Dagster's pages of tuning do not name."""
+_RESULT = ("threshold_percent", "min_active_days", "evidence_metric", "primary_devices", "to_write")
 
 
 def table_filled(instance: Instance, table: str, rows: pl.DataFrame) -> dg.AssetMaterialization:
     """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
+    shown = rows.select(_RESULT if table == "threshold_backtest" else rows.columns[:5])
+    if by := [column for column in _COUNTED if column in rows.columns][:1]:
+        shown = rows.group_by(pl.col(by).cast(pl.String)).len("rows").sort("rows", descending=True)
     metadata = {
         "filled_by": command_line(instance, *TABLES[table].__filled_by__.split()),
-        **examples("numbers", _NUMBERS.get(table, pl.DataFrame.clone)(rows)),
+        **examples("numbers", shown),
         "list_all": command_line(instance, "sql", f"FROM {table}"),
         "dagster/row_count": rows.height,
     }

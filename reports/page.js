@@ -40,17 +40,20 @@ const isConflict = (host) => hosts.status[host] === "conflict";
 // A name without an asset may be another asset's id.
 const hostKey = (host) => hosts.host_id[host] ?? `${hosts.name[host]} (no asset)`;
 
-// The assets with each name: it should be one.
+// The assets with each name: it should be one. A name of several is shown with the id, and so is one of people.
 const namesOf = (host) => new Set([hosts.name[host], ...(hosts.names[host] ?? hosts.name[host]).split(" ")]);
 const withName = lazily(() => {
-  const found = new Map();
-  for (const host of allHosts.filter(hasAsset)) {
-    namesOf(host).forEach((name) => found.set(name, [...(found.get(name) ?? []), host]));
-  }
-  return found;
+  const pairs = allHosts.filter(hasAsset).flatMap((host) => [...namesOf(host)].map((name) => ({ name, host })));
+  return Map.groupBy(pairs, ({ name }) => name);
 });
-const isOneOfSeveral = (host) => withName().get(hosts.name[host])?.length > 1;
-const titleOf = (host) => (isOneOfSeveral(host) ? `${hosts.name[host]} (${hostKey(host)})` : hosts.name[host]);
+const titled = (name, id) => (withName().get(name)?.length > 1 ? `${name} (${id})` : name);
+const titleOf = (host) => titled(hosts.name[host], hostKey(host));
+const peopleNamed = lazily(() => Map.groupBy(numbers(people.key.length), (person) => people.name[person]));
+
+function nameOf(person) {
+  const [name, key] = [people.name[person], people.key[person]];
+  return peopleNamed().get(name).length < 2 || key === `${name} (account)` ? name : `${name} (${key})`;
+}
 
 // On how many hosts each person has each role.
 const roles = lazily(() => {
@@ -86,12 +89,12 @@ const quiet = (text) => element("small", {}, bdi(text));
 const time = (text) => element("time", { dateTime: text }, moment.format(new Date(text)));
 const link = (text, changes, title = "") => element("a", { href: addressWith(changes), title }, bdi(text));
 const hostLink = (host) => link(titleOf(host), { host: hostKey(host), person: null });
-const personTexts = (persons) => (persons ?? []).map((person) => people.name[person]).join(", ");
+const personTexts = (persons) => (persons ?? []).map(nameOf).join(", ");
 
 function personLinks(persons) {
   const links = (persons ?? []).map((person) => {
     const key = people.key[person];
-    return link(people.name[person], { person: key, host: null }, people.address[person] ?? key);
+    return link(nameOf(person), { person: key, host: null }, people.address[person] ?? key);
   });
   return links.flatMap((each, number) => (number ? [", ", each] : [each]));
 }
@@ -236,7 +239,7 @@ const VIEWS = {
     find: (words) => rowsWith(new Set([...hostsFound(words)].map(hostKey)), writes.host_id),
     open: (row) => ({ host: writes.host_id[row], person: null }),
     columns: {
-      name: column("Host", (row) => writes.name[row], (row) => [link(writes.name[row], VIEWS.writes.open(row))]),
+      name: column("Host", (row) => writes.name[row], (row) => [link(titled(writes.name[row], writes.host_id[row]), VIEWS.writes.open(row))]),
       outcome: column("Outcome", (row) => [writes.outcome[row], ...one(writes.message[row])].join(": ")),
       before: persons("Owner before", (row) => writes.before[row]),
       after: persons(owner.head, (row) => writes.after[row]),

@@ -91,11 +91,11 @@ function writeItem(row) {
 
 // The other hosts with a name of this one.
 function namesakes(host) {
-  const others = new Set([...namesOf(host)].flatMap((name) => withName().get(name) ?? []));
-  others.delete(host);
-  const links = [...others].flatMap((other, number) => [number ? ", " : " ", hostLink(other)]);
-  const said = `${whole(others.size + 1)} hosts in the inventory have this name. See also:`;
-  return links.length && hasAsset(host) ? [element("p", { className: "note" }, said, ...links)] : [];
+  const all = new Set([...namesOf(host)].flatMap((name) => withName().get(name) ?? []).map((each) => each.host));
+  const others = [...all].filter((other) => hasAsset(host) && other !== host);
+  const links = others.flatMap((other, number) => [number ? ", " : " ", hostLink(other)]);
+  const said = `${whole(all.size)} hosts in the inventory have this name. See also:`;
+  return links.length ? [element("p", { className: "note" }, said, ...links)] : [];
 }
 
 function hostPanel(host) {
@@ -118,7 +118,7 @@ function hostPanel(host) {
       ["Last logon", date(hosts.seen[host])],
       ["Department", hosts.departments[host]],
       ["Criticality", hosts.criticality[host]],
-      ["Kind of host", one(hosts.kind[host]).map((kind) => `${kind} (by all accounts, excluded ones, too)`)],
+      ["Kind of host", one(hosts.kind[host]).map((kind) => `${kind} (excluded accounts count here, too)`)],
       ["Names", hosts.names[host]],
       ["Host id", hosts.host_id[host]],
     ]),
@@ -163,8 +163,7 @@ function opened(query) {
     return { name: titleOf(host), key: hostKey(host), body: hostPanel(host) };
   }
   const [person] = persons.length === 1 ? persons : [];
-  const { name, key } = people;
-  return person === undefined ? { persons } : { name: name[person], key: key[person], body: personPanel(person) };
+  return person === undefined ? { persons } : { name: nameOf(person), key: people.key[person], body: personPanel(person) };
 }
 
 let openKey = null;

@@ -38,10 +38,8 @@ from resources.errors import (
 )
 from resources.locks import made_progress
 from resources.redaction import redact_start
-from resources.settings import command_line
 
 CONNECT_TIMEOUT_SECONDS = 10
-_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 MAX_ANSWER_BYTES = 256 * 2**20
 MIN_SESSION = 8  # characters; masking a shorter cookie (a language) would garble messages
 MAX_TRIES = 5
@@ -286,8 +284,6 @@ class Transport:
         if isinstance(cause, urllib3.exceptions.NewConnectionError):  # its message names our classes
             cause = cause.__cause__ or cause
         if isinstance(cause, ConnectionRefusedError) and not proxy:
-            if urlsplit(self.url).hostname in _THIS_MACHINE:
-                check += f". The demo's services are started by {command_line(None, 'sandbox', 'up')}"
             return TransientError(f"Nothing listens at {self.url} (connection refused); check {check}")
         if isinstance(cause, http.client.RemoteDisconnected | ConnectionResetError) and self.url.startswith(
             "http://"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -319,11 +320,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        is_of_sandbox = instance.ca_file and home() / "sandbox" in instance.ca_file.parents
-        if is_of_sandbox and not tables.rows("runs", run_id)["hosts"].count():  # it did not get far
-            up = command_line(None, "sandbox", "up")
-            return f"{failed} Nothing was written. The demo's services, unless they run already: {up}"
-        known = "--instance" in message or message.startswith("hosts: ") or again[0] != "run"
+        known = re.search("--instance|sandbox up|^hosts: ", message) or again[0] != "run"
         next_step = "" if known else f" Next: {command_line(instance, 'check')}"
         return f"{failed} Nothing was written.{next_step}"
     what = "Undone" if again[0] == "undo" else "Written"

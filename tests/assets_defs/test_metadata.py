@@ -111,7 +111,7 @@ def test_days_are_listed_that_lack_events():
             "audit_sample",
             [{"right": True}, {"right": None}, {"right": True}],
             "tune --instance windows_logons --audit",
-            [{"answer": "right", "rows": 2}, {"answer": "not answered", "rows": 1}],
+            [{"right": "true", "rows": 2}, {"right": "", "rows": 1}],
         ),
         ("host_profiles", [{"kind": "personal"}], "tune", [{"kind": "personal", "rows": 1}]),
         ("confidence_bands", [{"band": "90 to 99"}], "tune", [{"band": "90 to 99"}]),

@@ -11,6 +11,7 @@ from resources.settings import tables_location
 from resources.store.retention import What, stored_files
 from tests.assets_defs.scans import decided
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.reports.test_page import packed
 from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue")]
@@ -118,3 +119,12 @@ def test_with_tables_in_an_object_store_the_report_lies_beside_them(run, page, m
         pass
     kept = [file.path for file in stored_files(tables) if file.what is What.REPORT]
     assert kept == [report]
+
+
+def test_a_plan_that_was_undone_and_applied_again_keeps_each_of_its_writes_in_the_report(tmp_path, page):
+    job = Job(tmp_path, instance())
+    runs = [job(options={"dry_run": True})]
+    for op, followed in (("apply_plan", 0), ("undo_run", 1), ("apply_plan", 0)):
+        ops = {f"windows_logons__{op}": {"config": {"run_id": runs[followed].run_id}}}
+        runs.append(job(f"windows_logons__{op.partition('_')[0]}", ops=ops))
+    assert packed(page.read_text(encoding="utf-8"))["writes"]["outcome"] == ["written", "undone", "written"]

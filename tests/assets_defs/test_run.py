@@ -1,6 +1,7 @@
 """What a run may do, as its steps read it off Dagster, and how it fails."""
 
 import re
+from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,9 @@ import dagster as dg
 import pytest
 
 from assets_defs.record import as_dagster_failure, failure, failure_message
-from assets_defs.run import Progress, default_options, resource_keys, scan_run
+from assets_defs.run import Progress, default_options, opened_once, resource_keys, scan_run
 from assets_defs.run_request import BACKFILL, INPUTS, PARTITION, RANGE_END, RANGE_START, SINK, mode_of
-from resources.errors import AssetOwnersError, ServiceError
+from resources.errors import AssetOwnersError, ServiceError, TransientError
 from resources.settings import part_name
 from resources.store.tables import SNAPSHOTS, Tables
 from tests.assets_defs.scans import LOG
@@ -68,6 +69,22 @@ def begin(tmp_path):
         return scan_run(context, small)
 
     return begun
+
+
+@pytest.mark.parametrize("is_demo", [True, False])
+def test_where_the_demo_s_services_do_not_run_the_failure_says_how_they_are_started(
+    tmp_path, monkeypatch, is_demo
+):
+    """In Dagster, too, where a person clicks on a run that failed."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    of = instance(ca_file=str(tmp_path / "sandbox/engine/ca.pem")) if is_demo else instance()
+    service = Mock(probe=Mock(side_effect=TransientError("Nothing listens")))
+    with (
+        dg.build_resources({"service": opened_once(of, lambda _: nullcontext(service))}) as opened,
+        pytest.raises(TransientError) as failed,
+    ):
+        opened.service()
+    assert ("asset-owners sandbox up" in str(failed.value)) == is_demo
 
 
 @pytest.mark.parametrize(

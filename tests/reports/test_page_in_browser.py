@@ -350,9 +350,9 @@ def test_a_link_opens_what_explain_finds(opened, host_match, address, shown):
 
 
 def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
-    people = users(user("u1", email="ann@one.example"), user("u2", email="ann@two.example"))
+    people = users(user("u1", email="ann.lee@one.example"), user("u2", email="ann.lee@two.example"))
     assets = hosts(host("h1", "pc-1"), host("h2", "pc-2", "pc-1"), host("h3", "pc-3"), host("h4", "pc-1"))
-    html = report(counts(("pc-1", "ann", 5)), people, assets)
+    html = report(counts(("pc-1", "ann.lee", 5)), people, assets)
     page = opened(html, "host=PC-1", **CLIPBOARD)
     panel = page.get_by_role("complementary")
     heading = panel.get_by_role("heading", level=2)
@@ -364,11 +364,11 @@ def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
     expect(heading).to_have_text("pc-1 (h4)")
     expect(page.locator("#rows tr[aria-current]")).to_contain_text("pc-1 (h4)")
     expect(opened(html, "host=h3").get_by_role("complementary")).not_to_contain_text("have this name")
-    page = opened(html, "person=ann")
-    several = "3 people and accounts are called ann: ann, ann@one.example, ann@two.example"
+    page = opened(html, "person=ann.lee")
+    several = "3 people and accounts are called ann.lee: ann.lee, Ann Lee (u1), Ann Lee (u2)"
     expect(page.locator("#hint")).to_have_text(several)
-    page.locator("#hint").get_by_role("link", name="ann@two.example").click()
-    expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("ann@two.example")
+    page.locator("#hint").get_by_role("link", name="Ann Lee (u2)").click()
+    expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("Ann Lee (u2)")
 
 
 def test_all_hosts_of_a_person_are_listed_and_no_others(opened):
