@@ -98,14 +98,13 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
     """Find host names that several host assets have (rules 1.5): hostname (as compared), host_ids."""
     names = hosts.select("host_id", hostname="hostnames").explode("hostname")
     names = names.with_columns(normalise_hostname(pl.col("hostname"), short=short))
-    return _of_several(names, "hostname", host_ids="host_id")
+    return _of_several(names, "hostname", "host_id")
 
 
-def _of_several(names: pl.DataFrame, name: str, **ids: str) -> pl.DataFrame:
-    """Gather the ids of each name that several have, both sorted."""
-    of_name = {gathered: pl.col(one).unique().sort() for gathered, one in ids.items()}
-    gathered = names.drop_nulls(name).group_by(name).agg(**of_name)
-    return gathered.filter(pl.col(*ids).list.len() > 1).sort(name)
+def _of_several(names: pl.DataFrame, name: str, one_id: str) -> pl.DataFrame:
+    """Gather the ids of each name that several have, both sorted; the column of ids gets an s."""
+    ids = pl.col(one_id).unique().sort().name.suffix("s")
+    return names.drop_nulls(name).group_by(name).agg(ids).filter(pl.last().list.len() > 1).sort(name)
 
 
 def hosts_named_alike(documented: pl.Series, listed: pl.Series) -> pl.DataFrame:
@@ -207,7 +206,7 @@ def ambiguous_accounts(users: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     counted = users.filter(pl.col("problem").is_null(), excluded_by.is_null())
     names = pl.concat(counted.select("user_id", name=field).explode("name") for field in ACCOUNT_FIELDS)
     names = names.with_columns(normalise_username(pl.col("name")))
-    return _of_several(names, "name", user_ids="user_id")
+    return _of_several(names, "name", "user_id")
 
 
 def fields_without_values(assets: pl.DataFrame, fields: Iterable[str]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ import polars as pl
 from ownership.codes import EVIDENCE, MATCH, short_words
 from ownership.declaration import polars_schema
 from ownership.evidence import Evidence, primary_since, primary_users
-from ownership.matching import candidates, excluded_users, owner_by_account
+from ownership.matching import candidates, owner_by_account
 from ownership.names import join_ids
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.stability import with_stable_days
@@ -215,7 +215,6 @@ def with_action(subjects: pl.LazyFrame, matches: pl.DataFrame, *, named: pl.Expr
     )
     return (
         subjects.join(candidates(matches.lazy()), on="username", how="left")
-        .join(excluded_users(matches), on="username", how="left")
         .with_columns(
             pl.when(named).then("matched_by"),
             pl.when(named).then("resolved_owner"),

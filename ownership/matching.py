@@ -74,22 +74,22 @@ class Present(NamedTuple):
 def candidates(matches: pl.LazyFrame) -> pl.LazyFrame:
     """Gather the user assets that each user name may stand for (rules 2.1).
 
-    username, matched_by, candidate_ids (sorted), readable (whether all of them are), resolved_owner (the one,
-    if there is one and it can be read).
+    username, matched_by, candidate_ids (sorted), resolved_owner (the one, if there is one and it can be
+    read), user_excluded_by (what excludes the user assets that have the name).
     """
-    readable = pl.col("problem").is_null()
-    ids = pl.col("candidate_ids")
+    decisive, readable, ids = pl.col("decisive"), pl.col("problem").is_null(), pl.col("candidate_ids")
+    fields = (pl.col("matched_by").filter(some).first() for some in (decisive & readable, decisive))
+    one = (ids.list.len() == 1) & pl.col("all_readable")
     return (
-        matches.filter("decisive")
-        .group_by("username")
+        matches.group_by("username")
         .agg(
-            pl.coalesce(pl.col("matched_by").filter(readable).first(), pl.first("matched_by")),
-            candidate_ids=pl.col("user_id").sort(),
-            readable=readable.all(),
+            pl.coalesce(fields),
+            candidate_ids=pl.col("user_id").filter(decisive).sort(),
+            all_readable=readable.filter(decisive).all(),
+            user_excluded_by=pl.min("excluded_by"),
         )
-        .with_columns(
-            resolved_owner=pl.when((ids.list.len() == 1) & pl.col("readable")).then(ids.list.first())
-        )
+        .with_columns(resolved_owner=pl.when(one).then(ids.list.first()))
+        .drop("all_readable")
     )
 
 
@@ -151,12 +151,6 @@ def username_matches(
     )
 
 
-def excluded_users(matches: pl.DataFrame) -> pl.LazyFrame:
-    """Return what excludes the user assets that have a user name: username, user_excluded_by (rules 2.1)."""
-    excluded = matches.lazy().drop_nulls("excluded_by").group_by("username")
-    return excluded.agg(user_excluded_by=pl.min("excluded_by"))
-
-
 def people_by_account(users: pl.DataFrame, *, user_value_field: str | None, rules: Rules) -> pl.DataFrame:
     """Return the names that stand for one user asset, but for surnames: username, user_id (rules 1.3)."""
     columns = ("user_value", *ACCOUNT_FIELDS)
@@ -177,15 +171,11 @@ def unmatched_users(shares: pl.DataFrame, matches: pl.DataFrame, decisions: pl.D
     waits = pl.col("host_id").is_not_null() & pl.col("existing_owner").is_null()
     named = decisions.drop_nulls("match").group_by("username")
     return (
-        seen.join(matches, on="username", how="semi")
-        .join(candidates(matches.lazy()).collect(), on="username", how="left")
-        .join(excluded_users(matches).collect(), on="username", how="left")
+        seen.join(candidates(matches.lazy()).collect(), on="username")
         .filter(pl.col("resolved_owner").is_null(), ~is_stand_in(pl.col("username")))
-        .filter(pl.col("candidate_ids").is_not_null() | pl.col("user_excluded_by").is_null())
+        .filter((pl.col("candidate_ids").list.len() > 0) | pl.col("user_excluded_by").is_null())
         .join(named.agg(hosts_named=pl.len(), hosts_waiting=waits.sum()), on="username", how="left")
-        .with_columns(
-            pl.col("hosts_named", "hosts_waiting").fill_null(0), pl.col("candidate_ids").fill_null([])
-        )
+        .with_columns(pl.col("hosts_named", "hosts_waiting").fill_null(0))
         .with_columns(user_assets=pl.col("candidate_ids").list.len())
         .select(pl.col(name).cast(kind) for name, kind in polars_schema(UnmatchedUsers).items())
         .sort("hosts_waiting", "hosts_named", "events", "username", descending=[True, True, True, False])

@@ -10,6 +10,7 @@ import polars as pl
 from ownership.codes import SUCCESSES
 from ownership.declaration import empty
 from ownership.names import did_you_mean, escape_id, is_stand_in, near_names, normalise_hostname
+from ownership.rules import first_that_holds
 from ownership.tables import OwnerWrites
 
 CLOCK_SKEW = timedelta(minutes=5)
@@ -273,23 +274,17 @@ def compare_plans(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     )
     is_other = chosen_before.ne_missing(chosen)
     has_none = owners.is_null() & is_reversed.is_not_null()  # a host that both runs know
+    change = (
+        ("keep", owns_before & is_other),
+        ("drop", new.is_null() & (planned_before | (old.is_not_null() & has_none))),
+        ("change", (old != new) & (planned | planned_before)),
+        ("confirm", new.is_not_null() & owns & is_other),
+        ("add", new.is_not_null() & old.is_null() & has_none),
+        ("add", (old.is_null() | (old == new)) & planned & ~planned_before & ~owns),
+    )
     return (
         after.join(before, on="host_id", how="full", coalesce=True, suffix="_before")
-        .with_columns(
-            pl.coalesce("hostname", "hostname_before"),
-            change=pl.when(owns_before & is_other)
-            .then(pl.lit("keep"))
-            .when(new.is_null())
-            .then(pl.when(planned_before | (old.is_not_null() & has_none)).then(pl.lit("drop")))
-            .when(old.is_not_null() & (old != new) & (planned | planned_before))
-            .then(pl.lit("change"))
-            .when(owns & is_other)
-            .then(pl.lit("confirm"))
-            .when(old.is_null() & has_none)
-            .then(pl.lit("add"))
-            .when((old.is_null() | (old == new)) & planned & ~planned_before & ~owns)
-            .then(pl.lit("add")),
-        )
+        .with_columns(pl.coalesce("hostname", "hostname_before"), change=first_that_holds(change))
         .with_columns(
             pl.when(pl.col("change").is_in(KEPT)).then(name).otherwise(given).alias(given_as)
             for given_as, name, given in (("owner", chosen, new), ("owner_before", chosen_before, old))

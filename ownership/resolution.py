@@ -98,7 +98,7 @@ class Resolution:
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The kinds of all accounts and hosts of the window, by the rules that say which names are the same."""
+        """The kinds of all accounts and hosts of the window, those that the rules exclude included."""
         everybody = Rules(
             share_threshold_percent=self.rules.share_threshold_percent,
             hostname_match=self.rules.hostname_match,

@@ -26,15 +26,12 @@ SECONDS = 30  # time for all notices of a run; Apprise gives up earlier on most 
 MAX_REASON = 300  # characters of the reason why a notice was not delivered
 
 
-def send_notices(
-    instance: Instance, text: str, *, kind: Kind = "info", seconds: float = SECONDS
-) -> dict[str, str]:
+def send_notices(instance: Instance, text: str, *, kind: Kind = "info") -> dict[str, str]:
     """Send a text to each address of `notify`, in parallel; return why some failed, by setting."""
     notice = {"title": instance.name, "body": text, "notify_type": kind}
     addresses = _addresses(instance)
     with ThreadPool(len(addresses) or 1) as senders:  # which an interrupted run does not wait for
-        send = partial(_send, notice=notice, seconds=seconds)
-        reasons = senders.starmap(send, addresses.items())
+        reasons = senders.starmap(partial(_send, notice=notice), addresses.items())
         return {setting: why for setting, why in zip(addresses, reasons, strict=True) if why}
 
 
@@ -67,7 +64,7 @@ def _service(setting: str, secret: Secret) -> Any:
     )
 
 
-def _send(setting: str, secret: Secret, notice: Mapping[str, str], seconds: float) -> str:
+def _send(setting: str, secret: Secret, notice: Mapping[str, str]) -> str:
     """Send a notice to one address; return why it was not delivered, or ""."""
     try:
         _service(setting, secret)
@@ -77,9 +74,9 @@ def _send(setting: str, secret: Secret, notice: Mapping[str, str], seconds: floa
     command = [sys.executable, "-P", "-m", send_notice.__name__]
     given = json.dumps([address, notice]).encode()
     try:
-        sender = subprocess.run(command, input=given, capture_output=True, timeout=seconds, check=True)  # noqa: S603  (ours)
+        sender = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS, check=True)  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
-        return f"no answer within {seconds:g} seconds"
+        return f"no answer within {SECONDS:g} seconds"
     except subprocess.CalledProcessError as error:
         return f"the sending process exited with status {error.returncode}"
     parts = [part for part in re.split(r"[/:@?&=,]+", unquote(address.partition("://")[2])) if len(part) > 3]

@@ -95,9 +95,7 @@ class Metrics(Collector):
 
     def _read(self, instance: Instance) -> Values | None:
         try:
-            tables = tables_of(instance)
-            measured = _metrics_of(instance, read_run_state(tables))
-            return [(name, labels, float(value)) for name, labels, value in measured]
+            return [*_metrics_of(instance, read_run_state(tables_of(instance)))]
         except Exception as error:  # noqa: BLE001  (whatever it is, the others are shown; its trace is printed)
             message_and_status(error)
             return None

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Annotated, Any, Self
@@ -95,7 +96,7 @@ def serve(
         services.wait_until(lambda: bool(_health(address)))
         _say(f"The Dagster UI is at {address} (Ctrl-C stops it)")
         notify("READY=1")
-        watch = _Watch(address)
+        watch = partial(next, _watch(address))
         if is_beside:
             other = f"A Dagster daemon of {dagster_folder(home())} worked within the last minute"
             which = "that of `dg dev`, or of a `serve` that was killed"
@@ -130,34 +131,28 @@ def _require_space() -> None:
             raise
 
 
-class _Watch:
-    """Ends `serve` on a full disk; has the code loaded again where the process that holds it has died.
+def _watch(address: str) -> Iterator[bool]:
+    """End `serve` on a full disk; have the code loaded again where the process that holds it has died.
 
     The code server that `serve` starts goes on without that process, and no run could start. *Reload* in the
-    UI does the same.
+    UI does the same. Yields False as often as it is asked: the services go on.
     """
+    from pipelines.dagster_gaps.health import UNREACHABLE
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._next, self._misses = time.monotonic(), 0
-
-    def __call__(self) -> bool:
-        """Check disk and code server, if it is time to; return that the services go on."""
-        from pipelines.dagster_gaps.health import UNREACHABLE
-
-        if time.monotonic() < self._next:
-            return False
-        _require_space()
-        self._next = time.monotonic() + WATCH_SECONDS
-        states = _health(self._address).get("code_locations", {}).values()
-        self._misses = self._misses + 1 if UNREACHABLE in states else 0
-        if self._misses > 1:
-            self._misses, self._next = 0, time.monotonic() + RELOAD_SECONDS
+    misses, next_at = 0, 0.0
+    while True:
+        if time.monotonic() >= next_at:
+            _require_space()
+            next_at = time.monotonic() + WATCH_SECONDS
+            states = _health(address).get("code_locations", {}).values()
+            misses = misses + 1 if UNREACHABLE in states else 0
+        if misses > 1:
+            misses, next_at = 0, time.monotonic() + RELOAD_SECONDS
             _say("The process that holds the code has died; it is started again")
             with suppress(requests.RequestException):
                 query = {"query": "mutation { reloadWorkspace { __typename } }"}
-                requests.post(f"{self._address}/graphql", json=query, timeout=SECONDS_TO_ANSWER)
-        return False
+                requests.post(f"{address}/graphql", json=query, timeout=SECONDS_TO_ANSWER)
+        yield False
 
 
 class _Services(dict[str, subprocess.Popen[bytes]]):

@@ -90,17 +90,14 @@ class Forgetting:
         if table == DELETED:
             return rows.filter(~pl.col("user_id").is_in([*self.ids]))
         held = personal_columns(TABLES[table])
-        others = PersonalData.SETTINGS, PersonalData.WORDS, PersonalData.NOTHING
-        settings, words, blank = ({name for name in held if held[name] is one} for one in others)
-        compared = held.keys() - settings - words - blank
-        changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
-        changed = changed.with_columns(
-            pl.Series(name, [text and self._in_settings(text) for text in rows[name]], pl.String)
-            for name in settings
+        words, blank = (
+            {name for name in held if held[name] is one} for one in (PersonalData.WORDS, PersonalData.NOTHING)
         )
+        compared = held.keys() - words - blank
+        changed = rows.with_columns(self._compared(table, name, rows.schema[name]) for name in compared)
         about = rows.hash_rows() != changed.hash_rows()
         changed = changed.with_columns(pl.when(~about).then(name).alias(name) for name in words)
-        if "options" in settings:
+        if "options" in held:
             reasons = pl.col("options").map_elements(_without_reason, pl.String)
             changed = changed.with_columns(options=pl.when(about).then(reasons).otherwise("options"))
         if table == "logon_counts" and about.any():
@@ -112,6 +109,8 @@ class Forgetting:
     def _compared(self, table: str, name: str, kind: Any) -> pl.Expr:
         holds, values = personal_columns(TABLES[table])[name], pl.col(name)
         replacing = self.ids if holds is PersonalData.USER_ID else self._stand_ins
+        if holds is PersonalData.SETTINGS:
+            return values.map_elements(self._in_settings, pl.String)
 
         def replaced(value: pl.Expr) -> pl.Expr:
             if holds is PersonalData.JOINED_USER_IDS:

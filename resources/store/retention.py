@@ -150,11 +150,9 @@ def publish_plan(tables: Tables, plan_id: str, *, applied_by: str, at: datetime)
         decisions = _with_known_conflicts(
             tables, tables.read_own("owner_decisions", plan_id), before, plan_id
         )
-        planned = {
-            table: tables.read(table, run_id=plan_id).collect() for table in (*SNAPSHOTS, "unmatched_users")
-        }
-        for table, frame in {**planned, "owner_decisions": decisions}.items():
-            tables.write(table, frame)
+        for table in ("unmatched_users", *SNAPSHOTS):  # the decisions last
+            planned = tables.read(table, run_id=plan_id).collect()
+            tables.write(table, decisions if table == "owner_decisions" else planned)
         # Older than what was published last, it is what holds from now on all the same.
         decided_then = decisions.with_columns(decided_at=pl.lit(at, decisions.schema["decided_at"]))
         changed = changed_decisions(before, decided_then, decided_at=at, run_id=applied_by)

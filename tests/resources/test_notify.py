@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from resources import notify
 from resources.notify import check_addresses, send_notices
 from tests.resources import samples
 from tests.resources.http_stub import Reply, Stub
@@ -110,11 +111,14 @@ def slowly(sent):
         pytest.param(without_end, 60, "MemoryError in Apprise", marks=pytest.mark.slow),
     ],
 )
-def test_a_service_that_never_answers_or_without_end_is_not_waited_for(told, write, seconds, why):
+def test_a_service_that_never_answers_or_without_end_is_not_waited_for(
+    monkeypatch, told, write, seconds, why
+):
+    monkeypatch.setattr(notify, "SECONDS", seconds)
     with Stub(lambda _: Reply(b"", write=write)) as chat, Stub(lambda _: Reply(b"")) as other:
         both = told(*(f"{stub.url.replace('http', 'json')}/hook?rto=60" for stub in (chat, other)))
         begun = time.monotonic()
-        assert send_notices(both, TEXT, seconds=seconds)["notify.0"] == why
+        assert send_notices(both, TEXT)["notify.0"] == why
         assert len(other.requests) == 1 or seconds < 60
     assert time.monotonic() - begun < seconds + 4
 
