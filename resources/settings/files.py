@@ -182,8 +182,8 @@ def load_instances(
 
 
 def instance_files(place: Path) -> list[Path]:
-    """Return the `*.yaml` and `*.yml` files of a folder, sorted, or the file itself."""
-    found = (path for ending in ("*.yaml", "*.yml") for path in place.glob(ending))
+    """Return the `*.yaml` and `*.yml` files of a folder that are not hidden, sorted, or the file itself."""
+    found = (path for ending in ("[!.]*.yaml", "[!.]*.yml") for path in place.glob(ending))
     return [place] if place.is_file() else sorted(found)
 
 

@@ -465,7 +465,9 @@ def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifie
     write(name="twins!", file="b.yml")
     for file in ("corp.yaml", "corp.yml", "CORP.yaml", "!.yaml"):
         write("broken", file=file)
-    (tmp_path / "notes.txt").write_text("not an instance file")
+    for file in ("notes.txt", "._good.yaml", ".hidden.yml"):
+        (tmp_path / file).write_text("not an instance file")
+    (tmp_path / ".#good.yaml").symlink_to("ann@pc:4711")  # of Emacs, while somebody edits
     found = load_instances(tmp_path)
     assert [one.slug for one in found if isinstance(one, Instance)] == ["corp"]
     assert len({one.slug for one in found}) == len(found) == 7
