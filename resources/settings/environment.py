@@ -5,6 +5,7 @@ import getpass
 import grp
 import os
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -145,5 +146,7 @@ def _one_of(variable: str, default: str, *others: str) -> str:
 
 
 def system_user() -> str:
-    """Return the user of this process, or who called it by `sudo`."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
+    """Return the user of this process, or who called it by `sudo`; the number of one without a name."""
+    with suppress(KeyError, OSError):  # OpenShift runs containers as users of no name
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    return str(os.geteuid())

@@ -3,11 +3,13 @@
 import gc
 import json
 import os
+import pwd
 import re
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -24,6 +26,7 @@ from resources.settings import (
     journal_url,
     load_instance,
     load_instances,
+    system_user,
     tables_location,
     without_password,
 )
@@ -257,6 +260,15 @@ def test_a_number_that_yaml_reads_as_another_one_stays_text(write, number):
 @pytest.mark.parametrize("number", ["127.1", "0x7F000001", "[::ffff:7f00:1]", "[0:0::FFFF:127.0.0.1]:080"])
 def test_a_number_is_one_address_however_it_is_written(number):
     assert instance(**nested({"platform.url": f"http://{number}/a"})).platform.address == "http://127.0.0.1/a"
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])  # of Python 3.12, and of 3.13
+def test_a_user_without_a_name_is_known_by_number(monkeypatch, error):
+    for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert system_user() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(pwd, "getpwuid", Mock(side_effect=error("uid not found")))
+    assert system_user() == str(os.geteuid())
 
 
 NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abcdefghi")}
