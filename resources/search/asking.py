@@ -433,8 +433,9 @@ class Asker:
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
         after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})
+        skips = {"pre_filter_shard_size": "1"} if after else {}  # indexes that cannot match
         return {
-            "params": {"allow_partial_search_results": "false", "filter_path": READ},
+            "params": {"allow_partial_search_results": "false", "filter_path": READ, **skips},
             "json": body,
             "auth": self._auth,
             "cookies": self._cookies,
