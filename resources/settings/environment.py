@@ -102,8 +102,7 @@ def report_url(slug: str) -> str | None:
 
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS."""
-    name = _value("ASSET_OWNERS_ANALYSTS")
-    if not name:
+    if not (name := _value("ASSET_OWNERS_ANALYSTS")):
         return None
     try:
         group = grp.getgrnam(name).gr_gid
