@@ -345,7 +345,7 @@ class Asker:
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.instance = instance
         self.transport = search_transport(instance, sleep=sleep)
-        self.path, self.parts = _path(instance.index), _COMMAS.split(instance.index.strip())
+        self.path = _path(instance.index)
         query = instance.query
         dsl = query.lstrip().startswith("{")
         self.query = json.loads(query) if dsl else {"query_string": {"query": query}}
@@ -444,9 +444,5 @@ class Asker:
         }
 
 
-_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # except inside date mathematics
-
-
 def _path(index: str) -> str:
-    # To the service a blank is part of a name: `a-*, -b` would count b, and `a-*, b-*` a only.
-    return f"/{quote(_COMMAS.sub(',', index.strip()), safe='*,-')}/_search"
+    return f"/{quote(index, safe='*,-')}/_search"

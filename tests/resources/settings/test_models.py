@@ -112,6 +112,7 @@ def test_what_the_file_says_is_kept(write):
         "platform.contract.hosts": {"path": "/hosts", "params": {"kind": 7}},
         "platform.contract.enrich_fields": {"user_department": "user_department"},
         "platform.tenant_id": 42,
+        "index": " a-*, -b ,<c-{now/d}>\n",
         "rules.exclude_users": ["*$", "svc?"],
         "rules.domains": ["CORP", "corp.example", "Büro Nord"],
         "scan.schedule": None,
@@ -127,7 +128,7 @@ def test_what_the_file_says_is_kept(write):
     assert contract.read is None
     assert (contract.hosts.path, contract.hosts.params) == ("/hosts", {"kind": "7"})
     assert contract.enrich_fields.user_department == "user_department"
-    assert settings.platform.tenant_id == "42"
+    assert (settings.platform.tenant_id, settings.index) == ("42", "a-*,-b,<c-{now/d}>")
     weights = {"2": 10, "Unlock": 5}
     assert settings.rules.as_rules() == Rules(
         exclude_users=("*$", "svc?"),
