@@ -8,7 +8,7 @@ import polars as pl
 from rapidfuzz import process, utils
 
 MAX_SUGGESTED = 5
-_ADDRESS_OR_FIRST_LABEL = r"^(\s*\d{1,3}(?:\.\d{1,3}){3}\s*$|[^.]*)"
+_ADDRESS_OR_FIRST_LABEL = r"(?i)^(\s*(?:[\da-f:]*:)?\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\s*$|[^.]*)"
 _ENTERPRISE = r"(?s)^(?:.*\\)?([^\\@]+)\\@([^@]*)@.*$"
 r"""An enterprise principal, `alice\@corp.example@REALM`: its realm is not part of the name."""
 
@@ -71,7 +71,7 @@ def with_domain(name: pl.Expr, domain: pl.Expr) -> pl.Expr:
 
 
 def normalise_hostname(expr: pl.Expr, *, short: bool = False) -> pl.Expr:
-    """Normalise host names; `short` drops the domain part, which an IPv4 address does not have (1.4)."""
+    """Normalise host names; `short` drops the domain part, which an IP address does not have (1.4)."""
     return normalise_name(expr.str.extract(_ADDRESS_OR_FIRST_LABEL) if short else expr)
 
 

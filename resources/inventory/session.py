@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, islice
-from operator import itemgetter
 from typing import Any
 
 from cryptography.hazmat.primitives.hashes import SHA1
@@ -110,29 +109,26 @@ def may_ask_for_log_in(answer: Answer) -> bool:
 
 
 def _refusal(answer: Answer, members: Mapping[str, Any], refused: str) -> ServiceError:
-    reason, fields = members.get("message"), _field_detail(answer, members)
+    reason, detail = members.get("message"), _field_detail(answer, members)
     if not isinstance(reason, str) or not reason:
-        reason = f"HTTP status {answer.status}" + ("" if fields else f": {answer.excerpt}")
-    text = f"{refused}: {answer.sanitise(reason)}"
-    if fields:
-        detail = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in fields.items())
-        text += f" ({detail[:200]})"
+        reason = f"HTTP status {answer.status}" + ("" if detail else f": {answer.excerpt}")
+    text = f"{refused}: {answer.sanitise(reason)}" + (f" ({detail[:200]})" if detail else "")
     if not members and answer.status == 404:
         return ProtocolError(text)  # it may be a proxy's, after the service has acted
     if answer.status in _KINDS:
         return _KINDS[answer.status](text)
-    return ValidationError(text) if fields or answer.status in {400, 422} else ServiceError(text)
+    return ValidationError(text) if detail or answer.status in {400, 422} else ServiceError(text)
 
 
-def _field_detail(answer: Answer, members: Mapping[str, Any]) -> dict[str, list[str]]:
+def _field_detail(answer: Answer, members: Mapping[str, Any]) -> str:
     """Return the texts of a failure by field name, from any member (rules 5.1)."""
     lists = {name: value for name, value in members.items() if isinstance(value, list)}
     parts = [lists, *(value for value in members.values() if isinstance(value, dict))]
-    fields = groupby((text for part in parts for text in _texts(part)), itemgetter(0))
-    return {
-        answer.sanitise(name): [answer.sanitise(text) for _, text in islice(texts, MAX_FIELDS)]
+    fields = groupby((text for part in parts for text in _texts(part)), lambda text: text[0])
+    return "; ".join(
+        f"{answer.sanitise(name)}: {', '.join(answer.sanitise(one) for _, one in islice(texts, MAX_FIELDS))}"
         for name, texts in islice(fields, MAX_FIELDS)
-    }
+    )
 
 
 def _texts(value: Any, field: str = "") -> Iterator[tuple[str, str]]:

@@ -345,7 +345,7 @@ class Asker:
     def __init__(self, instance: Instance, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.instance = instance
         self.transport = search_transport(instance, sleep=sleep)
-        self.path, self.parts = _path(instance.index), _COMMAS.split(instance.index.strip())
+        self.path = _path(instance.index)
         query = instance.query
         dsl = query.lstrip().startswith("{")
         self.query = json.loads(query) if dsl else {"query_string": {"query": query}}
@@ -433,8 +433,9 @@ class Asker:
 
     def _arguments(self, body: dict[str, Any]) -> dict[str, Any]:
         after = body["aggs"].get("pairs", {}).get("composite", {}).get("after", {})
+        skips = {"pre_filter_shard_size": "1"} if after else {}  # indexes that cannot match
         return {
-            "params": {"allow_partial_search_results": "false", "filter_path": READ},
+            "params": {"allow_partial_search_results": "false", "filter_path": READ, **skips},
             "json": body,
             "auth": self._auth,
             "cookies": self._cookies,
@@ -443,9 +444,5 @@ class Asker:
         }
 
 
-_COMMAS = re.compile(r"\s*,\s*(?![^<]*>)")  # except inside date mathematics
-
-
 def _path(index: str) -> str:
-    # To the service a blank is part of a name: `a-*, -b` would count b, and `a-*, b-*` a only.
-    return f"/{quote(_COMMAS.sub(',', index.strip()), safe='*,-')}/_search"
+    return f"/{quote(index, safe='*,-')}/_search"

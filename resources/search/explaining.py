@@ -43,6 +43,7 @@ _OF_ANOTHER_COMPUTER = re.compile(
 )
 """Fields that name another computer, such as the one that a logon came from."""
 
+_COMMAS = re.compile(r",(?![^<]*>)")  # except inside date mathematics
 _TYPE = re.compile(r"which is (?:a runtime field )?of type \[(\w+)\]")
 _QUERY_ERRORS = re.compile("(^|_)(parse|parsing|query_shard|named_object_not_found)_exception$")
 _SENDERS = {"document_hostname": pl.String, "events": pl.Int64, "host_names": pl.List(pl.String)}
@@ -270,7 +271,7 @@ def _count_clauses(log: Asker, first: date, last: date) -> str:
 
 def unmatched_parts(log: Asker) -> list[str]:
     """Return the parts of an index pattern with several, or with a remote cluster, that match no index."""
-    parts = [part for part in log.parts if part.rpartition(":")[2][:1] != "-"]
+    parts = [part for part in _COMMAS.split(log.instance.index) if part.rpartition(":")[2][:1] != "-"]
     unmatched = []
     for part in parts if len(parts) > 1 or ":" in parts[0] else ():
         shards = None
@@ -394,7 +395,7 @@ def propose(client: Asker, *, own_fields: bool = False) -> Proposal:
         raise PermissionDeniedError(f"{error}; name the indexes that it may read{option}") from error
     if not found:
         ways = option and f"{option}, or the way of shipping with --logs ({', '.join(known)})"
-        none = f"No logon event of a known way of shipping is in {some_of(client.parts)}"
+        none = f"No logon event of a known way of shipping is in {some_of(_COMMAS.split(where.index))}"
         raise ConfigurationError(f"{none} at {where.url}; {NAME_THE_INDEX}{ways}")
     index, fields = _DATA_STREAM.sub(r"\1", found.index), found.fields
     fitting = [name for name in found.matched_queries if name in known and _fits(known[name], fields)]

@@ -54,6 +54,7 @@ class SearchClient(Asker, EvidenceSource):
             for name, field in (self.fields | self._further).items()
         ]
         user, host = ({"missing": {"field": self.fields[name]}} for name in ("username", "hostname"))
+        self._named = [{"exists": {"field": name}} for name in self.fields.values()]
         without = {"username": {**user, "aggs": {"absent": host}}, "hostname": host}
         # With the latest time, because only an aggregation refuses a field without times.
         latest = {"max": {"field": instance.time_field}}
@@ -159,9 +160,11 @@ class SearchClient(Asker, EvidenceSource):
             size = self._page_size
             composite = {"size": size, "sources": self._sources}
             further = {"after": msgspec.to_builtins(after)} if after else {}
+            # In indexes without a field OpenSearch takes only text to go on after, and they have no pairs.
+            filters = [self.between(day, day), *(self._named if after else ())]
             aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._totals)}
             try:
-                page = self._count([self.between(day, day)], aggregations)
+                page = self._count(filters, aggregations)
             except TooManyBucketsError:
                 if size <= MIN_PAGE:
                     raise

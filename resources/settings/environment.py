@@ -5,6 +5,7 @@ import getpass
 import grp
 import os
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,7 @@ def report_url(slug: str) -> str | None:
 
 def analysts_group() -> int | None:
     """Return the id of the group that may read tables and catalogue: ASSET_OWNERS_ANALYSTS."""
-    name = _value("ASSET_OWNERS_ANALYSTS")
-    if not name:
+    if not (name := _value("ASSET_OWNERS_ANALYSTS")):
         return None
     try:
         group = grp.getgrnam(name).gr_gid
@@ -145,5 +145,7 @@ def _one_of(variable: str, default: str, *others: str) -> str:
 
 
 def system_user() -> str:
-    """Return the user of this process, or who called it by `sudo`."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
+    """Return the user of this process, or who called it by `sudo`; the number of one without a name."""
+    with suppress(KeyError, OSError):  # OpenShift runs containers as users of no name
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    return str(os.geteuid())

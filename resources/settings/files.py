@@ -51,7 +51,7 @@ _OF_PYDANTIC = {
     "be a valid integer.*": "is not a whole number",
     "be a valid boolean.*": "is neither true nor false",
     "be a valid tuple": "must be a list, such as [admin]",
-    "be a valid string": "must be one text; put quotes around a number or a date",
+    "be a valid string": "must be one text; put quotes around a number, a date, true or false",
     "be a valid date.*": _DAY,
     "be greater than or equal to": "must be at least",
     "be less than or equal to": "must be at most",
@@ -180,8 +180,8 @@ def load_instances(place: Path) -> list[Instance | BrokenInstance]:
 
 
 def instance_files(place: Path) -> list[Path]:
-    """Return the `*.yaml` and `*.yml` files of a folder, sorted, or the file itself."""
-    found = (path for ending in ("*.yaml", "*.yml") for path in place.glob(ending))
+    """Return the `*.yaml` and `*.yml` files of a folder that are not hidden, sorted, or the file itself."""
+    found = (path for ending in ("[!.]*.yaml", "[!.]*.yml") for path in place.glob(ending))
     return [place] if place.is_file() else sorted(found)
 
 

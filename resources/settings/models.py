@@ -227,6 +227,10 @@ FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 """A path that is relative to the folder of the file that names it."""
 Url = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_service_url)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+Index = Annotated[
+    Text, StringConstraints(strip_whitespace=True), AfterValidator(lambda text: re.sub(r"\s*,\s*", ",", text))
+]
+"""An index pattern without blanks, which to the service are part of a name: `a-*, -b` would count b."""
 Domain = Annotated[Text, AfterValidator(_plain_domain)]
 IdText = Annotated[Text, BeforeValidator(_id_text, json_schema_input_type=Text | int)]
 ApiPath = Annotated[str, Field(pattern="^/[^/]", max_length=MAX_TEXT)]
@@ -450,7 +454,7 @@ class Logs(OneQuery):
     model_config = ConfigDict(json_schema_extra={"type": ["object", "string"]})
     preset: PresetName | None = None
     """way of shipping that gives what is not given here; a text instead of a mapping is that name alone"""
-    index: Text | None = None
+    index: Index | None = None
     """index pattern to search; by default the file's `index`, then the preset's"""
 
     @model_validator(mode="before")
@@ -471,7 +475,7 @@ class Instance(OneQuery):
     username: Text
     password: Secret
     cookies: dict[CookieName, Secret] = Field({})
-    index: Text = "logs-*"
+    index: Index = "logs-*"
     logs: tuple[Logs, ...] = ()
     platform_hostname_field: Text = "search_agent_name"
     platform_user_field: Text = "asset_owner"

@@ -87,7 +87,7 @@ def test_field_detail_is_found_in_any_member(member, detail, fields):
         {"message": {"tenant": ["No such tenant."]}},
         {"error": "No such tenant."},
         {"errors": ["No such tenant."]},
-        {"errors": [{"field": "tenant", "text": "No such tenant."}]},
+        {"errors": [{"field": "tenant", "text": "No such tenant."}, {"field": "page", "text": "No."}]},
     ],
 )
 def test_a_reason_is_shown_whatever_form_it_has(members):

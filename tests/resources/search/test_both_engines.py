@@ -104,6 +104,22 @@ def test_a_field_of_several_types_is_named_with_its_indexes_also_on_a_later_page
     assert str(raised.value).startswith(f"user_field: 'user' is {said}, which cannot be counted together")
 
 
+@pytest.mark.parametrize("named", ["user", "host", "kind"])
+def test_pages_go_on_where_an_index_lacks_a_field_of_numbers(
+    service, client, index, load, monkeypatch, named
+):
+    monkeypatch.setattr(search, "MAX_PAGE", 1)
+    load("-of-numbers", [{"user": "ann", named: number} for number in (1, 2, 3)], **{named: {"type": "long"}})
+    service.load(
+        f"{index}-other",
+        {"mappings": {"properties": {"@timestamp": {"type": "date"}}}},
+        [{"@timestamp": NOON}],
+    )
+    with client(logon_type_field="kind" if named == "kind" else None) as logons:
+        (day,) = logons.logons([DAY])
+    assert (day.matching, day.lacking_user, day.counts.height) == (4, 1, 3)
+
+
 @pytest.mark.parametrize(
     ("field", "says"),
     [

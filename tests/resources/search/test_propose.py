@@ -15,8 +15,7 @@ from tests.resources.samples import instance
 def client(index, fields, *matched):
     """A search client whose newest logon has these fields and fits the queries of these presets."""
     found = Document(index=index, fields=fields, matched_queries=[*matched])
-    newest = found if fields else None
-    holder: Any = SimpleNamespace(newest=lambda _: newest, instance=instance(), parts=["logs-*"])
+    holder: Any = SimpleNamespace(newest=lambda _: found if fields else None, instance=instance())
     return holder
 
 

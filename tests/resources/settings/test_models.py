@@ -3,12 +3,14 @@
 import gc
 import json
 import os
+import pwd
 import re
 import shlex
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -25,6 +27,7 @@ from resources.settings import (
     journal_url,
     load_instance,
     load_instances,
+    system_user,
     tables_location,
     without_password,
 )
@@ -110,6 +113,7 @@ def test_what_the_file_says_is_kept(write):
         "platform.contract.hosts": {"path": "/hosts", "params": {"kind": 7}},
         "platform.contract.enrich_fields": {"user_department": "user_department"},
         "platform.tenant_id": 42,
+        "index": " a-*, -b ,<c-{now/d}>\n",
         "rules.exclude_users": ["*$", "svc?"],
         "rules.domains": ["CORP", "corp.example", "Büro Nord"],
         "scan.schedule": None,
@@ -125,7 +129,7 @@ def test_what_the_file_says_is_kept(write):
     assert contract.read is None
     assert (contract.hosts.path, contract.hosts.params) == ("/hosts", {"kind": "7"})
     assert contract.enrich_fields.user_department == "user_department"
-    assert settings.platform.tenant_id == "42"
+    assert (settings.platform.tenant_id, settings.index) == ("42", "a-*,-b,<c-{now/d}>")
     weights = {"2": 10, "Unlock": 5}
     assert settings.rules.as_rules() == Rules(
         exclude_users=("*$", "svc?"),
@@ -258,6 +262,15 @@ def test_a_number_that_yaml_reads_as_another_one_stays_text(write, number):
 @pytest.mark.parametrize("number", ["127.1", "0x7F000001", "[::ffff:7f00:1]", "[0:0::FFFF:127.0.0.1]:080"])
 def test_a_number_is_one_address_however_it_is_written(number):
     assert instance(**nested({"platform.url": f"http://{number}/a"})).platform.address == "http://127.0.0.1/a"
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])  # of Python 3.12, and of 3.13
+def test_a_user_without_a_name_is_known_by_number(monkeypatch, error):
+    for name in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert system_user() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(pwd, "getpwuid", Mock(side_effect=error("uid not found")))
+    assert system_user() == str(os.geteuid())
 
 
 NINEFOLD = {name: ",".join([f"*{before}"] * 9) for before, name in pairwise("abcdefghi")}
@@ -470,7 +483,9 @@ def test_broken_files_and_files_of_one_name_hide_no_other_and_share_no_identifie
     write(name="twins!", file="b.yml")
     for file in ("corp.yaml", "corp.yml", "CORP.yaml", "!.yaml"):
         write("broken", file=file)
-    (tmp_path / "notes.txt").write_text("not an instance file")
+    for file in ("notes.txt", "._good.yaml", ".hidden.yml"):
+        (tmp_path / file).write_text("not an instance file")
+    (tmp_path / ".#good.yaml").symlink_to("ann@pc:4711")  # of Emacs, while somebody edits
     found = load_instances(tmp_path)
     assert [one.slug for one in found if isinstance(one, Instance)] == ["corp"]
     assert len({one.slug for one in found}) == len(found) == 7
