@@ -32,56 +32,6 @@ def found(logons, people, rules=None, assets=None):
     return decisions.select("evidence", "username", "share", "resolved_owner").row(0)
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        r"PC-LOCAL\miller",
-        r"PC-LOCAL.CORP.EXAMPLE\miller",
-        r"miller@pc-local.corp.example",
-        r".\miller",
-        r"NT SERVICE\miller",
-        r"Virtual Users\miller",
-        r"microsoftaccount\dan@x",
-        r"pc-local\\miller",
-        r"MicrosoftAccount\\dan@x",
-    ],
-)
-def test_an_account_of_no_directory_is_a_user_of_its_own_and_stands_for_nobody(spelling):
-    alone = found([("pc-local", spelling, 9)], [DAN])
-    assert alone == ("single_user", spelling.lower().replace("\\\\", "\\"), 1.0, None)
-    # Whatever it is called, it is not the person of the directory with that name.
-    beside = found(
-        [("PC-LOCAL.corp.example", spelling, 2), ("PC-LOCAL.corp.example", r"CORP\dan", 8)],
-        [DAN],
-        Rules(hostname_match="short"),
-    )
-    assert beside == ("majority", "dan", 0.8, "u2")
-    # Windows cuts the name of a host before its local accounts.
-    asset = host("h1", "laptop-0123456789.corp.example")
-    for own in ("LAPTOP-01234567", "laptop-0123456789.corp.example"):
-        cut = [("LAPTOP-0123456789.corp.example", rf"{own}\miller", 3)]
-        assert found(cut, [DAN], assets=[asset])[1:] == (rf"{own.lower()}\miller", 1.0, None)
-
-
-@pytest.mark.parametrize(
-    ("domains", "theirs"),
-    [
-        (("CORP", "corp.example"), r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b"),
-        (("Corp",), r"CORP\dan, dan@Corp.Example, dan, CORP.OTHER\dan, dan@corp.b"),
-        (("corp.example",), r"CORP\dan, dan@Corp.Example, dan"),
-        (("b", "LAB.b"), r"LAB\dan, dan@b.lab, dan"),
-    ],
-)
-def test_only_accounts_of_the_domains_that_are_named_stand_for_user_assets(domains, theirs):
-    """Rules 1.3; a long domain is also known by its first label."""
-    others = [r"CORP.OTHER\dan", "dan@corp.b", r"LAB\dan", "dan@b.lab"]
-    everybody = [r"CORP\dan", "dan@Corp.Example", "dan", *others]
-    logons = counts(*((f"pc-{n}", spelling, 1) for n, spelling in enumerate(everybody)))
-    assets = hosts(*(host(spelling, f"pc-{n}") for n, spelling in enumerate(everybody)))
-    found = decide(logons, users(DAN), assets, Rules(domains=domains)).filter(resolved_owner="u2")
-    assert sorted(found["host_id"]) == sorted(theirs.split(", "))
-
-
 def test_accounts_of_one_person_are_one_user_where_the_rules_say_so_and_nobody_else_may_have_them():
     whole = "christopher.montgomery"
     logons = [("pc-local", "christopher.montgome", 5), ("pc-local", f"{whole}@corp.example", 6)]
