@@ -23,7 +23,6 @@ def test_spellings_are_kept_and_those_of_a_host_also_of_excluded_users():
 
 
 CUT = user("u1", email="christopher.montgomery@corp.example", sam="christopher.montgome")
-DAN = user("u2", email="dan@corp.example", surname="Miller")
 
 
 def found(logons, people, rules=None, assets=None):
