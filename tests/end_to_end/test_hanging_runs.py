@@ -80,11 +80,7 @@ def run(file, collects, environment, log):
 
 
 @pytest.mark.parametrize(
-    ("hanging", "shown", "left"),
-    [
-        ("collect", "in _end", {}),
-        ("write", "in send", {"written": 1}),
-    ],
+    ("hanging", "shown", "left"), [("collect", "in _end", {}), ("write", "in send", {"written": 1})]
 )
 def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_on(
     recorded_stand, hanging, shown, left

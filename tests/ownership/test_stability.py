@@ -20,9 +20,7 @@ MOST_DAYS = 6
 ALL_DAYS = days_of(Window(WINDOW.first - timedelta(days=MOST_DAYS), WINDOW.last))
 HOSTNAMES = ["pc1", "pc2", "pc3", "pc4", "old", "shared"]
 ASSETS = hosts(
-    *(host(f"h{n}", name) for n, name in enumerate(HOSTNAMES)),
-    host("h6", "pc1", "old"),
-    host("h7", "shared"),
+    *(host(f"h{n}", name) for n, name in enumerate(HOSTNAMES)), host("h6", "pc1", "old"), host("h7", "shared")
 )
 PEOPLE = users(
     user("u1", email="ann@corp.example", sam="adm1"),

@@ -173,10 +173,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     monkeypatch.setenv("INVENTORY_PASSWORD", "wr0ng")
     monkeypatch.setenv("OTHER", "pa55word")
     robot = Account("robot@corp.example", "pa55word", roles={"0042": "admin"})
-    with (
-        Stub(newest_logon) as search,
-        serving(tmp_path / "inventory.sqlite") as inventory,
-    ):
+    with Stub(newest_logon) as search, serving(tmp_path / "inventory.sqlite") as inventory:
         inventory.state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
         status, out, error = answer(
             *("y", "Head office", "", "nowhere", search.url, "", "", "n", "", ""),

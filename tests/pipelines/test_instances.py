@@ -217,9 +217,7 @@ def everything(home):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["run", "--json"], ["undo", RUN], ["sql", "FROM conflicts"]],
-    ids=" ".join,
+    "command", [["run", "--json"], ["undo", RUN], ["sql", "FROM conflicts"]], ids=" ".join
 )
 def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, command):
     before = everything(tmp_path / "home")

@@ -93,10 +93,7 @@ def test_conflicts_are_counted_alike_everywhere():
             [date(2026, 3, 9), None],
             ["2 hosts not stable yet, 1 of them not in the inventory. If nothing changes, 1 host gets its "],
         ),
-        (
-            [None],
-            ["1 host not stable yet. None of them would be written anyway: each has an owner, "],
-        ),
+        ([None], ["1 host not stable yet. None of them would be written anyway: each has an owner, "]),
     ],
 )
 def test_a_run_says_of_hosts_that_are_not_stable_when_they_get_an_owner_or_that_none_does(ready, said):

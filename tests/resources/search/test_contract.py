@@ -5,12 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    PermissionDeniedError,
-    ProtocolError,
-)
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.search import logons as search
 from resources.search.explaining import find_times
 from sandbox.logons import MAPPING
