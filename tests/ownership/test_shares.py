@@ -22,22 +22,18 @@ def test_spellings_are_kept_and_those_of_a_host_also_of_excluded_users():
     assert row["hostname_spellings"] == ["DC1.b", "dc1.a"]
 
 
-CUT = user("u1", email="christopher.montgomery@corp.example", sam="christopher.montgome")
-
-
-def found(logons, people, rules=None, assets=None):
-    """What is decided about the first host: evidence, username, share, owner."""
-    decisions = decide(counts(*logons), users(*people), hosts(*assets or [host("h1", "pc-local")]), rules)
-    return decisions.select("evidence", "username", "share", "resolved_owner").row(0)
-
-
 def test_accounts_of_one_person_are_one_user_where_the_rules_say_so_and_nobody_else_may_have_them():
-    whole = "christopher.montgomery"
-    logons = [("pc-local", "christopher.montgome", 5), ("pc-local", f"{whole}@corp.example", 6)]
-    assert found(logons, [CUT])[:2] == ("no_majority", whole)
-    assert found(logons, [CUT], Rules(unite_accounts=True)) == ("single_user", whole, 1.0, "u1")
-    other = user("u9", sam=whole)
-    assert found(logons, [CUT, other], Rules(unite_accounts=True))[0] == "no_majority"
+    whole, cut = "christopher.montgomery", "christopher.montgome"
+    logons = counts(("pc", cut, 5), ("pc", f"{whole}@corp.example", 6))
+    ann, other = user("u1", email=f"{whole}@corp.example", sam=cut), user("u9", sam=whole)
+
+    def found(*people, **rules):
+        decided = decide(logons, users(*people), hosts(host("h1", "pc")), Rules(**rules))
+        return decided.select("evidence", "username", "share", "resolved_owner").row(0)
+
+    assert found(ann)[:2] == ("no_majority", whole)
+    assert found(ann, unite_accounts=True) == ("single_user", whole, 1.0, "u1")
+    assert found(ann, other, unite_accounts=True)[0] == "no_majority"
 
 
 def test_what_has_no_name_left_lacks_the_field():

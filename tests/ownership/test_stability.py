@@ -61,7 +61,7 @@ def decisions(logons, window, rules):
 def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(monkeypatch):
     """Rules 1.13; however many hosts are counted together."""
 
-    @examples(40)
+    @examples(25)
     @given(st.lists(stays, min_size=1, max_size=25), rules, st.sampled_from([1, stability.TOGETHER]))
     def check(stays, rules, together):
         monkeypatch.setattr(stability, "TOGETHER", together)

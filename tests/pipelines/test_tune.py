@@ -89,14 +89,6 @@ def fill_in(sheet, no=0, instead=""):
     return heading, given
 
 
-def store_written(tables, host_ids, run_id, **fields):
-    """Store that a run wrote these hosts, each the user asset of its name."""
-    rows = pl.concat(
-        plan(one, new=values(one), run_id=run_id, outcome="written", **fields) for one in host_ids
-    )
-    store_writes(tables, rows, run_id=run_id)
-
-
 def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decision(tune, home_with):
     tables = home_with(assets(by_hand=36))
     before = tables.read("owner_decisions").collect()
@@ -386,7 +378,8 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
     for run_id, part in (("part-1", written[:7]), ("part-2", [*written[7:], "s30"])):  # of one plan
         row = tables.rows("runs", RUN).with_columns(run_id=pl.lit(run_id), of_run=pl.lit(RUN))
         tables.append("runs", row, run_id=run_id)
-        store_written(tables, part, run_id, intended_at=now, completed_at=now)
+        fields = {"outcome": "written", "run_id": run_id, "intended_at": now, "completed_at": now}
+        store_writes(tables, pl.concat(plan(one, new=values(one), **fields) for one in part), run_id=run_id)
     later = dict.fromkeys(("intended_at", "completed_at"), now + timedelta(seconds=1))
     again = plan("s30", old=values("s30"), new=values(""), outcome="undone", undoes="part-2", **later)
     store_writes(tables, again.with_columns(run_id=pl.lit("undo")), run_id="undo")
