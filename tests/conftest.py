@@ -38,13 +38,13 @@ settings.register_profile("quick", max_examples=25)
 SERVICES = {"_s3_service", "browser", "elasticsearch", "engine", "postgres"}
 """Fixtures that start one: a test that asks for any of them is slow."""
 LONGEST = (
-    "test_celery.py",
-    "test_dagster_ui.py",
     "test_serve.py",
     "test_local_failures.py",
+    "test_dagster_ui.py",
     "test_page_in_browser.py",
-    "test_hanging_runs.py",
     "test_limits.py",
+    "test_hanging_runs.py",
+    "test_celery.py",
 )
 """Files to begin with: what mostly waits, beside what computes."""
 

@@ -382,18 +382,6 @@ def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_onl
     assert stored(tables) == {DAYS[0]: 4}
 
 
-def test_a_day_that_is_not_a_valid_table_is_refused_with_the_rows_that_break_it(fetch, tables):
-    before = {day: events(2) for day in DAYS}
-    assert fetch(Search(before)).success
-    wrong = Search({**before, DAYS[2]: {("pc-1", "ann"): 5, ("pc-2", "bob"): 0}})
-    told = message(fetch(wrong, refetch=True))
-    for words in ("logon_counts cannot be stored", "events", "2025-06-03", "'pc-2'", "username=…"):
-        assert words in told
-    assert "'pc-1'" not in told
-    assert "bob" not in told, "messages name nobody"
-    assert stored(tables) == dict.fromkeys(DAYS, 2)
-
-
 @pytest.mark.parametrize(
     ("settings", "days"),
     [

@@ -7,13 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from sandbox.company import MAPPING, generate
-from tests.end_to_end.stand import (
-    COMPANY_INDEX,
-    SMALL_INDEX,
-    TODAY,
-    documents,
-    small_company,
-)
+from tests.end_to_end.stand import COMPANY_INDEX, SMALL_INDEX, TODAY, documents, small_company
 
 
 @pytest.fixture(scope="session")

@@ -40,9 +40,9 @@ def queue(tmp_path):
 @pytest.fixture
 def stand(recorded_stand, queue, tmp_path):
     """The small company, whose instance file lies where Dagster looks, and how its runs and workers start."""
-    # A step whose worker has died is given to another one soon.
+    # The step of a worker that died goes to the next one as that starts; later they look each 100 seconds.
     settings = (DEPLOYED / "dagster_celery_config.py").read_text()
-    settings += '\nbroker_transport_options = {"visibility_timeout": 5}\n'
+    settings += '\nbroker_transport_options = {"visibility_timeout": 1}\n'
     (tmp_path / "dagster_celery_config.py").write_text(settings)
     with FakeSearch(documents(small_company())) as search:
         instances = tmp_path / "instances"

@@ -127,11 +127,7 @@ def start_scheduled(dagster, company, dry_run):
         """mutation($of: ScheduleSelector!, $after: Float!) {
              scheduleDryRun(selectorData: $of, timestamp: $after) { ... on DryRunInstigationTick {
                evaluationResult { runRequests { runConfigYaml tags { key value } } } } } }""",
-        of={
-            "repositoryLocationName": LOCATION,
-            "repositoryName": REPOSITORY,
-            "scheduleName": "demo",
-        },
+        of={"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "scheduleName": "demo"},
         after=midnight,
     )
     (request,) = tick["evaluationResult"]["runRequests"]

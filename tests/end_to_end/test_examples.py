@@ -324,8 +324,7 @@ ONE_OF_EACH_PAIR = (
 
 
 @pytest.mark.parametrize(
-    ("changes", "user"),
-    [({}, "tech"), ({"rules": RECOMMENDED}, "ann"), ({"query": ONE_OF_EACH_PAIR}, None)],
+    ("changes", "user"), [({}, "tech"), ({"rules": RECOMMENDED}, "ann"), ({"query": ONE_OF_EACH_PAIR}, None)]
 )
 def test_a_local_administrators_logon_is_two_events(load, engine_stand, as_admin, changes, user):
     """One with the elevated token, one with the filtered; a query may leave one of them out."""

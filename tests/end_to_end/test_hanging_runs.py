@@ -16,7 +16,6 @@ from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
 from resources.locks import end_if_stuck, made_progress
-from sandbox.inventory_api import ASSETS_GET as READ
 from tests.end_to_end.processes import RunningProcess, settle_in
 from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
 from tests.pipelines.in_memory import LogFile
@@ -81,12 +80,7 @@ def run(file, collects, environment, log):
 
 
 @pytest.mark.parametrize(
-    ("hanging", "shown", "left"),
-    [
-        ("collect", "in _end", {}),
-        ("write", "in send", {"written": 1}),
-        ("read", "in send", {"written": 2}),
-    ],
+    ("hanging", "shown", "left"), [("collect", "in _end", {}), ("write", "in send", {"written": 1})]
 )
 def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_on(
     recorded_stand, hanging, shown, left
@@ -94,11 +88,10 @@ def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_
     stand, go_on = recorded_stand, Event()
 
     def hold_back(request, *_):
-        if request.url.path == (UPDATE if hanging == "write" else READ):
+        if request.url.path == UPDATE and hanging == "write":
             go_on.wait(HELD_SECONDS)
 
-    stand.inventory.hooks.faults = hold_back if hanging == "read" else None
-    stand.inventory.hooks.after = hold_back if hanging == "write" else None  # once it is applied
+    stand.inventory.hooks.after = hold_back  # once it is applied
     stand.environment.setenv("ASSET_OWNERS_STUCK_SECONDS", str(SECONDS))
     with RunningProcess(run, stand.instance_file(), hanging == "collect") as process:
         said = process.log.read()
@@ -107,7 +100,7 @@ def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_
         said
     )
     stand.environment.delenv("ASSET_OWNERS_STUCK_SECONDS")
-    stand.inventory.hooks.faults = stand.inventory.hooks.after = None
+    stand.inventory.hooks.after = None
 
     ran = stand.run()
     assert (ran.status, ran.report["writes"], stand.written()) == (0, left, WRITTEN), ran.stderr

@@ -65,11 +65,7 @@ def users(*rows: dict[str, Any]) -> pl.DataFrame:
 
 
 def user(
-    user_id: str,
-    email: str | None = None,
-    sam: str | None = None,
-    surname: str | None = None,
-    **values: Any,
+    user_id: str, email: str | None = None, sam: str | None = None, surname: str | None = None, **values: Any
 ) -> dict[str, Any]:
     """A user asset; its e-mail address is also the instance's user value."""
     fields = {

@@ -223,12 +223,7 @@ OURS = ("asset-owners", instant(0, minutes=1), "run-0")
         (listed(0), [met(1, "owned_meanwhile", values("CN=a%2COU=b,u3"))], ["CN=a,OU=b", "u3"], THEIRS),
         (listed(0), [wrote(0, owner="CN=a,OU=b")], ["CN=a,OU=b"], OURS),
         (listed(0), [wrote(0, owner=FORGOTTEN)], [FORGOTTEN], THEIRS),
-        (
-            listed(2, "u2"),
-            [wrote(0), met(1, "undone", values("u3"), IN_PART)],
-            ["u2"],
-            THEIRS,
-        ),
+        (listed(2, "u2"), [wrote(0), met(1, "undone", values("u3"), IN_PART)], ["u2"], THEIRS),
     ],
 )
 def test_the_owner_is_the_one_that_was_listed_written_or_seen_last(assets, writes, owner_ids, origin):

@@ -23,12 +23,6 @@ CANDIDATES = {
         [*LATER, user("u3", email="alice@corp.example", surname="Alice")],
         [("u2", SAM, True), ("u3", EMAIL, True), ("u1", SURNAME, False)],
     ),
-    "one person by both is one": (
-        None,
-        [user("u3", email="alice@corp.example", sam="alice", surname="Alice")],
-        [("u3", EMAIL, True)],
-    ),
-    "and the surname where neither has the name": (None, LATER[:1], [("u1", SURNAME, True)]),
     "the instance's user value field comes first": (
         "employee_login",
         [
@@ -58,49 +52,6 @@ def test_who_a_user_name_may_stand_for(story):
         UsernameMatches, username_matches(ALICE, users(*people), user_value_field=field, rules=Rules())
     )
     assert found.drop("problem", "excluded_by").rows() == [("alice", *row) for row in expected]
-
-
-LEFT = {"listed_values": ["enabled: FALSE"]}
-EXCLUDED = {
-    "alone it is known and stands for nobody": (
-        [user("u1", sam="alice") | LEFT],
-        [("u1", SAM, False, True)],
-    ),
-    "beside another one with the account, that one is the match": (
-        [user("u1", sam="alice") | LEFT, user("u2", email="alice@corp.example")],
-        [("u1", SAM, False, True), ("u2", EMAIL, True, False)],
-    ),
-    "a surname of somebody else is not asked in its place": (
-        [user("u1", sam="alice") | LEFT, user("u2", surname="alice")],
-        [("u1", SAM, False, True), ("u2", SURNAME, False, False)],
-    ),
-    "by its surname it hides nobody": (
-        [user("u1", surname="alice") | LEFT, user("u2", surname="alice")],
-        [("u1", SURNAME, False, True), ("u2", SURNAME, True, False)],
-    ),
-    "nor does it by a surname where an account is known": (
-        [user("u1", surname="alice") | LEFT, user("u2", sam="alice")],
-        [("u2", SAM, True, False), ("u1", SURNAME, False, False)],
-    ),
-    "one that cannot be read raises no doubt": (
-        [user("u1", surname="alice", problem="odd") | LEFT, user("u2", sam="alice")],
-        [("u2", SAM, True, False), ("u1", SURNAME, False, False)],
-    ),
-}
-
-
-@pytest.mark.parametrize("story", EXCLUDED)
-def test_an_excluded_user_asset_stands_for_nobody(story):
-    """Rules 2.1."""
-    people, expected = EXCLUDED[story]
-    rules = Rules(exclude_user_assets={"group": ("left",), "enabled": ("no", "false")})
-    made = username_matches(ALICE, users(*people), user_value_field=None, rules=rules)
-    found = validated(UsernameMatches, made)
-    reasons = found["excluded_by"].drop_nulls().unique().to_list()
-    assert reasons in ([], ["exclude_user_assets: enabled: false"])
-    assert (
-        found.drop("problem", "username").with_columns(pl.col("excluded_by").is_not_null()).rows() == expected
-    )
 
 
 def test_nobody_is_counted_with_somebody_else_for_a_surname():

@@ -32,6 +32,7 @@ HOSTNAMES = [
     *("ws1", "WS1", "ws1.a", "ws1.b", "Ws2.a", "ws2.a", "ws2", "10.0.0.1", "10.0.0.2"),
     *("kassé", "KASSE\N{COMBINING ACUTE ACCENT}.b", "-", ""),
 ]
+DOMAINS = [(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]
 EXCLUDED = [(), ("svc_*",), ("corp\\*", "adm?"), ("*é",)]
 VALUES = [None, "Alice@corp.example", "bob@b", "JOSÉ", "svc_b", "alice", "Bob", "CORP\\alice", "山田", ""]
 days = st.integers(0, 6).map(lambda number: DAY + timedelta(days=number))
@@ -62,7 +63,7 @@ rules = st.builds(
     min_active_days=st.sampled_from([1, 1, 2]),
     evidence_metric=st.sampled_from(["events", "days"]),
     logon_type_weights=st.sampled_from([{}, {"2": 10}, {"2": 3, "10": 7}]),
-    domains=st.sampled_from([(), ("Corp",), ("corp.example", "lab"), ("LAB.b",)]),
+    domains=st.sampled_from(DOMAINS),
     unite_accounts=st.booleans(),
     max_idle_days=st.sampled_from([None, None, 22, 24, 26]),
     min_stable_days=st.sampled_from([None, None, 2, 28]),
@@ -91,7 +92,7 @@ def plain_user(text):
     return parts_of(text)[0]
 
 
-NOBODYS = {"nt authority", "microsoftaccount", "."}
+NOBODYS = {"nt authority", "nt service", "microsoftaccount", "."}
 
 
 def username_of(text, host, rules):
@@ -352,18 +353,34 @@ def test_it_does_so_with_and_without_domains_in_logons_and_inventory(hostname_ma
 
 
 def test_it_does_so_whoever_has_the_name_in_whichever_field_and_can_be_read():
-    problem = "its field x holds a dict"
-    holders = list(enumerate(product([[], [None], [None, None], [problem]], repeat=3)))
+    here, odd, left = (None, None), ("its field x holds a dict", None), (None, "enabled: FALSE")
+    holders = list(enumerate(product([[], [here], [here, here], [odd], [left]], repeat=3)))
     logons = [(f"ws{n}", f"p{n}", 1, DAY, None) for n, _ in holders]
     people = [
-        (*(f"p{n}" if field == at else None for at in range(3)), odd, None)
+        (*(f"p{n}" if field == at else None for at in range(3)), *person)
         for n, fields in holders
         for field, persons in enumerate(fields)
-        for odd in persons
+        for person in persons
     ]
     answered_no = list(product([f"h{n}" for n, _ in holders if n % 3], [f"u{n}" for n in range(len(people))]))
     held = [([f"ws{n}"], ("u9", f"u{n}") * (n % 2), None) for n, _ in holders]
-    check(logons, people, held, Rules(), answered_no)
+    rules = Rules(exclude_user_assets={"group": ("left",), "enabled": ("no", "false")})
+    check(logons, people, held, rules, answered_no)
+
+
+OWN = [
+    *(("ws1.corp", "WS1\\alice"), ("ws2", "ws2.corp.example\\bob"), ("WS3.corp.example", "bob@ws3")),
+    *(("laptop-0123456789.corp", "LAPTOP-01234567\\bob"), ("ws4", r"ws4\\bob"), ("ws5", r"NT SERVICE\bob")),
+]
+
+
+@pytest.mark.parametrize("domains", DOMAINS)
+def test_it_does_so_whatever_account_alone_uses_a_host(domains):
+    """Also a host's own, whose name Windows cuts."""
+    used = OWN + [(f"pc{n}", account) for n, account in enumerate(USERNAMES)]
+    people = [(None, name, None, None, None) for name in ("alice", "bob", "josé")]
+    held = [([name], (), None) for name, _ in used]
+    check([(*pair, 5, DAY, None) for pair in used], people, held, Rules(domains=domains))
 
 
 def test_importing_the_stages_starts_no_threads_of_polars():

@@ -20,9 +20,7 @@ MOST_DAYS = 6
 ALL_DAYS = days_of(Window(WINDOW.first - timedelta(days=MOST_DAYS), WINDOW.last))
 HOSTNAMES = ["pc1", "pc2", "pc3", "pc4", "old", "shared"]
 ASSETS = hosts(
-    *(host(f"h{n}", name) for n, name in enumerate(HOSTNAMES)),
-    host("h6", "pc1", "old"),
-    host("h7", "shared"),
+    *(host(f"h{n}", name) for n, name in enumerate(HOSTNAMES)), host("h6", "pc1", "old"), host("h7", "shared")
 )
 PEOPLE = users(
     user("u1", email="ann@corp.example", sam="adm1"),
@@ -63,7 +61,7 @@ def decisions(logons, window, rules):
 def test_owners_are_named_for_as_many_days_as_the_resolution_of_each_day_says(monkeypatch):
     """Rules 1.13; however many hosts are counted together."""
 
-    @examples(40)
+    @examples(25)
     @given(st.lists(stays, min_size=1, max_size=25), rules, st.sampled_from([1, stability.TOGETHER]))
     def check(stays, rules, together):
         monkeypatch.setattr(stability, "TOGETHER", together)

@@ -55,11 +55,6 @@ def test_every_column_of_text_says_whether_it_holds_persons():
     assert texts == said
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_without_rows_is_valid(table):
-    assert validated(TABLES[table], empty(TABLES[table])).is_empty()
-
-
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("logon_counts", {"events": MAX_EVENTS_A_DAY + 1}, "events: less_than_or_equal_to(10000000000)"),
     ("logon_days", {"counted": MAX_EVENTS_A_DAY + 1}, "counted is at most 10,000,000,000"),
@@ -96,12 +91,6 @@ def test_a_bad_value_is_refused_with_its_row(table, values, rule):
     for name, value in values.items():
         shown = "…" if name == "existing_owner" else value
         assert f"{name}={shown!r}" in message or f"{name}={shown}" in message
-
-
-def test_two_rows_of_one_asset_are_refused():
-    twice = pl.concat([VALID["inventory_hosts"]] * 2)
-    with pytest.raises(InvalidTableError, match="host_id: field_uniqueness, broken by 2 of 2 rows"):
-        validated(TABLES["inventory_hosts"], twice)
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,7 @@ def test_owners_come_from_another_source_into_another_inventory_and_odd_assets_s
     sent = {"owner": "u1", "department": None, "criticality": None}
     assert (write["outcome"], write["new_values"]) == ("written", sent)
     owners = job.tables.read("current_owners").select("host_id", "owner_ids", "source").collect().rows()
-    assert owners == [
-        ("h1", ["u1"], "asset-owners"),
-        ("h2", ["u1"], "inventory"),
-        ("h3", None, "inventory"),
-    ]
+    assert owners == [("h1", ["u1"], "asset-owners"), ("h2", ["u1"], "inventory"), ("h3", None, "inventory")]
 
 
 def test_each_run_that_may_write_adds_the_coverage_of_each_department_as_it_is_then(tmp_path, monkeypatch):
@@ -114,11 +110,7 @@ def test_the_first_step_that_fails_ends_the_others(tmp_path, monkeypatch, hangin
 
 @pytest.mark.parametrize(
     ("counting", "by_others"),
-    [
-        ("host_user_shares", True),
-        ("owner_decisions", True),
-        ("owner_decisions", False),
-    ],
+    [("host_user_shares", True), ("owner_decisions", True), ("owner_decisions", False)],
 )
 def test_days_that_another_run_replaces_by_other_settings_while_they_are_counted_are_not_evidence(
     tmp_path, monkeypatch, counting, by_others

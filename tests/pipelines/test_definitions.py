@@ -88,11 +88,7 @@ def many(folder):
 def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(many):
     environment = {"ASSET_OWNERS_INSTANCES": str(many)}
     loaded = subprocess.run(  # noqa: S603  (our own command)
-        [sys.executable, "-c", LOAD],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
+        [sys.executable, "-c", LOAD], check=True, capture_output=True, text=True, env=environment
     )
     assert "'customer_0', 'customer_1__apply'" in loaded.stdout
     assert "DAGSTER_HOME is not set" in loaded.stderr

@@ -71,11 +71,6 @@ def test_what_cannot_be_a_new_file_is_refused_and_unchanged(call, file, named):
     assert file.read_text(encoding="utf-8") == "name: mine\n"
 
 
-def test_the_folder_of_a_new_file_is_made(call, tmp_path):
-    assert call("init", tmp_path / "defs/head_office/instance.yaml")[0] == 0
-    assert load_instance(tmp_path / "defs/head_office/instance.yaml").name
-
-
 @pytest.mark.parametrize("name", presets())
 def test_the_logs_that_are_named_are_written_out(call, tmp_path, name):
     file, preset = tmp_path / "some.yaml", presets()[name]
@@ -178,10 +173,7 @@ def test_on_a_terminal_each_answer_is_tried_and_the_file_has_them(answer, tmp_pa
     monkeypatch.setenv("INVENTORY_PASSWORD", "wr0ng")
     monkeypatch.setenv("OTHER", "pa55word")
     robot = Account("robot@corp.example", "pa55word", roles={"0042": "admin"})
-    with (
-        Stub(newest_logon) as search,
-        serving(tmp_path / "inventory.sqlite") as inventory,
-    ):
+    with Stub(newest_logon) as search, serving(tmp_path / "inventory.sqlite") as inventory:
         inventory.state.reset([robot], [{"id": "h-1", "search_agent_name": "pc-1"}], [], "0042")
         status, out, error = answer(
             *("y", "Head office", "", "nowhere", search.url, "", "", "n", "", ""),
@@ -339,11 +331,6 @@ def test_ctrl_c_ends_a_question(tmp_path, monkeypatch):
         os.write(terminal, b"\x03")  # the first may come before the program reads
     assert os.waitstatus_to_exitcode(ended[1]) != 0
     assert not list((tmp_path / "instances").iterdir())
-
-
-def test_who_wants_no_questions_gets_the_file_to_fill_in(answer, file, tmp_path):
-    assert answer("n", arguments=[tmp_path / "mine.yaml"])[0] == 0
-    assert (tmp_path / "mine.yaml").read_text().count("\n") == file.read_text().count("\n")
 
 
 def test_a_password_is_named_by_its_variable_or_by_the_path_of_its_file_and_not_typed(tmp_path, monkeypatch):

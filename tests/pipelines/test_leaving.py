@@ -207,10 +207,7 @@ def beside(monkeypatch, caplog):
     """Start a command beside the test, waited for at its end; tell whether anybody waits for a lock."""
     monkeypatch.setattr(locks, "WARN_SECONDS", 0)
     with ThreadPoolExecutor(1) as pool:
-        yield (
-            lambda name, path: pool.submit(COMMANDS[name], path),
-            lambda: ": waiting for " in caplog.text,
-        )
+        yield (lambda name, path: pool.submit(COMMANDS[name], path), lambda: ": waiting for " in caplog.text)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,13 +11,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli.options import confirm, print_lines, prompt, read_host_names
-from pipelines.cli.results import (
-    PLANNED,
-    execute,
-    failure_summary,
-    next_steps,
-    status_of,
-)
+from pipelines.cli.results import PLANNED, execute, failure_summary, next_steps, status_of
 from pipelines.cli.run import chosen_window
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -47,13 +41,6 @@ def test_the_window_ends_with_the_day_named_in_the_time_zone_of_the_instance(
 ):
     window = chosen_window(instance(), as_of, lookback_days)
     assert (window.first, window.last) == (first, last)
-
-
-def test_without_a_day_the_window_ends_today_where_the_instance_is():
-    before = datetime.now(BERLIN).date()
-    window = chosen_window(instance(lookback_days=7), None, None)
-    assert before <= window.last <= datetime.now(BERLIN).date()
-    assert window.days == 7
 
 
 @pytest.mark.parametrize(
@@ -244,11 +231,7 @@ def test_two_runs_are_compared_and_one_that_decided_nothing_is_refused(call, sto
     assert call("diff", "--instance", stored, "applied", ids[1])[1] == printed, "its plan is compared"
     tables.append("runs", applied.with_columns(run_id=pl.lit("undone-it"), kind=pl.lit("undo")))
     status, _, error = call("diff", "--instance", stored, RUN, "undone-it")
-    assert (status, "it is an undo" in error, "'FROM write_history'" in error) == (
-        2,
-        True,
-        True,
-    )
+    assert (status, "it is an undo" in error, "'FROM write_history'" in error) == (2, True, True)
     found = json.loads(call("diff", "--instance", stored, *reversed(ids), "--json")[1])
     assert [row["change"] for row in found["diff"]] == ["add"]
     owner = tables.read_own("owner_decisions", RUN).filter(host_id="h1")["resolved_owner"].item()

@@ -60,23 +60,26 @@ def test_what_the_daemon_starts_waits_for_its_turn_and_what_died_holds_nobody_up
         assert recorded.run_launcher.supports_check_run_worker_health
 
 
-@pytest.mark.parametrize(
-    ("age", "works", "healthy"),
-    [(None, False, False), (400, False, False), (70, False, True), (20, True, True), (-3600, False, False)],
-)
-def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path, age, works, healthy):
+def test_a_daemon_works_that_said_so_lately_whoever_started_it(tmp_path):
     """One that is busy is healthy a while longer; one from the future tells neither."""
     context = Mock()
     context.create_request_context().get_code_location_entries.return_value = {}
-    with dagster_instance(tmp_path) as recorded:
-        if age:
-            at = time.time() - age
-            recorded.add_daemon_heartbeat(DaemonHeartbeat(at, SensorDaemon.daemon_type(), "of dg dev", []))
-        assert has_daemon(recorded) == works
-        context.instance = recorded
-        [healthz] = routes(context)
-        silent = json.loads(healthz.endpoint(None).body)["silent_daemons"]
-        assert (SensorDaemon.daemon_type() not in silent) == healthy
+    told = {
+        None: (False, False),
+        400: (False, False),
+        70: (False, True),
+        20: (True, True),
+        -3600: (False, False),
+    }
+    with dagster_instance(tmp_path) as context.instance:
+        for age, (works, healthy) in told.items():
+            if age:
+                last = DaemonHeartbeat(time.time() - age, SensorDaemon.daemon_type(), "of dg dev", [])
+                context.instance.add_daemon_heartbeat(last)
+            assert has_daemon(context.instance) == works, age
+            [healthz] = routes(context)
+            silent = json.loads(healthz.endpoint(None).body)["silent_daemons"]
+            assert (SensorDaemon.daemon_type() not in silent) == healthy, age
 
 
 def test_what_a_run_waits_for_is_a_line_of_its_log(tmp_path, monkeypatch, capsys):
@@ -154,11 +157,20 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     assert set(UNFRAMED) <= set(sent[0]["headers"])
 
 
+# Asks the services each second how they are.
+WATCHFUL = """
+import sys
+from pipelines.cli import main, serve
+serve.WATCH_SECONDS, sys.argv[0] = 1, "asset-owners"
+main()
+"""
+
+
 @contextmanager
 def serving(home):
     """The process of `serve` on a home, the services that it started, and the address of the UI."""
     url, log = free_url(), home / "log"
-    command = ("asset-owners", "serve", "--port", url.rpartition(":")[2])
+    command = ("python", "-c", WATCHFUL, "serve", "--port", url.rpartition(":")[2])
     with started(*command, log=log, ASSET_OWNERS_HOME=str(home), ASSET_OWNERS_LOG="json") as process:
         try:
             ready = f"The Dagster UI is at {url}"
@@ -257,13 +269,12 @@ def check_that_a_run_says_what_is_wrong_in_its_file(home, url):
     file, all_of_it = home / "instances" / "Beta.yaml", [{"path": ["beta", name]} for name in SCANNED]
     valid, config = file.read_text(), {"resources": {"beta__scan": {"config": {"dry_run": True}}}}
     file.write_text(f"{valid}urll: x\n")
-    for selection in ({}, {"assetSelection": all_of_it}):
-        launched = Webserver(url).launch({"pipelineName": "beta", **selection}, LOCATION, [], config)
-        run_id = launched["run"]["runId"]
-        eventually(lambda run_id=run_id: Webserver(url).run(run_id)["status"] == "FAILURE")
-        with dagster_instance(home) as recorded:
-            entries = recorded.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
-        assert any("Beta.yaml: urll: unknown key" in f"{one.dagster_event}" for one in entries)
+    selection = {"pipelineName": "beta", "assetSelection": all_of_it}
+    run_id = Webserver(url).launch(selection, LOCATION, [], config)["run"]["runId"]
+    eventually(lambda: Webserver(url).run(run_id)["status"] == "FAILURE")
+    with dagster_instance(home) as recorded:
+        entries = recorded.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
+    assert any("Beta.yaml: urll: unknown key" in f"{one.dagster_event}" for one in entries)
     file.write_text(valid)
 
 

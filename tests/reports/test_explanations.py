@@ -176,12 +176,6 @@ CASES = {
         rules=Rules(min_stable_days=40),
         answers=ANSWERED_NO,
     ),
-    "named for too few days and nobody's account": case(
-        "has no owner: the primary user has been named for 29 days in a row; min_stable_days asks",
-        "zoe has been named on each day since 2026-03-02, but no run writes it: somebody answered no, or",
-        logons=[("ws1", "zoe", 3)],
-        rules=Rules(min_stable_days=40),
-    ),
     "named for too few days under a name that no asset has": case(
         "is not a host of the inventory: the primary user has been named for 29 days",
         "alice has been named on each day since 2026-03-02, but no run writes it: the host is not in the",
@@ -220,15 +214,6 @@ CASES = {
         "If it were not excluded (rules.exclude_hosts: ws1), no user would have enough of the logons.",
         *("with 1 more logon.", "If carol is not a person"),
         logons=EXACTLY_60,
-        rules=Rules(exclude_hosts=("ws1",)),
-    ),
-    "excluded, without logons": case(
-        "has no owner: the host is excluded (exclude_hosts: ws1).",
-        *(
-            "no user would have enough of the logons",
-            "One user would be named as the owner with 1 more logon",
-        ),
-        logons=[],
         rules=Rules(exclude_hosts=("ws1",)),
     ),
     "written, and answered no before this run": case(

@@ -397,20 +397,6 @@ def test_the_strip_of_a_short_window_has_its_days_only(opened, monkeypatch):
     expect(panel.locator("svg.strip rect.on")).to_have_count(5)
 
 
-def test_other_lists_are_a_click_away(opened):
-    page = opened(report())
-    page.get_by_role("link", name="Conflicts 2").click()
-    lists(page, "pc-2", "pc-10")
-    expect(page.locator("#rows td.primary")).to_have_text(["ann@corp.example"] * 2)
-    page.get_by_role("link", name="Accounts to identify 2").last.click()
-    lists(page, "kim", "ext.moore", first="user")
-    page.get_by_role("link", name="Hosts not in the inventory 1").click()
-    lists(page, "pc-9")
-    expect(page.locator("#about-rows")).to_contain_text("once a host asset has its name in search_agent_name")
-    page.get_by_role("link", name="Writes of run run-1 1").click()
-    expect(page.locator("#rows tbody tr")).to_contain_text(["pc-1"])
-
-
 def test_a_plan_says_plan_what_each_field_would_get_and_its_command_is_copied(opened):
     page = opened(report(outcome="planned"), "host=h1", **CLIPBOARD)
     for place in (page.locator("#rows td.department").first, page.get_by_role("complementary")):

@@ -6,13 +6,7 @@ import polars as pl
 from ownership.declaration import empty
 from ownership.plan import compare_plans
 from ownership.tables import OwnerDecisions, OwnerWrites
-from reports.plan import (
-    SHOWN_HOSTS,
-    compared_owners,
-    differences_in_words,
-    plan_in_words,
-    planned_hosts,
-)
+from reports.plan import SHOWN_HOSTS, compared_owners, differences_in_words, plan_in_words, planned_hosts
 from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
 from tests.resources.writeback import world
 

@@ -137,10 +137,7 @@ def test_owners_undone_since_are_told_and_how_many_of_the_others_are_wrong(writt
 def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_asked_for(to_write):
     unknown = {"wrong": None, "wrong_low": None, "wrong_measure": None, "no_claim": "too few answers"}
     claim = claim_in_words(
-        LINE | unknown | {"to_write": to_write},
-        answered(50, no=4),
-        ask="tune --audit 50",
-        why="tune -v",
+        LINE | unknown | {"to_write": to_write}, answered(50, no=4), ask="tune --audit 50", why="tune -v"
     )
     assert claim[1:] == ["Of 50 owners by these rules that somebody checked, 46 are right."]
 
@@ -149,10 +146,7 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
     ("answers", "says"),
     [
         (0, "it takes 50 answers to an audit of these rules."),
-        (
-            49,
-            "it takes 50 answers to an audit of these rules, 1 more than there are. Answer ",
-        ),
+        (49, "it takes 50 answers to an audit of these rules, 1 more than there are. Answer "),
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):

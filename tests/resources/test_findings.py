@@ -130,13 +130,7 @@ SHORT, EXACT = {"rules": {"hostname_match": "short"}}, {}
 @pytest.mark.parametrize(
     ("names", "email", "changes", "states", "text"),
     [
-        (
-            ["ws1"],
-            "ann",
-            EXACT,
-            ("warning", "ok"),
-            "3 hosts .* 0 are .* 1 if .*hostname_match: short",
-        ),
+        (["ws1"], "ann", EXACT, ("warning", "ok"), "3 hosts .* 0 are .* 1 if .*hostname_match: short"),
         (["WS1.CORP", "ws2.lab"], "ann", EXACT, ("warning", "ok"), "1 are in .* 2 if"),
         (["WS1.CORP", "X"], "ann", EXACT, ("ok", "ok"), r"2 if .* \(short\)$"),
         (["ws1"], "zoe", SHORT, ("ok", "ok"), "0 are .* 1 if"),

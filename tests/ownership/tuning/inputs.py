@@ -14,12 +14,7 @@ from tests.ownership.builders import PEOPLE, WINDOW
 
 
 def inputs(
-    logons: pl.LazyFrame,
-    assets: pl.DataFrame,
-    rules: Rules,
-    *,
-    users: pl.DataFrame = PEOPLE,
-    **others: Any,
+    logons: pl.LazyFrame, assets: pl.DataFrame, rules: Rules, *, users: pl.DataFrame = PEOPLE, **others: Any
 ) -> Inputs:
     """These logons and assets, in a window that is stored whole; no writes, no decisions."""
     stored: dict[str, Any] = {

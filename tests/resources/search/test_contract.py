@@ -5,12 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.errors import (
-    AuthenticationError,
-    ConfigurationError,
-    PermissionDeniedError,
-    ProtocolError,
-)
+from resources.errors import AuthenticationError, ConfigurationError, PermissionDeniedError, ProtocolError
 from resources.search import logons as search
 from resources.search.explaining import find_times
 from sandbox.logons import MAPPING
@@ -173,8 +168,9 @@ def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client,
             assert logons.unmatched_parts() == unmatched
 
 
-@pytest.mark.parametrize(("timezone", "first"), ZONES)
-@pytest.mark.parametrize("kind", ["date", "date_nanos"])
+@pytest.mark.parametrize(
+    ("kind", "timezone", "first"), [*(("date", *zone) for zone in ZONES), ("date_nanos", *ZONES[1])]
+)
 def test_days_are_counted_in_one_request_as_each_day_is(engine, client, index, kind, timezone, first):
     days = [first + timedelta(days=number) for number in range(3)]
     rolled_up = [event("PC", "ann", f"{days[0]}T12:00:00Z") | {"_doc_count": 5}]

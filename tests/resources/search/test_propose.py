@@ -28,6 +28,13 @@ OF_ECS = {
 }
 
 
+DATES = """
+2026.w48 2026.48 2026-w48 2026w48 2026.kw48 w48-2026 2026.q4 2026-nov november-2026 2026 202611 20261127
+2026-11-27t13 2026.11.27-000003 000003 8.15.0-2026.11.27-000003 7
+"""
+"""How indexes are called by the time that they are of."""
+
+
 @pytest.mark.parametrize(
     ("index", "proposal"),
     [
@@ -35,31 +42,7 @@ OF_ECS = {
         (".ds-winlogbeat-8.15.0-2026.03.02-000001", ("winlogbeat", "winlogbeat-*")),
         ("w2k-events_2026.03", ("elastic-agent", "w2k-events_*")),
         ("logs-small", ("elastic-agent", "logs-small")),
-        *(
-            (f"siem-win-{days}", ("elastic-agent", "siem-win-*"))
-            for days in (
-                *(
-                    "2026.w48",
-                    "2026.48",
-                    "2026-w48",
-                    "2026w48",
-                    "2026.kw48",
-                    "w48-2026",
-                    "2026.q4",
-                    "2026-nov",
-                ),
-                *(
-                    "november-2026",
-                    "2026",
-                    "202611",
-                    "20261127",
-                    "2026-11-27t13",
-                    "2026.11.27-000003",
-                    "000003",
-                ),
-                *("8.15.0-2026.11.27-000003", "7"),
-            )
-        ),
+        *((f"siem-win-{days}", ("elastic-agent", "siem-win-*")) for days in DATES.split()),
         *((f"win{day}", ("elastic-agent", "win*")) for day in ("20261127", "2026.11.27", "2026.w48")),
         *(
             (name, ("elastic-agent", name))

@@ -93,10 +93,7 @@ def test_settings_are_tried_without_changing_the_file(write):
         ("rules.logon_type_weights={2: 3}", "rules.logon_type_weights: needs logon_type_field"),
         ("query.x=1", "query.x is not a setting"),
         ("rules.exclude_users=[", "rules.exclude_users: invalid YAML"),
-        (
-            "rules.exclude_users=[*$]",
-            "rules.exclude_users: invalid YAML: put quotes around a value that",
-        ),
+        ("rules.exclude_users=[*$]", "rules.exclude_users: invalid YAML: put quotes around a value that"),
         ("platform.tenant_id=2", "platform.tenant_id says whose tables these are"),
         ("name=Other", "name says whose tables these are"),
     ],
@@ -547,10 +544,7 @@ def test_logs_are_presets_or_mappings_with_defaults_of_their_own(write):
             "logs: query, user_field cannot be given beside",
         ),
         ({"logs": ["wazhu"]}, "logs.0.preset: 'wazhu' is not a known way of shipping; write one of "),
-        (
-            {"logs": [{"user_feild": "x"}]},
-            "logs.0.user_feild: unknown key; did you mean 'user",
-        ),
+        ({"logs": [{"user_feild": "x"}]}, "logs.0.user_feild: unknown key; did you mean 'user"),
         ({"logs": ["linux"], "rules.logon_type_weights": {2: 10}}, "rules.logon_type_weights: needs logon"),
     ],
 )

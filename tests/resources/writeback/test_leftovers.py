@@ -12,16 +12,7 @@ from resources.errors import AuthenticationError, TransientError
 from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import settle_leftovers, without_changed_hosts
 from tests.ownership.builders import hosts
-from tests.resources.writeback.world import (
-    IN_MEMORY,
-    NOON,
-    UNDONE,
-    WRITTEN,
-    forever,
-    holding,
-    plan,
-    values,
-)
+from tests.resources.writeback.world import IN_MEMORY, NOON, UNDONE, WRITTEN, forever, holding, plan, values
 
 DEPARTMENT_UNDONE = {"old": values("u-2", "Sales"), "new": values(None, "Old")}
 
