@@ -292,7 +292,6 @@ def test_a_run_that_is_executed_again_is_by_whoever_did_so(job, monkeypatch, tag
         record.begin("run")
         (run,) = recorded.get_runs()
     assert record.row()["by"] == by
-    assert json.loads(record.row()["options"]) == {"executes_again": "first"}
     assert run.tags.get(BY_TAG) == (by.removeprefix("user ") if BY_TAG in tags else None)
     assert run.tags[RETRY_TAG] == "first"
     assert json.loads(record.row()["options"]) == {"retry_of": "first", "backfill": "b"}
