@@ -72,3 +72,5 @@ def test_a_run_that_is_executed_again_from_failure_only_plans_and_says_so(engine
     assert row["kind"] == "dry_run"
     assert "does not execute logons" in row["message"]
     assert " run --instance " in row["message"]
+    shown = stand.call("runs", "--instance", stand.instance_file()).stdout
+    assert f"repeats run {first.run_id[:8]}" in shown
