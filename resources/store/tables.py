@@ -422,13 +422,20 @@ class Tables:
         return in_order.unique("host_id", keep="last", maintain_order=True)
 
     def written_and_undone(self, plan_id: str) -> tuple[int, pl.DataFrame]:
-        """Return how many hosts of a run's plan were written, and those undone since: host_id, right."""
+        """Return how many hosts of a run's plan were written, and those undone since: host_id, right.
+
+        A host that was given the same owner again is not undone.
+        """
+        owner = pl.col("new_values").struct.field("owner").alias("user_id")
+        of_host, of_owner = ("host_id", "run_id"), ("host_id", "user_id")
+        rows = self.all_runs("owner_writes").collect()
+        undone = rows.filter(outcome="undone").select("host_id", run_id="undoes")
+        standing = rows.filter(outcome="written").join(undone, on=of_host, how="anti")
         written = self.followed_plan(plan_id).filter(outcome="written")
-        undone = self.all_runs("owner_writes").filter(outcome="undone").select("host_id", run_id="undoes")
-        owners = written.join(undone.collect(), on=("host_id", "run_id"), how="semi")
-        owners = owners.select("host_id", user_id=pl.col("new_values").struct.field("owner"))
+        owners = written.join(undone, on=of_host, how="semi").select("host_id", owner)
+        owners = owners.join(standing.select("host_id", owner), on=of_owner, how="anti")
         answers = self.read("audit_sample").select("host_id", "user_id", "right").collect()
-        return written.height, owners.join(answers, on=("host_id", "user_id"), how="left").drop("user_id")
+        return written.height, owners.join(answers, on=of_owner, how="left").drop("user_id")
 
     # Who may work on all this
 
