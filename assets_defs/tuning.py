@@ -65,7 +65,9 @@ _RESULT = ("threshold_percent", "min_active_days", "evidence_metric", "primary_d
 def table_filled(instance: Instance, table: str, rows: pl.DataFrame) -> dg.AssetMaterialization:
     """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
     shown = rows.select(_RESULT if table == "threshold_backtest" else rows.columns[:5])
-    if by := [column for column in _COUNTED if column in rows.columns][:1]:
+    if table == "accuracy":
+        shown = rows.filter(by="all").drop("by", "value")
+    elif by := [column for column in _COUNTED if column in rows.columns][:1]:
         shown = rows.group_by(pl.col(by).cast(pl.String)).len("rows").sort("rows", descending=True)
     metadata = {
         "filled_by": command_line(instance, *TABLES[table].__filled_by__.split()),

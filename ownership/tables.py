@@ -263,8 +263,8 @@ class OwnerDecisions(Table):
     user_days: pl.Int64 = column(_USER_DAYS, nullable=True)
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
     confidence: pl.Float64 = _fraction(
-        "How likely the owner is right, learnt from an audit; null: no audit is answered yet, or the owner "
-        "has been named for too few days (rules 9.8)."
+        "How likely the owner is right, learnt from an audit; null: no audit is answered yet, the logons "
+        "name nobody, or the owner has been named for too few days (rules 9.8)."
     )
     named_since: pl.Date = column(
         "First of the last days in a row, min_stable_days at most, whose windows name username.",
@@ -321,7 +321,7 @@ class UnmatchedUsers(Table):
 
 
 class OwnerDecisionsHistory(OwnerDecisions):
-    """A decision that differs from the host's previous one in more than counts.
+    """The decision about a host each time it changed in more than its counts.
 
     It holds until the host's next row. A host that neither inventory nor logons have any more gets a last row
     with the action gone, and so does a name once an asset has it. Rows are kept for keep.history_days, and
@@ -392,7 +392,7 @@ class CurrentOwners(Table):
     department: Text = column("Department of the host.", nullable=True)
     criticality: Text = column("Criticality of the host.", nullable=True)
     source: pl.String = column("Where the owner comes from.", codes=codes.OWNER_SOURCE)
-    since: Instant = column("When asset-owners wrote the owner, or undid that.", nullable=True)
+    since: Instant = column("When asset-owners last wrote the owner, or undid that.", nullable=True)
     run_id: Text = column("Id of the run that wrote it.", nullable=True)
 
 
@@ -459,7 +459,7 @@ class Accuracy(Table, filled_by="tune"):
     by: pl.String = column("What the hosts are grouped by.", codes=codes.BREAKDOWN)
     value: Text = _text("Which group.")
     hosts: pl.Int64 = column("Hosts compared.", ge=0)
-    right_hosts: pl.Int64 = column("Those of hosts whose owner decided on is right.", ge=0)
+    right_hosts: pl.Int64 = column("Hosts for which the right owner is decided on.", ge=0)
     precision: pl.Float64 = _fraction("right_hosts / hosts (0 to 1).")
     low: pl.Float64 = _fraction(_LOW)
     high: pl.Float64 = _fraction(_HIGH)

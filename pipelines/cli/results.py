@@ -189,6 +189,7 @@ def print_result(
             print(f"Compared with run {last}:")
             see_all, runs = command_line(instance, "diff", last, this), (f"run {last}", "this run")
             print_lines(differences_in_words(report, runs, see_all))
+            print(f"Why, for one host:\n    {command_line(instance, 'explain', 'HOST', '--run', this)}")
         if report.get("plan") or ("plan" in report and "diff" not in report):
             apply = again if about else ["apply", short_run_id(run_id)]
             print_lines(_describe_plan(instance, tables, report, apply, is_new=not about))

@@ -262,7 +262,9 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
             columns.sort(key=lambda column: [*_FIRST.split(), column[0]].index(column[0]))
         differ = [column for column in columns if len({*column[1:]}) > 1] or columns
         alike = [column for column in columns if column not in differ]
-        same = ", ".join(f"{name} {_cut(value, width)}" for name, value, *_ in alike if value)
+        told = [f"{name} {_cut(value, width)}" for name, value, *_ in alike if value]
+        empty = ", ".join(name for name, value, *_ in alike if not value)
+        same = ", ".join([*told, *[f"nothing in {empty}"][: len(empty)]])
         shown = [[*row] for row in zip(*differ, strict=True)]
     for most in range(width, width // MIN_COLUMNS - 3, -1):
         cut = [[_cut(cell, most) for cell in row] for row in shown]

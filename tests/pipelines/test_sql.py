@@ -233,7 +233,11 @@ def test_on_a_terminal_what_is_the_same_in_all_rows_gives_way_first(sql, monkeyp
     monkeypatch.setenv("COLUMNS", "80")
     assert sql(narrow).splitlines()[0].split() == ["instance", "run", "note", "host"]
     head, *rows, same = sql(wide).splitlines()
-    assert (head.split(), len(rows), same) == (["host"], 2, "  In each row: instance acme, run 3")
+    assert (head.split(), len(rows), same) == (
+        ["host"],
+        2,
+        "  In each row: instance acme, run 3, nothing in note",
+    )
     assert "acme" in as_a_file.splitlines()[1]
 
 
