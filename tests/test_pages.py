@@ -90,6 +90,5 @@ def test_every_command_on_the_pages_exists_with_its_options():
         for name, words in called.findall(path.read_text(encoding="utf-8")):
             assert name in commands.list_commands(context), f"{path.name}: {name}"
             command = commands.resolve_command(context, [name])[1]
-            every = [command, *getattr(command, "commands", {}).values()]
-            options = {option for one in every for parameter in one.params for option in parameter.opts}
+            options = {option for parameter in command.params for option in parameter.opts}
             assert set(re.findall(r"(?<!\S)--[a-z-]+", words)) <= options, f"{path.name}: {name}{words}"
