@@ -62,8 +62,10 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
     """
     if content.startswith(_OLE):
         raise SheetError("it has a password, or is an old .xls: save it as .xlsx without one")
-    table = _read_workbook(content) if content.startswith(b"PK") else read_csv(content.decode("utf-8-sig"))
-    if not {*columns} <= {*table.columns}:
+    tables = _read_workbook(content) if content.startswith(b"PK") else [read_csv(content.decode("utf-8-sig"))]
+    # People put sheets of their own before ours, and programs empty or hidden ones.
+    table = next((table for table in tables if {*columns} <= {*table.columns}), None)
+    if table is None:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
         # Editors of sheets change blanks and line breaks.
@@ -110,7 +112,7 @@ def read_csv(text: str) -> pl.DataFrame:
     return table.select(with_formulas(pl.all()))
 
 
-def _read_workbook(content: bytes) -> pl.DataFrame:
+def _read_workbook(content: bytes) -> Collection[pl.DataFrame]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as parts:
             if "xl/workbook.xml" not in parts.namelist():
@@ -120,7 +122,8 @@ def _read_workbook(content: bytes) -> pl.DataFrame:
                 raise SheetError(
                     "it is too large, or has a cell far from the others: delete what is beyond them"
                 )
-        return pl.read_excel(io.BytesIO(content), infer_schema_length=0)
+        book = io.BytesIO(content)
+        return pl.read_excel(book, sheet_id=0, infer_schema_length=0, raise_if_empty=False).values()
     except (FastExcelError, zipfile.BadZipFile, RuntimeError, zlib.error) as error:
         raise SheetError(f"this workbook cannot be read: {error}") from error
 

@@ -252,6 +252,9 @@ def message_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError):
         named = f"asset-owners[{extra}]" if (extra := _extra_of(error.name or "")) else "asset-owners"
         return f"{error}. It comes with {named}: pip install '{named}'", 2
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:  # so Python reads other bytes
+        wanted = "use UTF-8 in the terminal and its locale (LC_ALL=C.UTF-8)"
+        return f"An argument, or what is given on standard input, is not UTF-8; {wanted}", 2
     message = operator_message(error)
     if message is None:
         print_message("".join(traceback.format_exception(error)), level="error", is_trace=True)

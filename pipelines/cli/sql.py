@@ -99,6 +99,7 @@ def sql(
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
+    (query or "").encode()  # DuckDB would call other bytes a query of the wrong type
     location = tables_location()
     try:
         slug, run = _resolve(location, instance, run_id)

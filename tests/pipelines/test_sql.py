@@ -78,6 +78,8 @@ def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
         "CREATE TABLE warehouse.head_office.mine AS SELECT 1": "read-only",
     }.items():
         assert says in sql(query, status=2)
+    for odd in (["SELECT '\udcfc'"], []):
+        assert "is not UTF-8" in sql(*odd, stdin="SELECT '\udcfc'", status=2)
     assert "quotes" not in sql("""SELEC "by", 'at' FROM runs GROUP BY ALL""", status=2)
     made = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
     assert as_json(made) == [{"n": 2}]

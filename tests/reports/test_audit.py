@@ -6,6 +6,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import polars as pl
 import pytest
+from xlsxwriter import Workbook
 
 from ownership.declaration import validated
 from ownership.persons import Persons
@@ -126,6 +127,12 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     book = sheet_content(table, is_workbook=True)
     assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
     assert read(book, sample)[0]["right"].to_list() == [True] * 5
+    for first in ([], ["Pivot"]):  # an empty sheet before ours, or one of a colleague
+        box = io.BytesIO()
+        with Workbook(box) as workbook:
+            workbook.add_worksheet().write_row(0, 0, first)
+            table.write_excel(workbook, "Audit")
+        assert read(box.getvalue(), sample)[0]["right"].to_list() == [True] * 5
 
 
 def with_part(book, name, change):
