@@ -133,6 +133,8 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
         ("GET", "/runs", {"Host": "evil.example", "X-Forwarded-Host": "localhost"}, 421),
         ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "UI.corp.example"}, 403),
         ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "ui.corp.example"}, 200),
+        ("POST", "/graphql", {"Origin": "http://proxy.corp.example:8080"}, 200),  # Host: our own, or no port
+        ("POST", "/graphql", {"Origin": "http://proxy.corp.example"}, 403),
         ("POST", "/graphql", {"Host": "[::1]:3000"}, 200),
         ("POST", "/graphql", {"Host": "["}, 421),
     ],
@@ -148,7 +150,8 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     named = {"Host": "127.0.0.1:3000"} | headers
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"])
+    url = None if "null" in headers.values() else "http://Proxy.corp.example:8080/dagster"
+    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"], url=url)
     asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
     assert set(UNFRAMED) <= set(sent[0]["headers"])
