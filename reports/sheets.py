@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
@@ -58,11 +59,11 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
 
     Raises:
         SheetError: it lacks one of the columns, or is a workbook that cannot be read.
-        UnicodeDecodeError: it is CSV, and not in UTF-8.
+        UnicodeDecodeError: it is CSV, and not in UTF-8 or UTF-16.
     """
     if content.startswith(_OLE):
         raise SheetError("it has a password, or is an old .xls: save it as .xlsx without one")
-    tables = _read_workbook(content) if content.startswith(b"PK") else [read_csv(content.decode("utf-8-sig"))]
+    tables = _read_workbook(content) if content.startswith(b"PK") else [read_csv(as_text(content))]
     # People put sheets of their own before ours, and programs empty or hidden ones.
     table = next((table for table in tables if {*columns} <= {*table.columns}), None)
     if table is None:
@@ -98,6 +99,11 @@ def yes_or_no(text: str, line: int) -> bool | None:
     return text.lower() in _YES if text else None
 
 
+def as_text(content: bytes) -> str:
+    """Return the text of a file: UTF-8, or the UTF-16 of Excel's `Unicode Text` and of Windows PowerShell."""
+    return content.decode("utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
+
+
 def read_csv(text: str) -> pl.DataFrame:
     """Return the texts of a CSV sheet, as they were before `without_formulas`."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -122,8 +128,7 @@ def _read_workbook(content: bytes) -> Collection[pl.DataFrame]:
                 raise SheetError(
                     "it is too large, or has a cell far from the others: delete what is beyond them"
                 )
-        book = io.BytesIO(content)
-        return pl.read_excel(book, sheet_id=0, infer_schema_length=0, raise_if_empty=False).values()
+        return pl.read_excel(content, sheet_id=0, infer_schema_length=0, raise_if_empty=False).values()
     except (FastExcelError, zipfile.BadZipFile, RuntimeError, zlib.error) as error:
         raise SheetError(f"this workbook cannot be read: {error}") from error
 
@@ -222,7 +227,7 @@ def answered(
     Raises:
         SheetError: the sheet is of another draw, has a host that is not in the sample, no answer to read, or
             one that contradicts itself.
-        UnicodeDecodeError: it is CSV, and not in UTF-8.
+        UnicodeDecodeError: it is CSV, and not in UTF-8 or UTF-16.
     """
     find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, list[int]]()
     ids = [(as_shown(user_id), as_shown(f"({user_id})")) for user_id in sample["user_id"]]

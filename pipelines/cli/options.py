@@ -25,7 +25,7 @@ from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
-from resources.errors import AssetOwnersError, ConfigurationError, why_unreadable
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.findings import Finding
 from resources.settings import BrokenInstance, Instance, command_line, load_instance, load_instances
@@ -69,18 +69,16 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
     """Return the hosts of a list, one a line, or of a sheet such as `sql --format csv` prints."""
     import polars as pl
 
-    from pipelines.cli.files import require_file
-    from reports.sheets import HOSTS, read_csv
+    from pipelines.cli.files import reading_sheet, require_file
+    from reports.sheets import HOSTS, as_text, read_csv
 
     require_file(option, Path(file))
-    try:
-        text = Path(file).read_text("utf-8-sig")
+    with reading_sheet(option, Path(file)) as content:
+        text = as_text(content)
         head = re.split(r'[",;\s]+', text.partition("\n")[0])
         if columns := [name for name in HOSTS if name in head]:
             return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
         return [row[0] for row in csv.reader(text.splitlines()) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"{option}: {file} cannot be read: {why_unreadable(error)}") from error
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
