@@ -46,7 +46,6 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "r+"))  # noqa: PTH123, SIM115  (until the process ends)
         elif isinstance(stream, TextIOWrapper):  # a name that cannot be shown here fails nothing
             with suppress(OSError):  # where it was opened for a file and has become a pipe
-                # What is read is as Python reads arguments, whose mistakes are told in the same way.
                 stream.reconfigure(errors="surrogateescape" if name == "stdin" else "backslashreplace")
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -97,8 +97,8 @@ def main() -> None:
     # Around the app, because Starlette puts its handler of errors in front of all middleware.
     server.create_asgi_app = lambda self, **options: guard(make_app(self, **options), names, ui_url())
     server.build_routes = lambda self: [
-        Route("/reports/{slug}", report),
-        *routes(self._process_context),
+        *(Route(f"{prefix}/reports/{{slug}}", report) for prefix in {"", self._app_path_prefix}),
+        *routes(self._process_context, {"", self._app_path_prefix}),
         *build_routes(self),
     ]
     cli.main()

@@ -157,6 +157,19 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     assert set(UNFRAMED) <= set(sent[0]["headers"])
 
 
+def test_reports_and_health_are_also_below_the_path_prefix_of_a_proxy(monkeypatch):
+    from pipelines.dagster_gaps import webserver  # noqa: PLC0415  (a second to import)
+
+    server: Any = webserver.DagsterWebserver
+    for name in ("build_routes", "create_asgi_app"):
+        monkeypatch.setattr(server, name, getattr(server, name))
+    monkeypatch.setattr(webserver.cli, "main", Mock())
+    webserver.main()
+    paths = [route.path for route in server(Mock(), "/dagster").build_routes()]
+    ours = {f"{prefix}{path}" for prefix in ("", "/dagster") for path in ("/healthz", "/reports/{slug}")}
+    assert {*paths[:4]} == ours, "before all others, of which one takes every path"
+
+
 @contextmanager
 def serving(home):
     """The process of `serve` on a home, the services that it started, and the address of the UI."""
