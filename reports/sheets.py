@@ -4,6 +4,7 @@ import io
 import re
 import zipfile
 import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
@@ -58,12 +59,14 @@ def read_rows(content: bytes, columns: Collection[str]) -> Iterator[tuple[int, M
 
     Raises:
         SheetError: it lacks one of the columns, or is a workbook that cannot be read.
-        UnicodeDecodeError: it is CSV, and not in UTF-8.
+        UnicodeDecodeError: it is CSV, and not in UTF-8 or UTF-16.
     """
     if content.startswith(_OLE):
         raise SheetError("it has a password, or is an old .xls: save it as .xlsx without one")
-    table = _read_workbook(content) if content.startswith(b"PK") else read_csv(content.decode("utf-8-sig"))
-    if not {*columns} <= {*table.columns}:
+    tables = _read_workbook(content) if content.startswith(b"PK") else [read_csv(as_text(content))]
+    # People put sheets of their own before ours, and programs empty or hidden ones.
+    table = next((table for table in tables if {*columns} <= {*table.columns}), None)
+    if table is None:
         raise SheetError(f"it lacks one of the columns {', '.join(columns)}")
     for line, cells in enumerate(table.iter_rows(named=True), start=2):
         # Editors of sheets change blanks and line breaks.
@@ -96,6 +99,11 @@ def yes_or_no(text: str, line: int) -> bool | None:
     return text.lower() in _YES if text else None
 
 
+def as_text(content: bytes) -> str:
+    """Return the text of a file: UTF-8, or the UTF-16 of Excel's `Unicode Text` and of Windows PowerShell."""
+    return content.decode("utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
+
+
 def read_csv(text: str) -> pl.DataFrame:
     """Return the texts of a CSV sheet, as they were before `without_formulas`."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -110,7 +118,7 @@ def read_csv(text: str) -> pl.DataFrame:
     return table.select(with_formulas(pl.all()))
 
 
-def _read_workbook(content: bytes) -> pl.DataFrame:
+def _read_workbook(content: bytes) -> Collection[pl.DataFrame]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as parts:
             if "xl/workbook.xml" not in parts.namelist():
@@ -120,7 +128,7 @@ def _read_workbook(content: bytes) -> pl.DataFrame:
                 raise SheetError(
                     "it is too large, or has a cell far from the others: delete what is beyond them"
                 )
-        return pl.read_excel(io.BytesIO(content), infer_schema_length=0)
+        return pl.read_excel(content, sheet_id=0, infer_schema_length=0, raise_if_empty=False).values()
     except (FastExcelError, zipfile.BadZipFile, RuntimeError, zlib.error) as error:
         raise SheetError(f"this workbook cannot be read: {error}") from error
 
@@ -219,7 +227,7 @@ def answered(
     Raises:
         SheetError: the sheet is of another draw, has a host that is not in the sample, no answer to read, or
             one that contradicts itself.
-        UnicodeDecodeError: it is CSV, and not in UTF-8.
+        UnicodeDecodeError: it is CSV, and not in UTF-8 or UTF-16.
     """
     find_host, seeds, seen = host_finder(sample), [*map(str, sample["seed"])], dict[int, list[int]]()
     ids = [(as_shown(user_id), as_shown(f"({user_id})")) for user_id in sample["user_id"]]

@@ -271,12 +271,15 @@ class Transport:
                 f"{self.where} could not prove who it is: {cause.verify_message}. "
                 f"{self._advise(cause.verify_code)}, or, less safe, set {self.section}ignore_ssl to true"
             )
-        if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
-            return TransientError(
-                f"{self.where} did not answer {call} by TLS, and may speak plain HTTP; check whether "
-                f"{self.section}url has to begin with http://, and its port"
-            )
         proxy = isinstance(error, requests.exceptions.ProxyError)
+        if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
+            who, what = self.where, f"{self.section}url"
+            if proxy:
+                who, what = f"The proxy to {self.url}", f"it ({_PROXIES})"
+            return TransientError(
+                f"{who} did not answer {call} by TLS, and may speak plain HTTP; check whether "
+                f"{what} has to begin with http://, and its port"
+            )
         check = _PROXIES if proxy else f"{self.section}url and the network"
         if time.monotonic() >= deadline:
             late = f"no whole answer within {self.total_timeout_seconds:g} s"

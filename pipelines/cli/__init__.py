@@ -40,10 +40,13 @@ def main() -> None:
     Whatever it writes is for its owner alone, Dagster's own files included.
     """
     os.umask(0o077)
-    for stream in (sys.stdout, sys.stderr):  # a name that cannot be shown here fails nothing
-        if isinstance(stream, TextIOWrapper):
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as services may be started: the next file would take its number
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: PTH123, SIM115  (until the process ends)
+        elif isinstance(stream, TextIOWrapper):  # a name that cannot be shown here fails nothing
             with suppress(OSError):  # where it was opened for a file and has become a pipe
-                stream.reconfigure(errors="backslashreplace")
+                stream.reconfigure(errors="surrogateescape" if name == "stdin" else "backslashreplace")
     # As the first process of a container it would not hear of SIGTERM without a handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A command keeps nearly all that it makes: to collect garbage as often as usual takes a tenth of a run.

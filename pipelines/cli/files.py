@@ -1,5 +1,6 @@
 """The files that commands write, and the sheets among them in which people answer."""
 
+import csv
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,5 +40,5 @@ def reading_sheet(option: str, file: Path) -> Generator[bytes]:
         yield file.read_bytes()
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{option}: {file} is not UTF-8; save it as `CSV UTF-8`") from error
-    except (OSError, SheetError) as error:
+    except (OSError, SheetError, csv.Error) as error:
         raise ConfigurationError(f"{option}: {file} cannot be read: {why_unreadable(error)}") from error

@@ -25,7 +25,7 @@ from ownership.names import printable, printable_lines
 from ownership.persons import Persons
 from ownership.rules import Rules
 from pipelines.dagster_gaps.log_lines import LOGGER, json_line
-from resources.errors import AssetOwnersError, ConfigurationError, why_unreadable
+from resources.errors import AssetOwnersError, ConfigurationError
 from resources.failures import operator_message
 from resources.findings import Finding
 from resources.settings import BrokenInstance, Instance, command_line, load_instance, load_instances
@@ -69,18 +69,16 @@ def _hosts_in(option: str, file: str) -> Iterable[str]:
     """Return the hosts of a list, one a line, or of a sheet such as `sql --format csv` prints."""
     import polars as pl
 
-    from pipelines.cli.files import require_file
-    from reports.sheets import HOSTS, read_csv
+    from pipelines.cli.files import reading_sheet, require_file
+    from reports.sheets import HOSTS, as_text, read_csv
 
     require_file(option, Path(file))
-    try:
-        text = Path(file).read_text("utf-8-sig")
+    with reading_sheet(option, Path(file)) as content:
+        text = as_text(content)
         head = re.split(r'[",;\s]+', text.partition("\n")[0])
         if columns := [name for name in HOSTS if name in head]:
             return read_csv(text).select(pl.coalesce(columns)).to_series().drop_nulls()
         return [row[0] for row in csv.reader(text.splitlines()) if row]
-    except (OSError, ValueError, csv.Error) as error:
-        raise ConfigurationError(f"{option}: {file} cannot be read: {why_unreadable(error)}") from error
 
 
 INSTANCE_HELP = "The instance: its file, or the name or slug of one in ASSET_OWNERS_HOME/instances."
@@ -252,6 +250,9 @@ def message_and_status(error: Exception) -> tuple[str, int]:
     if isinstance(error, ModuleNotFoundError):
         named = f"asset-owners[{extra}]" if (extra := _extra_of(error.name or "")) else "asset-owners"
         return f"{error}. It comes with {named}: pip install '{named}'", 2
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:  # so Python reads other bytes
+        wanted = "use UTF-8 in the terminal and its locale (LC_ALL=C.UTF-8)"
+        return f"An argument, or what is given on standard input, is not UTF-8; {wanted}", 2
     message = operator_message(error)
     if message is None:
         print_message("".join(traceback.format_exception(error)), level="error", is_trace=True)

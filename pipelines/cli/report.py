@@ -23,8 +23,9 @@ def report(
         ),
     ] = None,
     kind: Annotated[
-        Literal["html", "xlsx", "csv"], typer.Option("--format", help="A page, or a sheet of all hosts.")
-    ] = "html",
+        Literal["html", "xlsx", "csv"] | None,
+        typer.Option("--format", help="A page, or a sheet of hosts.", show_default="as FILE ends, or html"),
+    ] = None,
     *,
     run: RunId = None,
 ) -> None:
@@ -37,20 +38,21 @@ def report(
     """
     from assets_defs.report import Report, report_file
 
+    form = kind or (out.suffix[1:].lower() if out else "html")
     with held_tables(path, run) as (instance, tables):
         made = Report(instance, tables)
-        if kind == "html":
-            content = made.html().encode()
-        elif kind == "csv":
+        if form == "xlsx":
+            content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
+        elif form == "csv":
             content = (BOM + as_csv(made.sheet())).encode()
         else:
-            content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
+            content = made.html().encode()
         if out == Path("-"):
             sys.stdout.buffer.write(content)
             return
         if out is None:
             run_id = tables.run_id(run) if run else ""
-            out = report_file(instance.slug, home(), kind=kind, run=run_id, plan=made.is_plan)
+            out = report_file(instance.slug, home(), kind=form, run=run_id, plan=made.is_plan)
             out.parent.mkdir(exist_ok=True, mode=0o700)
         write_file("--out", out, content)
     what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()

@@ -13,6 +13,7 @@ from decimal import Decimal
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Annotated, Any
 
 import duckdb
@@ -99,6 +100,7 @@ def sql(
     """
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
+    (query or "").encode()  # DuckDB would call other bytes a query of the wrong type
     location = tables_location()
     try:
         slug, run = _resolve(location, instance, run_id)
@@ -124,6 +126,8 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
     """
     instances = schemas(home)
     lines = [
+        # Of a query larger than memory; DuckDB would leave it where the user happens to be, or may not write.
+        f"SET temp_directory = {quoted(gettempdir())}",
         "ATTACH ':memory:' AS scratch",
         f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY)",
     ]

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.dagster_gaps.health import routes
-from resources.settings import home, is_slug, tables_location
+from resources.settings import home, is_slug, tables_location, ui_url
 from resources.store.tables import Tables
 
 WRITES = ("/graphql", "/report_asset_")
@@ -36,11 +36,13 @@ class SameOriginGuard:
 
     Browsers name the site of the page in `Sec-Fetch-Site` (to this machine and by https) or `Origin`;
     programs send neither. A site whose own name resolves to this server (DNS rebinding) passes both, so a
-    request must use one of `names`, or an IP address, which `TrustedHostMiddleware` cannot allow.
+    request must use one of `names`, or an IP address, which `TrustedHostMiddleware` cannot allow. `url` is
+    the address of this server for browsers: a proxy may pass on another one, or without its port.
     """
 
-    def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, names: Collection[str] = (), url: str | None = None) -> None:
         self._app = app
+        self._address = urlsplit(url or "").netloc.lower() or None  # "" is what `Origin: null` names
         self._names = {"localhost", socket.gethostname().lower(), *names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,14 +58,15 @@ class SameOriginGuard:
             headers = Headers(scope=scope)
             host = headers.get("host", "localhost")
             origin, site = headers.get("origin", f"//{host}"), headers.get("sec-fetch-site")
-            own_hosts = {host, headers.get("x-forwarded-host")}
+            own_hosts = {host, headers.get("x-forwarded-host"), self._address}
             same = site in {"same-origin", "none"} if site else origin.partition("//")[2] in own_hosts
             writes = any(path in scope["path"] for path in WRITES)
             if not self._is_known(host):
                 text = f"This server is not known as {host}. If it is, add that to ASSET_OWNERS_UI_HOSTS."
                 app = PlainTextResponse(text, 421)
             elif writes and not (same and scope.get("method", "POST") == "POST"):
-                app = PlainTextResponse("Only pages of this server, and programs, by POST.", 403)
+                text = "Only pages of this server (ASSET_OWNERS_UI_URL), and programs, by POST."
+                app = PlainTextResponse(text, 403)
         await app(scope, receive, send_unframed)
 
     def _is_known(self, host: str) -> bool:
@@ -89,13 +92,13 @@ def report(request: Request) -> Response:
 def main() -> None:
     """Run Dagster's own program, with its options, behind `SameOriginGuard`, with our pages."""
     server: Any = DagsterWebserver
-    make_app, build_routes = server.create_asgi_app, server.build_routes
+    make_app, build_routes, guard = server.create_asgi_app, server.build_routes, SameOriginGuard
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
     # Around the app, because Starlette puts its handler of errors in front of all middleware.
-    server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names)
+    server.create_asgi_app = lambda self, **options: guard(make_app(self, **options), names, ui_url())
     server.build_routes = lambda self: [
-        Route("/reports/{slug}", report),
-        *routes(self._process_context),
+        *(Route(f"{prefix}/reports/{{slug}}", report) for prefix in {"", self._app_path_prefix}),
+        *routes(self._process_context, {"", self._app_path_prefix}),
         *build_routes(self),
     ]
     cli.main()

@@ -92,6 +92,13 @@ cli.console_script()
 
 
 @OWN_PROCESS
+def test_a_stream_that_is_closed_as_a_service_manager_may_start_programs_is_empty(catalogued):
+    commands = [[*words, "--instance", str(catalogued)] for words in (["sql"], ["runs"])]
+    done = called(commands, wrap=lambda words: ["sh", "-c", 'exec "$@" <&- >&-', "sh", *words])
+    assert done.stderr.splitlines() == ["[0, 0] []"]
+
+
+@OWN_PROCESS
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii:strict"])
 def test_names_that_the_output_cannot_hold_are_printed_with_escapes(catalogued, encoding):
     of_it = ["--instance", str(catalogued)]

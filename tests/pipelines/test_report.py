@@ -64,6 +64,8 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
     assert sheet["Host"][0] == "=cmd()"
     assert sheet.columns == list(rows[0])
+    assert call("report", "--instance", stored, "--out", tmp_path / "as it ends.XLSX")[0] == 0
+    assert pl.read_excel(tmp_path / "as it ends.XLSX").equals(sheet)
 
 
 @pytest.mark.parametrize(("timezone", "day"), [("UTC", "2026-03-30"), ("Pacific/Auckland", "2026-03-31")])

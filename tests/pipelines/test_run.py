@@ -286,8 +286,9 @@ def test_what_only_a_plan_can_do_is_refused_of_a_run_that_writes(call, instance_
     for wrong in (empty, tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigurationError, match="--host: "):
             read_host_names([f"@{wrong}"])
-    empty.write_text("\ufeffpc-1\r\n\n pc-2 \n")
-    assert read_host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
+    for encoding in ("utf-8", "utf-16-le", "utf-16-be"):  # Windows PowerShell writes UTF-16
+        empty.write_text("\ufeffpc-1\r\n\n pc-2 \n", encoding=encoding)
+        assert read_host_names(["PC-9", f"@{empty}"]) == ["PC-9", "pc-1", "pc-2"]
     assert read_host_names([" @7"]) == ["@7"], "no file, as the commands that we print say"
 
 

@@ -136,6 +136,8 @@ OWN, FOREIGN = "http://127.0.0.1:3000", "https://evil.example"
         ("GET", "/runs", {"Host": "evil.example", "X-Forwarded-Host": "localhost"}, 421),
         ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "UI.corp.example"}, 403),
         ("POST", "/graphql", {"Origin": "https://ui.corp.example", "Host": "ui.corp.example"}, 200),
+        ("POST", "/graphql", {"Origin": "http://proxy.corp.example:8080"}, 200),  # Host: our own, or no port
+        ("POST", "/graphql", {"Origin": "http://proxy.corp.example"}, 403),
         ("POST", "/graphql", {"Host": "[::1]:3000"}, 200),
         ("POST", "/graphql", {"Host": "["}, 421),
     ],
@@ -151,10 +153,24 @@ def test_no_page_of_another_site_changes_anything(method, path, headers, status)
     named = {"Host": "127.0.0.1:3000"} | headers
     raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
     scope = {"type": "http", "method": method, "path": path, "headers": raw}
-    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"])
+    url = None if "null" in headers.values() else "http://Proxy.corp.example:8080/dagster"
+    app = SameOriginGuard(PlainTextResponse("done"), names=["ui.corp.example"], url=url)
     asyncio.run(app(scope, Mock(), send))
     assert sent[0]["status"] == status
     assert set(UNFRAMED) <= set(sent[0]["headers"])
+
+
+def test_reports_and_health_are_also_below_the_path_prefix_of_a_proxy(monkeypatch):
+    from pipelines.dagster_gaps import webserver  # noqa: PLC0415  (a second to import)
+
+    server: Any = webserver.DagsterWebserver
+    for name in ("build_routes", "create_asgi_app"):
+        monkeypatch.setattr(server, name, getattr(server, name))
+    monkeypatch.setattr(webserver.cli, "main", Mock())
+    webserver.main()
+    paths = [route.path for route in server(Mock(), "/dagster").build_routes()]
+    ours = {f"{prefix}{path}" for prefix in ("", "/dagster") for path in ("/healthz", "/reports/{slug}")}
+    assert {*paths[:4]} == ours, "before all others, of which one takes every path"
 
 
 # Asks the services each second how they are.

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from tempfile import gettempdir
 from unittest.mock import Mock
 
 import duckdb
@@ -78,9 +79,13 @@ def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
         "CREATE TABLE warehouse.head_office.mine AS SELECT 1": "read-only",
     }.items():
         assert says in sql(query, status=2)
+    for odd in (["SELECT '\udcfc'"], []):
+        assert "is not UTF-8" in sql(*odd, stdin="SELECT '\udcfc'", status=2)
     assert "quotes" not in sql("""SELEC "by", 'at' FROM runs GROUP BY ALL""", status=2)
     made = "CREATE TABLE mine AS FROM inventory_hosts; SELECT count(*) AS n FROM mine"
     assert as_json(made) == [{"n": 2}]
+    [(place,)] = [row.values() for row in as_json("SELECT current_setting('temp_directory')")]
+    assert place == gettempdir(), "large queries write nothing where the user happens to be"
     assert "mine does not exist" in sql("FROM mine", status=2), "a new table is the session's own"
     assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
 

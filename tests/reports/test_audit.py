@@ -6,6 +6,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import polars as pl
 import pytest
+from xlsxwriter import Workbook
 
 from ownership.declaration import validated
 from ownership.persons import Persons
@@ -93,9 +94,10 @@ def test_answers_are_read_in_usual_spellings_and_what_is_left_empty_stays():
     first, _ = read(filled_in(text, lambda n, row: row.update(right=given[n])), sample)
     assert first["right"].to_list() == [True, False, None, True, False]
     third = filled_in(text, lambda n, row: row.update(right="yes" if n == 2 else ""), ";")
-    again, notes = read(third, first)
-    assert notes == []
-    assert again["right"].to_list() == [True, False, True, True, False]
+    for content in (third, third.replace(b";", b"\t").decode().encode("utf-16")):  # Excel's "Unicode Text"
+        again, notes = read(content, first)
+        assert notes == []
+        assert again["right"].to_list() == [True, False, True, True, False]
 
 
 def test_an_owner_undone_as_wrong_is_answered_no_and_nothing_is_learnt_from_it_unless_an_audit_said_so():
@@ -126,6 +128,12 @@ def test_answers_are_read_from_a_workbook_with_each_name_as_it_is():
     book = sheet_content(table, is_workbook=True)
     assert b'sqref="H2:H6"' in ZipFile(io.BytesIO(book)).read("xl/worksheets/sheet1.xml")
     assert read(book, sample)[0]["right"].to_list() == [True] * 5
+    for first in ([], ["Pivot"]):  # an empty sheet before ours, or one of a colleague
+        box = io.BytesIO()
+        with Workbook(box) as workbook:
+            workbook.add_worksheet().write_row(0, 0, first)
+            table.write_excel(workbook, "Audit")
+        assert read(box.getvalue(), sample)[0]["right"].to_list() == [True] * 5
 
 
 def with_part(book, name, change):

@@ -333,12 +333,14 @@ def test_other_bodies_are_left_to_those_who_asked(body):
         assert send(stub.url).body == WHOLE[:9]
 
 
-def test_an_address_where_nobody_answers_names_the_setting():
-    with (
-        Stub(lambda _: Reply(b"")) as plain,
-        pytest.raises(TransientError, match=r"plain HTTP.*platform\.url"),
-    ):
-        send(plain.url.replace("http:", "https:"))
+def test_an_address_where_nobody_answers_names_the_setting(monkeypatch):
+    with Stub(lambda _: Reply(b"")) as plain:
+        with pytest.raises(TransientError, match=r"plain HTTP.*platform\.url"):
+            send(plain.url.replace("http:", "https:"))
+        monkeypatch.setenv("https_proxy", plain.url.replace("http:", "https:"))
+        with pytest.raises(TransientError, match=r"proxy to https://x did .* plain HTTP.*it \(HTTPS_PROXY"):
+            send("https://x")
+        monkeypatch.delenv("https_proxy")
     with pytest.raises(
         TransientError, match=r"Nothing listens at http://127.0.0.1:1 \(connection refused\).*url"
     ):

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -10,10 +11,12 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import polars as pl
 import pytest
+from upath import UPath
 
 from ownership.declaration import InvalidTableError, empty, polars_schema
 from ownership.tables import TABLES, InventoryHosts, LogonDays, OwnerDecisions
@@ -22,6 +25,7 @@ from resources import locks
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.store import tables as module
 from resources.store.catalogue import catalogue_path
+from resources.store.files import write_file
 from resources.store.retention import delete_inputs, store_decisions
 from resources.store.tables import Tables
 from sandbox.stored_run import store_writes
@@ -204,6 +208,13 @@ def test_a_file_is_flushed_before_it_appears_and_its_folder_after(tables, monkey
     tables.write("inventory_hosts", hosts("a"), run_id=RUN, publish=True)
     assert [path.name for path in appeared] == [f"{DAY}.parquet"] * 2 + ["inventory_hosts.parquet"] * 2
     assert flushed[-1] == tables.folder.stat().st_ino
+    fsync = Mock(side_effect=[None, OSError(errno.EINVAL, "a shared folder"), OSError(errno.EIO, "broken")])
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    write_file(hosts("a"), path := UPath(tables.folder / "one.parquet"))
+    assert path.exists()
+    with pytest.raises(OSError, match="broken"):
+        write_file(hosts("a"), path)
 
 
 def test_what_killed_writers_left_goes_after_a_day(tables, home):
