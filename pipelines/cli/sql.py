@@ -104,7 +104,9 @@ def sql(
     location = tables_location()
     try:
         slug, run = _resolve(location, instance, run_id)
-        opening = opening_lines(home(), slug, run)
+        # Of a query larger than memory DuckDB would leave files where the user happens to be, or may not write.
+        spill = f"SET temp_directory = {quoted(gettempdir())};"
+        opening = [spill, *opening_lines(home(), slug, run)]
         if query is None:
             return _shell(opening)
         with duckdb.connect() as connection:
@@ -126,8 +128,6 @@ def opening_lines(home: Path, slug: str | None = None, run: Tables | None = None
     """
     instances = schemas(home)
     lines = [
-        # Of a query larger than memory; DuckDB would leave it where the user happens to be, or may not write.
-        f"SET temp_directory = {quoted(gettempdir())}",
         "ATTACH ':memory:' AS scratch",
         f"ATTACH {quoted(str(catalogue_path(home)))} AS warehouse (READ_ONLY)",
     ]
