@@ -296,6 +296,9 @@ def check_that_a_run_says_what_is_wrong_in_its_file(home, url):
 
 def check_that_no_page_frames_it(browser, url):
     """Neither on a launchpad that its address has filled in, nor on what answers for errors."""
+    eventually(
+        lambda: requests.get(f"{url}/healthz", timeout=60).ok
+    )  # the code is loaded, the daemon at work
     answers = {
         path: requests.get(f"{url}/{path}", timeout=60)
         for path in ("runs", "healthz", "graphql", "download_debug/x", "reports/beta")
