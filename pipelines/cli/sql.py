@@ -104,7 +104,7 @@ def sql(
     location = tables_location()
     try:
         slug, run = _resolve(location, instance, run_id)
-        # Of a query larger than memory DuckDB would leave files where the user happens to be, or may not write.
+        # DuckDB would leave what does not fit into memory where the user happens to be, or may not write.
         spill = f"SET temp_directory = {quoted(gettempdir())};"
         opening = [spill, *opening_lines(home(), slug, run)]
         if query is None:
