@@ -266,7 +266,7 @@ def answered(
         if len(answers) > 1:
             contradicted[number] = answers[0] != answer
         if len(set(answers)) > 1:
-            two = f"lines {lines[0]} and {line}: {host} is answered yes and no, which counts as no answer"
+            two = f"lines {lines[0]} and {line}: {host} is answered yes and no, which counts as neither"
             notes.append(f"{two}; write the right one into both, and give the sheet back again")
             right[number] = instead[number] = None
             continue
@@ -325,18 +325,20 @@ def audit_in_words(
     `Tables.written_and_undone` returns them.
     """
     known, right = sample["right"].count(), sample.filter("right").height
-    missing = [
-        printable(row["hostname"] or row["host_id"])
-        for row in sample.filter(pl.col("right").is_null()).to_dicts()
-    ]
-    all_owners = counted(sample.height, "owner")
-    words = [f"All sheets together: {known:,} of {all_owners} are answered, {right:,} of them right."]
+    twice, is_little = asked_twice(sample), known < MIN_COMPARED
+    is_torn = pl.col("contradicted").fill_null(value=False)
+    empty = sample.filter(pl.col("right").is_null(), ~is_torn).select(pl.coalesce("hostname", "host_id"))
+    missing = [*map(printable, empty.to_series())]
+    both = f", {twice.contradicted:,} both yes and no" if twice.contradicted else ""
+    answers = f"{known + twice.contradicted:,} of {counted(sample.height, 'owner')} are answered"
+    words = [f"All sheets together: {answers}, {right:,} of them right{both}."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
-    twice, is_little = asked_twice(sample), known < MIN_COMPARED
     if twice.hosts:
         both = f"{twice.contradicted:,} got a yes and a no" if twice.contradicted else "the answers agree"
-        rate = "" if is_little else f", so about {twice.rate():.0%} of all answers may be wrong"
+        rate = (
+            "" if is_little else f". With what is usual, about {twice.rate():.0%} of all answers are mistakes"
+        )
         words.append(f"{counted(twice.hosts, 'host')} asked twice: {both}{rate}.")
     if known and known == right:
         words.append(f"All {known:,} are right, so at least {least_right_percent(known)}% of the plan is.")
@@ -348,10 +350,9 @@ def audit_in_words(
         found = [max(number, known - right) for number in found]
         plain = round((known - right) / known * planned)
         all_of = "written" if written == planned else "planned"
-        why = f" If each no is right, about {plain:,} are."
         wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
-        fewer = why if round(found[0]) < plain else ""
-        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}.{fewer}")
+        fewer = f"; {plain:,} if no answer is a mistake" if round(found[0]) < plain else ""
+        words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
         if undone.height:
             others, left = wrong_of_others(found, planned, undone)
             words.append(f"{undone.height:,} undone since. Of the other {others:,} {wrong.format(*left)}.")

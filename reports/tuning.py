@@ -251,7 +251,9 @@ def confidence_in_words(
     if rows:
         first, *rest = in_columns([row[1:] for row in rows])
         why = (
-            f"the loosest that is {aimed}" if rows[0][0] >= aim.precision else f"the surest; none is {aimed}"
+            f"the loosest that is {aimed}"
+            if rows[0][0] >= aim.precision
+            else f"its lower end is the highest; so few answers do not show that one is {aimed}"
         )
         before = "Set it before others, which rest on past windows and not on answers about these owners."
         lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
@@ -261,7 +263,7 @@ def confidence_in_words(
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
         for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
     ]
-    asked = "The least sure, to check by hand; what you find changes no estimate"
+    asked = "The least sure, to check by hand; that does not change the figures above"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
 
 

@@ -191,7 +191,11 @@ def tune(
     keep: Annotated[float, number("Percent of the writes that they must keep.", least=0, most=100)] = 90,
     audit: Annotated[int | None, number("Draw this many planned owners, for people to check.")] = None,
     written: Annotated[
-        bool, flag("--written", "With --audit: draw from the owners written since the last draw.")
+        bool,
+        flag(
+            "--written",
+            "With --audit: draw from the owners written since the last draw, or else from all written.",
+        ),
     ] = False,
     seed: Annotated[
         int | None, number("Write the sheet of that draw again.", least=0, default="by chance")
