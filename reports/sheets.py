@@ -23,7 +23,7 @@ from ownership.rules import Rules
 from ownership.tables import AuditSample
 from ownership.tuning.accuracy import least_right_percent, wrong_by_audit, wrong_of_others
 from ownership.tuning.backtest import MIN_COMPARED
-from ownership.tuning.confidence import ASKED_TWICE, asked_twice
+from ownership.tuning.confidence import ASKED_TWICE, BOTH_WAYS, asked_twice
 from ownership.windows import Window
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
 from reports.sentences import host_name, in_columns, logons, names_of, person
@@ -325,21 +325,18 @@ def audit_in_words(
     `Tables.written_and_undone` returns them.
     """
     known, right = sample["right"].count(), sample.filter("right").height
-    twice, is_little = asked_twice(sample), known < MIN_COMPARED
-    is_torn = pl.col("contradicted").fill_null(value=False)
-    empty = sample.filter(pl.col("right").is_null(), ~is_torn).select(pl.coalesce("hostname", "host_id"))
+    twice, is_little, torn = asked_twice(sample), known < MIN_COMPARED, sample.filter(BOTH_WAYS).height
+    empty = sample.filter(pl.col("right").is_null(), ~BOTH_WAYS).select(pl.coalesce("hostname", "host_id"))
     missing = [*map(printable, empty.to_series())]
-    both = f", {twice.contradicted:,} both yes and no" if twice.contradicted else ""
-    answers = f"{known + twice.contradicted:,} of {counted(sample.height, 'owner')} are answered"
+    both = f", {torn:,} both yes and no" if torn else ""
+    answers = f"{known + torn:,} of {counted(sample.height, 'owner')} are answered"
     words = [f"All sheets together: {answers}, {right:,} of them right{both}."]
     if known and missing:
         words.append(f"{len(missing):,} without an answer: {some_of(missing)}.")
     if twice.hosts:
-        both = f"{twice.contradicted:,} got a yes and a no" if twice.contradicted else "the answers agree"
-        rate = (
-            "" if is_little else f". With what is usual, about {twice.rate():.0%} of all answers are mistakes"
-        )
-        words.append(f"{counted(twice.hosts, 'host')} asked twice: {both}{rate}.")
+        found = f"{twice.contradicted:,} got a yes and a no" if twice.contradicted else "the answers agree"
+        usual = f". As audits usually go, about {twice.rate():.0%} of all answers are mistakes"
+        words.append(f"{counted(twice.hosts, 'host')} asked twice: {found}{'' if is_little else usual}.")
     if known and known == right:
         words.append(f"All {known:,} are right, so at least {least_right_percent(known)}% of the plan is.")
     elif known and planned and is_little:

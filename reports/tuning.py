@@ -13,7 +13,7 @@ from ownership.names import counted, printable
 from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
-from ownership.tuning.confidence import MIN_ANSWERED, Model, answers_missing, asked_twice
+from ownership.tuning.confidence import BOTH_WAYS, MIN_ANSWERED, Model, answers_missing
 from reports.sentences import in_columns
 
 MAX_SUGGESTIONS = 10
@@ -244,7 +244,7 @@ def confidence_in_words(
         number = f"{sure.height:,} of {counted(plan.height, 'owner')}"
         rows.append((low, f"rules.min_confidence: {percent}", number, right))
     rows.sort(key=lambda row: -min(row[0], aim.precision))
-    torn = asked_twice(answers).contradicted
+    torn = answers.filter(BOTH_WAYS).height
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
     lines, aimed = [f"How sure each owner is, {learnt}."], f"at least {aim.precision:.0%} right"

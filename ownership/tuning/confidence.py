@@ -65,6 +65,10 @@ def first_drawn(owners: pl.DataFrame, number: int, *, seed: int) -> pl.DataFrame
     return owners[sorted(chosen)]
 
 
+BOTH_WAYS = pl.col("contradicted").fill_null(value=False) & pl.col("right").is_null()
+"""Whether a host of an audit is answered yes and no, and has no clear answer since."""
+
+
 def asked_twice(answers: pl.DataFrame) -> AskedTwice:
     """Count the hosts that were asked twice in rows of `audit_sample`, and the answers that contradict."""
     return AskedTwice(answers["contradicted"].count(), int(answers["contradicted"].sum()))
@@ -170,7 +174,7 @@ def confidence_bands(model: Model, planned: pl.DataFrame) -> pl.DataFrame:
 def answers_missing(answered: pl.DataFrame) -> int:
     """Return how many more answers it takes to learn from rows of `audit_sample`."""
     known = answered.drop_nulls(["right", *FEATURES]).height
-    return max(MIN_ANSWERED - known - asked_twice(answered).contradicted, 0)
+    return max(MIN_ANSWERED - known - answered.filter(BOTH_WAYS).height, 0)
 
 
 def fit(answered: pl.DataFrame) -> Model | None:

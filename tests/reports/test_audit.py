@@ -12,7 +12,7 @@ from ownership.declaration import validated
 from ownership.persons import Persons
 from ownership.rules import Rules
 from ownership.tables import AuditSample
-from ownership.tuning.confidence import draw_sample, drawn_alike, last_drawn
+from ownership.tuning.confidence import MIN_ANSWERED, answers_missing, draw_sample, drawn_alike, last_drawn
 from reports.sheets import (
     MAX_BYTES,
     SheetError,
@@ -263,15 +263,21 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
         "5 hosts asked twice: 1 got a yes and a no.",
         "All 29 are right, so at least 90% of the plan is.",
     ]
+    assert answers_missing(answers) == MIN_ANSWERED - 30
+
+    def answer_once(number, row):
+        row["right"] = "yes" if row["hostname"] == twice[4] and number < 30 else ""
+
+    settled, _ = read(filled_in(text, answer_once), answers)
+    assert words_of(settled, 30)[0] == "All sheets together: 30 of 30 owners are answered, 30 of them right."
+    assert answers_missing(settled) == MIN_ANSWERED - 30, "it is answered once, and not twice"
     agreed, _ = read(
         filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
         sample,
     )
     said = words_of(agreed, 30)
-    assert (
-        said[1]
-        == "5 hosts asked twice: the answers agree. With what is usual, about 2% of all answers are mistakes."
-    )
+    usual = "As audits usually go, about 2% of all answers are mistakes."
+    assert said[1] == f"5 hosts asked twice: the answers agree. {usual}"
     assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
     undone = pl.DataFrame({"right": [False, None]})
     said = words_of(agreed, 150, written=150, undone=undone)
