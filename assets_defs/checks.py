@@ -267,13 +267,12 @@ def conflicts_do_not_grow(run: ScanRun) -> dg.AssetCheckResult:
     new = conflicts.filter("new_conflict").sort("host_id").select(CONFLICT)
     with run.tables.ledger() as ledger:
         is_first = not ledger.has_stored("owner_decisions_history", except_run=run.run_id)
-    said = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect())
-    if is_compared := not is_first and run.mode.kind != "backfill":
-        said += f"; new: {_first(new['host_id'])}" if new.height else ""
-    else:
+    said, state = count_conflicts(conflicts, run.tables.read("acknowledged_conflicts").collect()), "ok"
+    if is_first or run.mode.kind == "backfill":
         said += f"; {'the first run' if is_first else 'a backfill'} is compared with no other one"
-    state, numbers = "warning" if is_compared and new.height else "ok", {"conflicts": conflicts.height}
-    return _result([Finding(state, "", said, rows=new, numbers=numbers)])
+    elif new.height:
+        said, state = f"{said}; new: {_first(new['host_id'])}", "warning"
+    return _result([Finding(state, "", said, rows=new, numbers={"conflicts": conflicts.height})])
 
 
 @check("owner_checks", "owner_decisions")

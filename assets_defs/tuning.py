@@ -120,8 +120,7 @@ def stored_inputs(instance: Instance, tables: Tables, decisions: pl.DataFrame) -
     longest = max(*WINDOWS, window.days) + HOLDOUT_DAYS
     days = tables.logon_days(window_before(window.last, longest))
     # As the run found them: what is fetched later must not change what is said of its decisions.
-    then, scan = days["fetched_at"].clip(upper_bound=decided_at), instance.scan
-    found = days.with_columns(then)
+    found, scan = days.with_columns(pl.col("fetched_at").clip(upper_bound=decided_at)), instance.scan
     settled = are_settled(found, decided_at, timezone=scan.timezone, late_days=scan.late_days)
     last_settled = max(days.filter(settled)["day"].to_list() or days["day"], default=window.last)
     # The days held back end with the last settled one, and the longest window ends before them.

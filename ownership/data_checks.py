@@ -102,9 +102,11 @@ def shared_hostnames(hosts: pl.DataFrame, *, short: bool) -> pl.DataFrame:
 
 
 def _of_several(names: pl.DataFrame, name: str, one_id: str) -> pl.DataFrame:
-    """Gather the ids of each name that several have, both sorted; the column of ids gets an s."""
-    ids = pl.col(one_id).unique().sort().name.suffix("s")
-    return names.drop_nulls(name).group_by(name).agg(ids).filter(pl.last().list.len() > 1).sort(name)
+    """Gather the ids of each name that several have, both sorted: `host_id` becomes `host_ids`."""
+    ids = pl.col(one_id).unique().sort().alias(f"{one_id}s")
+    return (
+        names.drop_nulls(name).group_by(name).agg(ids).filter(pl.col(f"{one_id}s").list.len() > 1).sort(name)
+    )
 
 
 def hosts_named_alike(documented: pl.Series, listed: pl.Series) -> pl.DataFrame:

@@ -24,6 +24,19 @@ function lazily(make) {
   return () => (made ??= make());
 }
 
+// As Map.groupBy, which browsers have only since 2024.
+function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) {
+      groups.set(key, []);
+    }
+    groups.get(key).push(item);
+  }
+  return groups;
+}
+
 // The users of a host are the numbers from one of these to the next one.
 const firstUser = [0];
 for (const count of content.users.users) {
@@ -44,11 +57,11 @@ const hostKey = (host) => hosts.host_id[host] ?? `${hosts.name[host]} (no asset)
 const namesOf = (host) => new Set([hosts.name[host], ...(hosts.names[host] ?? hosts.name[host]).split(" ")]);
 const withName = lazily(() => {
   const pairs = allHosts.filter(hasAsset).flatMap((host) => [...namesOf(host)].map((name) => ({ name, host })));
-  return Map.groupBy(pairs, ({ name }) => name);
+  return grouped(pairs, ({ name }) => name);
 });
 const titled = (name, id) => (withName().get(name)?.length > 1 ? `${name} (${id})` : name);
 const titleOf = (host) => titled(hosts.name[host], hostKey(host));
-const peopleNamed = lazily(() => Map.groupBy(numbers(people.key.length), (person) => people.name[person]));
+const peopleNamed = lazily(() => grouped(numbers(people.key.length), (person) => people.name[person]));
 
 function nameOf(person) {
   const [name, key] = [people.name[person], people.key[person]];

@@ -243,6 +243,7 @@ def confidence_in_words(
         right = f"about {expected:.0%} right ({low:.0%} to {high:.0%})"
         number = f"{sure.height:,} of {counted(plan.height, 'owner')}"
         rows.append((low, f"rules.min_confidence: {percent}", number, right))
+    # Those that reach the aim, the loosest first, and then the others by their lower end.
     rows.sort(key=lambda row: -min(row[0], aim.precision))
     torn = answers.filter(BOTH_WAYS).height
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
@@ -253,7 +254,7 @@ def confidence_in_words(
         why = (
             f"the loosest that is {aimed}"
             if rows[0][0] >= aim.precision
-            else f"its lower end is the highest; so few answers do not show that one is {aimed}"
+            else f"the highest lower end; these answers do not show that any is {aimed}"
         )
         before = "Set it before others, which rest on past windows and not on answers about these owners."
         lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]

@@ -27,7 +27,7 @@ from resources.search.explaining import NAME_THE_INDEX, Proposal, propose
 from resources.search.source import Logs
 from resources.settings import Instance, command_line, instances_folder
 from resources.settings.files import validate_instance
-from resources.settings.models import Secret, presets, slug_of
+from resources.settings.models import Secret, presets, read_text, slug_of
 
 Trial = Callable[[Instance], Iterator[Finding]]
 SECRETS = {"password": "password", "mfa_secret": "TOTP secret"}
@@ -220,7 +220,7 @@ def _place(answer: str, key: str) -> dict[str, str]:
         place = yaml.safe_load(answer) if answer.startswith("{") else named
         found = Secret.model_validate(place).model_dump(exclude_none=True, mode="json")
         if (secret := Path(found.get("file", ""))).is_absolute():  # another begins where the file will be
-            secret.read_bytes()
+            read_text(secret)
     except (ValueError, OSError, RuntimeError, yaml.YAMLError) as error:  # as of a path that is too long
         text = "No file of that path can be read.\n" * ("/" in answer)
         text += f"Do not type the {SECRETS[key]} here: name a variable, such as {key.upper()}"

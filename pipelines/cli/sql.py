@@ -68,8 +68,6 @@ ROWS_ON_SCREEN = 40
 MIN_COLUMNS = 3  # for which long texts make room at least
 MAX_BELOW = 3  # columns without room that come below each row; more are omitted
 _NUMBER = re.compile("decimal|float|double|.*int(eger)?")  # DuckDB's types
-_WHOLE = [*map(list, map(polars_schema, TABLES.values())), *(list(view.columns) for view in VIEWS.values())]
-"""The columns of each table and view."""
 _FIRST = (
     "at type hostname user_email kind started_at existing_owner_email owner_email owner_emails "
     "resolved_owner_email share username action evidence window_days threshold_percent min_active_days "
@@ -262,7 +260,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     shown, same = cells[: ROWS_ON_SCREEN + 1], ""
     columns = [*zip(*shown, strict=True)]
     if sum(max(map(len, column)) + 2 for column in columns) > width:
-        if cells[0] in _WHOLE:  # otherwise somebody chose the order
+        whole = (*map(polars_schema, TABLES.values()), *(view.columns for view in VIEWS.values()))
+        if cells[0] in map(list, whole):  # otherwise somebody chose the order
             columns.sort(key=lambda column: [*_FIRST.split(), column[0]].index(column[0]))
         differ = [column for column in columns if len({*column[1:]}) > 1] or columns
         alike = [column for column in columns if column not in differ]

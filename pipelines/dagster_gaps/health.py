@@ -3,7 +3,6 @@
 Not needed once Dagster's own web server has it.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from dagster._core.errors import DagsterUserCodeUnreachableError
@@ -20,8 +19,8 @@ ANSWERS, INVALID, UNREACHABLE = "answers", "invalid", "unreachable"
 """States of a code location; `invalid`: its code cannot be loaded."""
 
 
-def routes(process_context: Any, prefixes: Collection[str] = ("",)) -> list[Route]:
-    """Return `/healthz` below each prefix, whose status is 503 if the `process_context` misses a service."""
+def routes(process_context: Any) -> list[Route]:
+    """Return `/healthz`, whose status is 503 if the `process_context` misses a service."""
 
     def healthz(_: Request) -> JSONResponse:
         entries = process_context.create_request_context().get_code_location_entries()
@@ -37,7 +36,7 @@ def routes(process_context: Any, prefixes: Collection[str] = ("",)) -> list[Rout
         body = {"code_locations": states, "silent_daemons": silent}
         return JSONResponse(body, status_code=200 if healthy else 503)
 
-    return [Route(f"{prefix}/healthz", healthz) for prefix in prefixes]
+    return [Route("/healthz", healthz)]
 
 
 def _state_of(entry: Any) -> str:

@@ -92,13 +92,19 @@ def report(request: Request) -> Response:
 def main() -> None:
     """Run Dagster's own program, with its options, behind `SameOriginGuard`, with our pages."""
     server: Any = DagsterWebserver
-    make_app, build_routes, guard = server.create_asgi_app, server.build_routes, SameOriginGuard
+    make_app, build_routes = server.create_asgi_app, server.build_routes
     names = os.environ.get("ASSET_OWNERS_UI_HOSTS", "").lower().replace(",", " ").split()
     # Around the app, because Starlette puts its handler of errors in front of all middleware.
-    server.create_asgi_app = lambda self, **options: guard(make_app(self, **options), names, ui_url())
+    url = ui_url()
+    server.create_asgi_app = lambda self, **options: SameOriginGuard(make_app(self, **options), names, url)
     server.build_routes = lambda self: [
-        *(Route(f"{prefix}/reports/{{slug}}", report) for prefix in {"", self._app_path_prefix}),
-        *routes(self._process_context, {"", self._app_path_prefix}),
+        *_own_routes(self._process_context, self._app_path_prefix),
         *build_routes(self),
     ]
     cli.main()
+
+
+def _own_routes(process_context: Any, path_prefix: str) -> list[Route]:
+    """Return our pages, with and without the prefix below which a proxy asks for Dagster's."""
+    pages = [Route("/reports/{slug}", report), *routes(process_context)]
+    return [Route(f"{prefix}{page.path}", page.endpoint) for prefix in {"", path_prefix} for page in pages]

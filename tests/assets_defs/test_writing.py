@@ -167,7 +167,8 @@ def test_what_was_applied_is_shown_whatever_was_planned_or_decided_since(planned
     assert follow(planned, "undo", "next", run_id="undoes", **wrong) == {"h1": "undone"}
     written, undone = tables.written_and_undone(RUN)
     assert (written, undone.rows()) == (1, [("h1", False)])
-    again = tables.run_writes("next").with_columns(run_id=pl.lit("again"))
+    later = pl.col("completed_at") + timedelta(hours=1)
+    again = tables.run_writes("next").with_columns(later, run_id=pl.lit("again"))
     with tables.ledger() as ledger:
         ledger.store("owner_writes", again, run_id="again")
     assert tables.written_and_undone(RUN)[1].is_empty(), "it was given the same owner again"
