@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from assets_defs.record import as_dagster_failure
-from pipelines.cli.options import message_and_status
+from pipelines.cli.options import message_and_status, print_message
 from pipelines.dagster_gaps.console import console, log_to_console_by_default, take_warnings
 from pipelines.dagster_gaps.launcher import LOCK_TAG
 from resources.errors import AssetOwnersError
@@ -94,3 +94,10 @@ def test_why_a_run_failed_stands_in_the_log_where_no_command_says_it(capfd, by_c
     assert said == (
         [] if by_command else [f"error: Run {ran.run_id[:8]} of small failed: the service is away"]
     )
+
+
+def test_the_last_line_of_a_command_that_failed_names_its_run(capsys, monkeypatch):
+    monkeypatch.setenv("ASSET_OWNERS_LOG", "json")
+    print_message("the service is away", level="error", run_id=RUN_ID, instance="Small")
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["run_id"], line["instance"]) == ("error", RUN_ID, "Small")

@@ -43,6 +43,13 @@ def test_the_window_ends_with_the_day_named_in_the_time_zone_of_the_instance(
     assert (window.first, window.last) == (first, last)
 
 
+def test_without_a_day_the_window_ends_today_where_the_instance_is():
+    before = datetime.now(BERLIN).date()
+    window = chosen_window(instance(lookback_days=7), None, None)
+    assert before <= window.last <= datetime.now(BERLIN).date()
+    assert window.days == 7
+
+
 @pytest.mark.parametrize(
     ("as_of", "words"),
     [

@@ -244,6 +244,16 @@ def test_what_was_begun_is_about_an_id_as_it_is_spelled_and_a_name_in_any_case()
     assert [begun.is_about(asked) for asked in ("u1x", "ANN", "U1X", "bob")] == [True, True, False, False]
 
 
+def test_what_was_begun_goes_on_with_the_same_stand_ins():
+    tables = everything()
+    begun = forgetting(tables, "max")
+    tables = {name: rows for name, rows in tables.items() if name == "owner_writes"}
+    again = forgetting(tables, "17", before=begun)
+    assert again == begun
+    assert begun.is_about("CORP\\MAX")
+    assert not begun.is_about("max.weber")
+
+
 def test_a_stand_in_is_counted_and_names_nobody():
     """Without its logons another user would have more than the threshold; no user asset is waited for."""
     logons = counts(("pc", "forgotten-0123456789abcdef", 6), ("pc", "ann", 4))
