@@ -264,7 +264,7 @@ class OwnerDecisions(Table):
     idle_days: pl.Int64 = column(_IDLE_DAYS, nullable=True)
     confidence: pl.Float64 = _fraction(
         "How likely the owner is right, learnt from an audit; null: no audit is answered yet, the logons "
-        "name nobody, or the owner has been named for too few days (rules 9.8)."
+        "name no owner, or the owner has been named for too few days (rules 9.8)."
     )
     named_since: pl.Date = column(
         "First of the last days in a row, min_stable_days at most, whose windows name username.",
