@@ -297,7 +297,7 @@ def written_owners_hold(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def written_owners_are_not_wrong(run: ScanRun) -> dg.AssetCheckResult:
-    """No host still has an owner whom a run wrote and somebody answered no about; each run checks it again."""
+    """No host still has an owner whom a run wrote and somebody answered no about. Each run checks."""
     rows, said = written_but_wrong(run.instance, run.tables)
     return _none(rows, "\n".join(said))
 
