@@ -272,6 +272,7 @@ class AssetInventory(Inventory):
             raise page.refusal
         if complete or overlap:
             reason += ", and assets moved from page to page: name in params what sorts them"
+        reason = reason or "; check that the account may see all"
         raise _IncompleteError(
             f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
             f"{reason} (platform.contract.{kind}); result not used"
@@ -333,7 +334,7 @@ class AssetInventory(Inventory):
         if one.refusal:
             raise failure or one.refusal
         if one.size and not one.ids:
-            reason = f" ({zero.refusal})" if zero.refusal else ""
+            reason = f" ({zero.refusal})" if zero.refusal else "; check that the account may see them"
             raise failure or _IncompleteError(
                 f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page{reason} "
                 f"(platform.contract.{kind}); result not used"
