@@ -88,7 +88,7 @@ def _file_failure(error: OSError) -> str:
     else:
         said = f"{error.filename or f'A file below {home()}, or the output'}: {error.strerror}"
     if error.errno in _FULL_OR_FORBIDDEN:
-        return f"{said}; free space there, and let the user that runs this read and write there"
+        return f"{said}; free space there, and let the user that runs this own it, and read and write there"
     if not home().is_dir():
         return f"{said}; ASSET_OWNERS_HOME is {home()}: it must be a folder, or one that can be created"
     return said
