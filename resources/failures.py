@@ -77,8 +77,8 @@ def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
     """Return the message about an SQLite file: `what` it is, and `where` it is."""
     return (
         f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}. Wait if it is locked, free space on "
-        "its disk, let this user write it and its folder; if it is damaged, restore it from a backup, or "
-        "move it away with those that begin with its name"
+        "its disk (not a network's: SQLite needs its locks), let this user write it and its folder; if it is "
+        "damaged, restore it from a backup, or move it away with those that begin with its name"
     )
 
 
@@ -88,7 +88,7 @@ def _file_failure(error: OSError) -> str:
     else:
         said = f"{error.filename or f'A file below {home()}, or the output'}: {error.strerror}"
     if error.errno in _FULL_OR_FORBIDDEN:
-        return f"{said}; free space there, and let the user that runs this read and write there"
+        return f"{said}; free space there, and let the user that runs this own it, and read and write there"
     if not home().is_dir():
         return f"{said}; ASSET_OWNERS_HOME is {home()}: it must be a folder, or one that can be created"
     return said

@@ -51,7 +51,7 @@ def attempt(what: str, call: Callable[[], T]) -> Generator[Finding, None, T | No
 
 def attempt_all(what: str, find: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """Yield the findings; a failure that an operator can fix is the last one."""
-    findings = iter(find())
+    findings = iter((yield from attempt(what, find)) or ())
     while finding := (yield from attempt(what, lambda: next(findings, None))):
         yield finding
 

@@ -238,7 +238,9 @@ class AssetInventory(Inventory):
         items: list[Fields] = []
         numbers: list[int] = []
         seen: set[str] = set()
+        overlap = False
         for page in itertools.chain(known, self._further(kind, known)):
+            overlap = overlap or not seen.isdisjoint(page.ids)
             if page.refusal or (numbers and seen.issuperset(page.ids)):
                 complete = len(seen) >= size
                 reason = f", and then {page.refusal}" if page.refusal else ""
@@ -268,10 +270,12 @@ class AssetInventory(Inventory):
             return frame.with_columns(listed_at=listed_at)
         if isinstance(page.refusal, TransientError) and not complete:
             raise page.refusal
+        if complete or overlap:
+            reason += ", and assets moved from page to page: name in params what sorts them"
+        reason = reason or "; check that the account may see all"
         raise _IncompleteError(
             f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"
-            f"{', and assets moved from page to page meanwhile' if complete else reason} "
-            f"(platform.contract.{kind}); result not used"
+            f"{reason} (platform.contract.{kind}); result not used"
         )
 
     def _has_all(self, kind: Kind, numbers: Sequence[int], seen: set[str], size: int) -> bool:
@@ -330,7 +334,7 @@ class AssetInventory(Inventory):
         if one.refusal:
             raise failure or one.refusal
         if one.size and not one.ids:
-            reason = f" ({zero.refusal})" if zero.refusal else ""
+            reason = f" ({zero.refusal})" if zero.refusal else "; check that the account may see them"
             raise failure or _IncompleteError(
                 f"{self.where}: incomplete list: 0 of {one.size} {kind} on the first page{reason} "
                 f"(platform.contract.{kind}); result not used"

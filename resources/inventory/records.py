@@ -140,7 +140,9 @@ def host_rows(instance: Instance) -> AssetRows:
 
 def user_rows(instance: Instance) -> AssetRows:
     """Return what turns user assets into rows of inventory_users."""
-    fields = {name: Field(name) for name in (*FIELDS, "user_department", "criticality")}
+    fields = {name: Field(name) for name in FIELDS}
+    for name, of_host in instance.platform.contract.enrich_fields.model_dump().items():
+        fields[name] = Field(name if of_host else None, f"platform.contract.enrich_fields.{name}")
     fields["user_value"] = Field(instance.platform_user_value_field, "platform_user_value_field")
     return _rows(InventoryUsers, fields, "exclude_user_assets", instance)
 

@@ -38,7 +38,7 @@ _LOG_IN = re.compile(
     r"^401$|\b(log|sign)(ged|ed)?[ -]?in\b|\bsession\b|authenticat|^unauthori[sz]ed\W*$", re.IGNORECASE
 )
 _LOG_IN_PAGE = re.compile(
-    r"<input[^>]*type\s*=\s*[\"']?password|<title>[^<]*\b(log|sign)[ -]?[io]n\b", re.IGNORECASE
+    r"<input[^>]*type\s*=\s*[\"']?password|<title>[^<]*\b((log|sign)[ -]?[io]n|session)\b", re.IGNORECASE
 )
 _KINDS = {401: AuthenticationError, 403: PermissionDeniedError, 404: NotFoundError}
 
@@ -104,7 +104,9 @@ def may_ask_for_log_in(answer: Answer) -> bool:
     members = answer.members
     if members.get("status") is True:
         return False
-    said = [members.get(name) for name in ("status", "code", "status_code", "statusCode", "error", "message")]
+    names = ("status", "code", "status_code", "statusCode", "error", "message")
+    text = answer.body[:200].decode("utf-8", "replace")
+    said = [members.get(name) for name in names] if members else [text]
     return any(_LOG_IN.search(str(one).replace("_", " ")) for one in said if isinstance(one, int | str))
 
 

@@ -98,12 +98,16 @@ def _fields_of(instance: Instance, *settings: str) -> dict[str, str]:
 
 
 def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return the indexes of each type of a field that the filtered documents have; all texts are `text`."""
+    """Return the indexes of each type of a field that the filtered documents have; all texts are `text`.
+
+    With filters only what is counted: neither a text without fielddata nor an object, which `exists` finds.
+    """
     # Every type but text refuses the query, and the refusal names the type.
     only_text = {"match_phrase_prefix": {field: "x"}}
     has_field = [*filters, {"exists": {"field": field}}]
     query = {"bool": {"filter": has_field, "should": [only_text], "minimum_should_match": 0}}
-    indexes = {"buckets": {"terms": {"field": "_index", "size": MAX_INDEXES}}}
+    absent = {"absent": {"missing": {"field": field}}} if filters else {}
+    indexes = {"buckets": {"terms": {"field": "_index", "size": MAX_INDEXES}, "aggs": absent}}
     of_text, answer = log.ask_each_shard(query, indexes)
     types: dict[str, set[str]] = defaultdict(set)
     for index, refusal in _refusals(answer):
@@ -112,7 +116,8 @@ def types_by_index(log: Asker, field: str, filters: Sequence[dict[str, Any]] = (
         elif not FAULT_OF_REQUEST.search(refusal):
             raise TransientError(f"{log.transport.where} did not give the type of {field!r} in {index}")
     for index in of_text:
-        types[TEXT].add(str(index.key))
+        if index.lacking < index.doc_count:
+            types[TEXT].add(str(index.key))
     return {kind: sorted(types[kind]) for kind in sorted(types)}
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from ownership import data_checks
 from ownership.names import NO_NAME, with_domain
 from ownership.windows import Window
-from resources.errors import ConfigurationError, ProtocolError
+from resources.errors import ConfigurationError, ProtocolError, TransientError
 from resources.findings import Finding, attempt, attempt_all, check_connection
 from resources.search import explaining
 from resources.search.asking import (
@@ -165,10 +165,11 @@ class SearchClient(Asker, EvidenceSource):
             aggregations = {"pairs": {"composite": composite | further}, **({} if after else self._totals)}
             try:
                 page = self._count(filters, aggregations)
-            except TooManyBucketsError:
-                if size <= MIN_PAGE:
+            except (TooManyBucketsError, TransientError) as error:
+                is_too_large = isinstance(error, TooManyBucketsError) or "Data too large" in str(error)
+                if size <= MIN_PAGE or not is_too_large:
                     raise
-                # Only an administrator may read the cluster's bucket limit.
+                # Only an administrator may read the cluster's limits of buckets and memory.
                 self._page_size = min(self._page_size, max(size // 2, MIN_PAGE))
                 continue
             pairs = page.aggregations.pairs

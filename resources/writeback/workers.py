@@ -123,5 +123,6 @@ class _Workers:
                 elif result.outcome in SUCCESSES:
                     self._failures_in_a_row = 0
                 if self._failures_in_a_row >= self.max_failed_writes:
-                    self.writer.stop(f"{self.max_failed_writes} writes failed one after another")
+                    failed = f"{self.max_failed_writes} writes failed one after another"
+                    self.writer.stop(f"{failed}, the last one: {result.message}")
             return result

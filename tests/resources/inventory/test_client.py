@@ -203,10 +203,11 @@ LATIN = Reply(b'{"status": true, "data": "J\xf6rg"}')
 @pytest.mark.parametrize(
     ("page_of", "says", "most"),
     [
-        (lambda page, _: (10, items(*range(2 * page, min(2 * page + 2, 6)))), "6 of 10", MANY),
+        (lambda page, _: (10, items(*range(2 * page, min(2 * page + 2, 6)))), "6 of 10 .*may see all", MANY),
+        (lambda page, _: (6, items(*range(page, page + 2)[: 3 - page])), "3 of 6.*params what sorts", MANY),
         (lambda page, call: (99 - call, items(2 * page, 2 * page + 1)), "announced 9", MANY),
         (lambda _page, _: (10, items(0, 1)), "2 of 10", MANY),
-        (lambda _page, _: (10, []), "0 of 10", MANY),
+        (lambda _page, _: (10, []), "0 of 10 .*; check that the account may see them", MANY),
         (lambda page, _: (1, []) if page else LATIN, r"0 of 1 .*with HTTP status 200 and no envel", MANY),
         (
             lambda page, _: (10, items(2 * page, 2 * page + 1)) if page < 3 else no_such_page(),
@@ -220,6 +221,7 @@ LATIN = Reply(b'{"status": true, "data": "J\xf6rg"}')
     ],
     ids=[
         "ends early",
+        "overlaps",
         "shrinks",
         "one page again",
         "empty",

@@ -84,6 +84,15 @@ def test_fields_are_those_that_the_instance_names():
     assert (record["department"], record["criticality"]) == (None, None)
 
 
+def test_a_field_of_a_user_that_is_not_copied_may_hold_anything():
+    """Otherwise nobody could be matched where a service has an object there."""
+    odd = {**USER, "criticality": {"id": 3, "name": "low"}}
+    assert "enrich_fields.criticality must name a field of text" in user(odd)["problem"]
+    settings = enriching(criticality=None)
+    assert user(odd, settings) == user(USER, settings)
+    assert user(odd, settings)["user_department"] == "IT"
+
+
 @pytest.mark.parametrize("nothing", [None, "", [], [None], ["", None]])
 def test_nothing_is_said_in_many_ways(nothing):
     nobody = {"host_id": "x-1", "hostnames": [], "owner_ids": [], "listed_values": []}

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 
 from resources.errors import AuthenticationError, ConfigurationError, ServiceError, SessionExpiredError
 from resources.inventory.session import TotpCodes
@@ -67,6 +67,8 @@ LOG_IN_PAGES = {
     "code": JSONResponse({"status": 401, "message": "Bitte anmelden", "trace": "x" * 2**15}),
     "error": JSONResponse({"error": "login_required"}, 403),
     "redirect": RedirectResponse("/login?next=%2Fapi", 302),
+    "text": PlainTextResponse("This session has been expired (possibly due to multiple concurrent logins)."),
+    "session": HTMLResponse("<html><head><title>Session Expired</title></head></html>", 440),
 }
 
 
@@ -150,10 +152,11 @@ def test_what_changes_something_is_not_sent_again_after_its_session_ended(
         Reply(b"<html><title>Welcome</title></html>"),
         Reply(b"", 302, {"Location": "https://login.corp.example/api/v1/assets/update"}),
         Reply(b"<title>Sign in</title>", 503),
+        Reply(b"No session of dan on PC-3"),
     ],
     ids=[
         *("refused", "disabled", "login to", "not logged in", "title"),
-        *("400", "422", "payload", "HTML", "other address", "503"),
+        *("400", "422", "payload", "HTML", "other address", "503", "text"),
     ],
 )
 def test_other_answers_end_no_session(served, answer):

@@ -136,6 +136,27 @@ def test_a_field_that_cannot_be_counted_is_named(client, load, field, says):
     assert says in str(raised.value)
 
 
+def test_a_field_with_fields_inside_is_lacking_and_not_taken_for_a_text(client, load):
+    """As where `user` became `user.name`: older indexes may still have the names in it, also several."""
+    inside = load("-inside", [{"user": {"name": "ann"}}], user={"properties": {"name": KEYWORD}})
+    with client() as logons:
+        found_wrong = [one for one in logons.check(Window(DAY, DAY)) if one.state == "wrong"]
+    assert [one.what for one in found_wrong] == ["user_field"]
+    assert "none of the 1 logon events" in found_wrong[0].text
+    load("-older", [{"user": ["ann", "bob"]}] * 2)
+    with client() as logons:
+        (day,) = logons.logons([DAY])
+        assert f"in {inside} (1 of 1 documents)" in logons.why_lacking(DAY, DAY, user=True)
+    assert found(day) == (3, 1, 0, [("PC", "ann", 2), ("PC", "bob", 2)])
+
+
+def test_check_goes_on_after_a_text_with_fielddata(client, load):
+    load("", [{"user": "svc-miller"}], user=WORDS)
+    with client() as logons:
+        findings = [*logons.check(Window(DAY, DAY))]
+    assert ["is text with fielddata" in one.text for one in findings if one.state == "wrong"] == [True]
+
+
 def test_an_object_as_one_field_is_named(engine, client, load, service):
     if service is not engine:
         pytest.skip("Elasticsearch has no flat_object")

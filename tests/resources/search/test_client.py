@@ -16,7 +16,9 @@ from resources.errors import (
     ConfigurationError,
     PermissionDeniedError,
     ProtocolError,
+    TransientError,
 )
+from resources.http import MAX_TRIES
 from resources.search import logons as search
 from resources.search.logons import SearchClient
 from resources.search.source import Logs
@@ -298,6 +300,16 @@ def test_pages_shrink_to_the_bucket_limit_and_one_that_fits_none_is_refused(stat
     sizes = [json.loads(one.body)["aggs"]["pairs"]["composite"]["size"] for one in script.requests]
     assert (day.matching, sizes, script.naps) == (4, [50_000, 25_000, 12_500], [])
     assert str(search.MIN_PAGE) in Script(too_many).fails(ProtocolError)
+
+
+def test_pages_shrink_where_the_memory_of_the_service_stays_too_small_for_them():
+    reason = "[request] Data too large, data for [<reused_arrays>] would be [1/1b]"
+    too_large = error("circuit_breaking_exception", reason, 429)
+    script = Script(*[too_large] * MAX_TRIES, PAGE)
+    (day,) = script.logons()
+    sizes = [json.loads(one.body)["aggs"]["pairs"]["composite"]["size"] for one in script.requests]
+    assert (day.matching, sizes) == (4, [50_000] * MAX_TRIES + [25_000])
+    assert "Data too large" in Script(too_large).fails(TransientError)
 
 
 def test_a_busy_service_and_a_broken_answer_are_asked_again():
