@@ -159,7 +159,8 @@ function dates(head, of) {
 const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
 const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
-const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
+const asSeen = (host) => howSure(host).at(-1); // in a file as in the list
+const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), asSeen, isNumber: true };
 const seen = dates("Last logon", hosts.seen);
 const department = column("Department", (host) => hosts.departments[host]);
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
@@ -501,7 +502,7 @@ function download() {
   const formula = new RegExp(content.formula, "gv");
   const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
   const columns = Object.values({ ...list.view.columns, ...list.view.saved });
-  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text }) => text(row)))];
+  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text, asSeen = text }) => asSeen(row)))];
   const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
   const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
   element("a", { href, download: `${content.plan ? "PLAN-" : ""}${list.name}.csv` }).click();

@@ -2,6 +2,8 @@
 
 const MANY = 12;
 const STRIP = Math.min(30, content.windowDays);
+const TO_CHECK = "Please check whose it is, and correct the inventory if it is wrong.";
+const isFile = location.protocol === "file:"; // an address that works on this machine only
 const panel = at("#panel");
 
 // The first row that has a key in one of the columns: as it is, or else in another case.
@@ -123,7 +125,7 @@ function hostPanel(host) {
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
-    copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), hostLink(host).href].join("\n")),
+    copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
     ...one(hosts.undo[host]).flatMap((undo) => command("If the owner is wrong, for operators", undo, effect)),
     ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", hosts.acknowledge[host]) : []),
   ];
@@ -250,7 +252,6 @@ at("#search").addEventListener("input", ({ target }) => go(addressWith({ q: targ
 at("#more").addEventListener("click", () => drawRows(at("#rows tbody").rows.length + PAGE_ROWS));
 at("#download").addEventListener("click", download);
 at("#copy-link").addEventListener("click", ({ target }) => {
-  const isFile = location.protocol === "file:";
   copy(location.href, target, isFile ? "Copied; it works on this machine only" : "Copied");
 });
 at(".skip").addEventListener("click", (event) => {
