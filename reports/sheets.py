@@ -279,7 +279,6 @@ def answered(
         right[number] = answer
     if not given:
         notes.append("this sheet has no answers (column right); only earlier sheets count")
-    columns = {"right": right, "contradicted": contradicted}
     # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
     of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
     rules = [
@@ -289,7 +288,8 @@ def answered(
     return sample.with_columns(
         pl.Series("rules", rules, pl.String),
         pl.Series("instead_id", instead, pl.String),
-        *(pl.Series(name, values, pl.Boolean) for name, values in columns.items()),
+        pl.Series("right", right, pl.Boolean),
+        pl.Series("contradicted", contradicted, pl.Boolean),
     ), notes
 
 

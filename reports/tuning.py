@@ -200,10 +200,11 @@ def settings_in_words(
     aimed = f"sure to be at least {aim.precision:.0%} right"
     title = f"Of {all_tried} this one has the fewest wrong owners, and is {aimed}"
     if best is None:
-        title = f"None of {all_tried} is {aimed} and to write {aim.keep_percent:g}% of the present owners"
+        kept = f"{aim.keep_percent:g}% of the present owners"
+        title = f"None of {all_tried} is {aimed} and to write {kept}"
         if nearest is None:
-            better = " The present settings do as well as any other." * (now["wrong"] is not None)
-            return [*words, f"{title}.{better}"]
+            no_better = f"None of {all_tried} does better than the present ones and still writes {kept}"
+            return [*words, f"{no_better if now['wrong'] is not None else title}."]
         fewer = now["to_write"] - nearest["to_write"]
         wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
         more = (
@@ -213,10 +214,19 @@ def settings_in_words(
         )
         title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
-    words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
+    measured = [f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
-        return [*words[:-3], *words[-2:], "", "These are the present settings."]
-    return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
+        return [*words, title, *measured, "", "These are the present settings."]
+    return [
+        *words,
+        title,
+        f"  {_OF_BEST}",
+        *measured,
+        "",
+        "Lines for the instance file:",
+        "",
+        *_as_yaml(now, shown),
+    ]
 
 
 def confidence_in_words(
