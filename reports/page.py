@@ -348,7 +348,6 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
     """
     rows = pl.concat([sort_by_name(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
-
     _, department, criticality = sent_changes()
     columns = rows.select(
         "own",
