@@ -9,6 +9,7 @@ import base64
 import gzip
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -284,12 +285,9 @@ def users_columns(
     accounts = numbers.join(found, on="username", how="left", maintain_order="left")
     persons = people.assets(accounts["resolved_owner"])
     by_host = by_host.join(numbers, on="username", maintain_order="left")
-    users = by_host.group_by("row", maintain_order=True).len()
-    each = pl.DataFrame({"row": range(hosts.height)}, {"row": pl.UInt32}).join(
-        users, on="row", how="left", maintain_order="left"
-    )
+    users = Counter(by_host["row"])
     return {
-        "users": each["len"].fill_null(0).to_list(),
+        "users": [users[row] for row in range(hosts.height)],
         "account": by_host["account"].to_list(),
         "events": by_host["events"].to_list(),
         "days": by_host["days"].fill_null(0).to_list(),
