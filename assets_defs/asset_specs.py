@@ -150,11 +150,11 @@ def decisions_metadata(decisions: pl.DataFrame, *, events: int, written: int = 0
     return {
         **_funnel_metadata(decisions, written or None),
         "hosts_in_inventory": decisions["host_id"].count(),
+        "names_not_in_inventory": decisions["host_id"].null_count(),
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
         "hosts_to_write": decisions.filter(action="write").height - written,
         "conflicts": decisions.filter(action="conflict").height,
         "new_conflicts": new.height,
-        "names_not_in_inventory": decisions["host_id"].null_count(),
         "events": events,
         "decisions": summary(decisions),
         **examples("first_new_conflicts", new.select(CONFLICT)),

@@ -104,8 +104,8 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         shown = run.tables.published_run()
         until = f"run {short_run_id(shown)}" if shown else "the last dry run"
         kind = "run of some assets" if run.mode.missing_steps else run.mode.kind.replace("_", " ")
-        found["as_of"] = f"{run.window.last}, plan only ({kind})"
-        found["published"] = f"not in the tables, which still show {until}"
+        found["as_of"] = f"{run.window.last}: this page shows the plan of this {kind}"
+        found["published"] = f"the tables and the report still show {until}"
     found |= shown_decisions(run, frame, run.run_id)
     conflicts_now = count_conflicts(frame, run.tables.read("acknowledged_conflicts").collect())
     unknown = frame["host_id"].null_count()

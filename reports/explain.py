@@ -343,11 +343,16 @@ def person_explanation(
 
 def person_in_words(story: Mapping[str, Any]) -> str:
     """Put what `person_explanation` gathered into lines of text that cannot act on a terminal."""
-    named, elsewhere, owned = (story[f"hosts_{part}"] for part in ("named", "elsewhere", "owned"))
-    lines = [f"{_who(story)}.", "", f"Hosts: {len(named):,} by the logons, {len(owned):,} in the inventory"]
-    for host in story["hosts"]:
-        lines += [f"  - {host['status']}, {host['why']}: {host['summary']}"]
-        lines += [f"    {change}" for change in host["what_would_change"]]
+    elsewhere, lines = story["hosts_elsewhere"], [f"{_who(story)}.", ""]
+    named, owned = ({*map(host_name, story[f"hosts_{part}"])} for part in ("named", "owned"))
+    groups = {"by logons and inventory": named & owned, "by the logons only": named - owned}
+    groups["in the inventory only"] = owned - named
+    lines += [] if named | owned else ["Hosts: 0"]
+    for words, names in groups.items():
+        lines += [f"Hosts {words}: {len(names):,}"] if names else []
+        for host in (host for host in story["hosts"] if host_name(host) in names):
+            lines += [f"  - {host['status']}, {host['why']}: {host['summary']}"]
+            lines += [f"    {change}" for change in host["what_would_change"]]
     rows = [
         (host_name(row), f"{printable(row['username'])}: {logons(row)}", f"last on {row['last_seen']}")
         for row in elsewhere[:SHOWN_ELSEWHERE]

@@ -3,6 +3,7 @@
 import io
 
 import polars as pl
+import polars.selectors as cs
 from xlsxwriter import Workbook
 
 from ownership.names import printable
@@ -26,6 +27,12 @@ def as_csv(table: pl.DataFrame) -> str:
     return table.with_columns(without_formulas(pl.col(pl.String)).name.keep()).write_csv(
         quote_style="non_numeric"
     )
+
+
+def hosts_as_csv(sheet: pl.DataFrame) -> str:
+    """Return `hosts_sheet` as CSV, with shares as people read them: 0.7 is 70%."""
+    percent = pl.format("{}%", (100 * cs.float()).round().cast(pl.Int64))
+    return BOM + as_csv(sheet.with_columns(percent.name.keep()))
 
 
 def as_xlsx(table: pl.DataFrame, *, title: str, answer: str | None = None) -> bytes:

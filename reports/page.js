@@ -24,17 +24,16 @@ function lazily(make) {
   return () => (made ??= make());
 }
 
-// As Map.groupBy, which browsers have only since 2024.
-function grouped(items, keyOf) {
-  const groups = new Map();
-  for (const item of items) {
-    const key = keyOf(item);
-    if (!groups.has(key)) {
-      groups.set(key, []);
+// Returns a function that gives the items with a key, of those that an item may have several of.
+function byKey(items, keysOf) {
+  const groups = lazily(() => {
+    const found = new Map();
+    for (const item of items) {
+      new Set(keysOf(item)).forEach((key) => found.get(key)?.push(item) ?? found.set(key, [item]));
     }
-    groups.get(key).push(item);
-  }
-  return groups;
+    return found;
+  });
+  return (key) => groups().get(key) ?? [];
 }
 
 // The users of a host are the numbers from one of these to the next one.
@@ -55,30 +54,20 @@ const hostKey = (host) => hosts.host_id[host] ?? `${hosts.name[host]} (no asset)
 
 // The assets with each name: it should be one. A name of several is shown with the id, and so is one of people.
 const namesOf = (host) => new Set([hosts.name[host], ...(hosts.names[host] ?? hosts.name[host]).split(" ")]);
-const withName = lazily(() => {
-  const pairs = allHosts.filter(hasAsset).flatMap((host) => [...namesOf(host)].map((name) => ({ name, host })));
-  return grouped(pairs, ({ name }) => name);
-});
-const titled = (name, id) => (withName().get(name)?.length > 1 ? `${name} (${id})` : name);
+const withName = byKey(allHosts.filter(hasAsset), namesOf);
+const titled = (name, id) => (withName(name).length > 1 ? `${name} (${id})` : name);
 const titleOf = (host) => titled(hosts.name[host], hostKey(host));
-const peopleNamed = lazily(() => grouped(numbers(people.key.length), (person) => people.name[person]));
+const peopleNamed = byKey(numbers(people.key.length), (person) => [people.name[person]]);
 
 function nameOf(person) {
   const [name, key] = [people.name[person], people.key[person]];
-  return peopleNamed().get(name).length < 2 || key === `${name} (account)` ? name : `${name} (${key})`;
+  return peopleNamed(name).length < 2 || key === `${name} (account)` ? name : `${name} (${key})`;
 }
 
-// On how many hosts each person has each role.
-const roles = lazily(() => {
-  const counts = { owned: [], primary: [], used: [] };
-  const add = (role, person) => (counts[role][person] = (counts[role][person] ?? 0) + 1);
-  for (const host of allHosts) {
-    hosts.owners[host]?.forEach((person) => add("owned", person));
-    one(hosts.primary[host]).forEach((person) => add("primary", person));
-    new Set(usersOf(host).map(personOf)).forEach((person) => add("used", person));
-  }
-  return counts;
-});
+// The hosts on which a person has each role.
+const ownedBy = byKey(allHosts, (host) => hosts.owners[host] ?? []);
+const usedMostBy = byKey(allHosts, (host) => one(hosts.primary[host]));
+const usedBy = byKey(allHosts, (host) => usersOf(host).map(personOf));
 
 // Elements
 
@@ -99,17 +88,16 @@ function drawn(tag, attributes, ...children) {
 
 const bdi = (text) => element("bdi", {}, text);
 const quiet = (text) => element("small", {}, bdi(text));
+const andMore = (number) => (number > 0 ? [quiet(`and ${whole(number)} more`)] : []);
+const withCommas = (links) => links.flatMap((each, number) => (number ? [", ", each] : [each]));
 const time = (text) => element("time", { dateTime: text }, moment.format(new Date(text)));
 const link = (text, changes, title = "") => element("a", { href: addressWith(changes), title }, bdi(text));
 const hostLink = (host) => link(titleOf(host), { host: hostKey(host), person: null });
 const personTexts = (persons) => (persons ?? []).map(nameOf).join(", ");
 
 function personLinks(persons) {
-  const links = (persons ?? []).map((person) => {
-    const key = people.key[person];
-    return link(nameOf(person), { person: key, host: null }, people.address[person] ?? key);
-  });
-  return links.flatMap((each, number) => (number ? [", ", each] : [each]));
+  const personLink = (person, key) => link(nameOf(person), { person: key, host: null }, people.address[person] ?? key);
+  return withCommas((persons ?? []).map((person) => personLink(person, people.key[person])));
 }
 
 function pill(status, isQuiet = false) {
@@ -159,7 +147,8 @@ function dates(head, of) {
 const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
 const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
-const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), isNumber: true };
+const asSeen = (host) => howSure(host).at(-1); // in a file as in the list
+const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), asSeen, isNumber: true };
 const seen = dates("Last logon", hosts.seen);
 const department = column("Department", (host) => hosts.departments[host]);
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
@@ -223,9 +212,9 @@ const VIEWS = {
       person: persons("Person", (person) => [person]),
       address: column("Address", (person) => people.address[person]),
       department: column("Department", (person) => people.department[person]),
-      owned: count("Owns", (person) => roles().owned[person] ?? 0),
-      primary: count("Primary user of", (person) => roles().primary[person] ?? 0),
-      used: count("Logs on to", (person) => roles().used[person] ?? 0),
+      owned: count("Owns", (person) => ownedBy(person).length),
+      primary: count("Primary user of", (person) => usedMostBy(person).length),
+      used: count("Logs on to", (person) => usedBy(person).length),
     },
   },
   users: {
@@ -413,9 +402,8 @@ function drawList(query) {
 }
 
 function drawTab(name, view, isOpen) {
-  const tab = element("a", { href: `#view=${name}` }, view.title, " ", element("small", {}, whole(view.rows.length)));
-  tab.ariaCurrent = isOpen ? "page" : null;
-  return tab;
+  const about = { href: `#view=${name}`, ariaCurrent: isOpen ? "page" : null };
+  return element("a", about, view.title, " ", element("small", {}, whole(view.rows.length)));
 }
 
 // What narrows the list, by name: also where there is no place for the filters.
@@ -435,9 +423,8 @@ function drawFacets(facets) {
   const sections = useful.map(({ name, title, counts, wanted }) => {
     const values = [...counts].sort(([left, few], [right, many]) => many - few || byName(left, right));
     const chosen = values.filter(([value], number) => number < MOST_VALUES || wanted.has(value));
-    const more = values.length - chosen.length;
     const items = chosen.map(([value, count]) => drawValue(name, value, count, wanted.has(value)));
-    const rest = more ? [quiet(`and ${whole(more)} more`)] : [];
+    const rest = andMore(values.length - chosen.length);
     return element("section", {}, element("h3", {}, title), element("ul", {}, ...items), ...rest);
   });
   at("#facets div").replaceChildren(...sections);
@@ -448,9 +435,8 @@ function drawValue(name, value, count, isChosen) {
   const next = asked();
   next[isChosen ? "delete" : "append"](name, value);
   const text = name === "status" ? pill(value) : bdi(value);
-  const choice = element("a", { href: `#${next}` }, text, " ", element("small", {}, whole(count)));
-  choice.ariaCurrent = isChosen ? "true" : null;
-  return element("li", {}, choice);
+  const about = { href: `#${next}`, ariaCurrent: isChosen ? "true" : null };
+  return element("li", {}, element("a", about, text, " ", element("small", {}, whole(count))));
 }
 
 function drawHeads(view, sort) {
@@ -458,9 +444,8 @@ function drawHeads(view, sort) {
     const [once, again] = isNumber ? [`-${name}`, name] : [name, `-${name}`];
     const order = { [name]: "ascending", [`-${name}`]: "descending" }[sort] ?? null;
     const arrow = { ascending: " ↑", descending: " ↓" }[order] ?? "";
-    const made = element("th", { scope: "col", className: name }, link(head + arrow, { sort: sort === once ? again : once }));
-    made.ariaSort = order;
-    return made;
+    const sorting = link(head + arrow, { sort: sort === once ? again : once });
+    return element("th", { scope: "col", className: name, ariaSort: order }, sorting);
   });
   at("#rows thead tr").replaceChildren(...heads);
 }
@@ -501,7 +486,7 @@ function download() {
   const formula = new RegExp(content.formula, "gv");
   const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
   const columns = Object.values({ ...list.view.columns, ...list.view.saved });
-  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text }) => text(row)))];
+  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text, asSeen = text }) => asSeen(row)))];
   const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
   const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
   element("a", { href, download: `${content.plan ? "PLAN-" : ""}${list.name}.csv` }).click();

@@ -9,8 +9,9 @@ import base64
 import gzip
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,6 @@ TABLES = (
 def report_page(
     read: Callable[[str], pl.LazyFrame],
     *,
-    instance: str,
     hosts_now: pl.DataFrame,
     counts: pl.LazyFrame,
     days: pl.DataFrame,
@@ -64,22 +64,17 @@ def report_page(
     coverage: tuple[Sequence[tuple[date, float]], Mapping[str, Any] | None],
     window: Window | None,
     is_plan: bool,
-    answered_no: Sequence[str],
     decided_by: Rules,
     present: Present,
-    apply: str,
-    how_sure: Sequence[str],
-    made_at: datetime,
-    fingerprint: str,
+    **texts: Any,
 ) -> str:
     """Return the page of one run; `read` gives the stored tables that it worked on (`TABLES`).
 
     `hosts_now` are rows of `reports.story.hosts_by_now`, `days` of `ownership.decisions.events_by_day`,
     `coverage` is that of `coverage_by_day`; `writes` are the run's and `earlier_writes` those of
-    others. `decided_by` are the run's rules; `apply` is a command, `how_sure` sentences,
-    `answered_no` a sentence and commands.
-    `page_fingerprint` reads the `fingerprint` from the page, which is to be stored as it is: its policy names
-    its script by a hash.
+    others. `decided_by` are the run's rules. `texts` go into `page.html` as they are: instance, made_at,
+    fingerprint (for `page_fingerprint`), apply (a command), how_sure (sentences), answered_no (a sentence and
+    commands). The page is to be stored as it is: its policy names its script by a hash.
     """
     shares, matches, users, unmatched, closest, kinds = (read(table).collect() for table in TABLES)
     names = display_names(users)
@@ -119,15 +114,11 @@ def report_page(
         _environment()
         .get_template("page.html")
         .render(
-            instance=instance,
-            fingerprint=fingerprint,
             policy=f"default-src 'none'; script-src {_source(script)}; style-src {_source(style)}",
             script=script,
             style=style,
             packed=compress_json(content),
             is_plan=is_plan,
-            answered_no=answered_no,
-            apply=apply,
             run=next(hosts_now.iter_rows(named=True), None),
             window=window,
             rules=decided_by,
@@ -145,8 +136,7 @@ def report_page(
             stages=funnel(assets).rows()[: len(FUNNEL)],
             measured=measured,
             bins=[tenths.count(number) for number in range(_BINS)],
-            how_sure=how_sure,
-            made_at=made_at,
+            **texts,
         )
     )
 
@@ -295,12 +285,9 @@ def users_columns(
     accounts = numbers.join(found, on="username", how="left", maintain_order="left")
     persons = people.assets(accounts["resolved_owner"])
     by_host = by_host.join(numbers, on="username", maintain_order="left")
-    users = by_host.group_by("row", maintain_order=True).len()
-    each = pl.DataFrame({"row": range(hosts.height)}, {"row": pl.UInt32}).join(
-        users, on="row", how="left", maintain_order="left"
-    )
+    users = Counter(by_host["row"])
     return {
-        "users": each["len"].fill_null(0).to_list(),
+        "users": [users[row] for row in range(hosts.height)],
         "account": by_host["account"].to_list(),
         "events": by_host["events"].to_list(),
         "days": by_host["days"].fill_null(0).to_list(),
@@ -359,7 +346,6 @@ def writes_columns(writes: pl.DataFrame, earlier: pl.DataFrame, people: People) 
     """
     rows = pl.concat([sort_by_name(writes).with_columns(own=1), earlier.with_columns(own=0)]).head(MAX_ROWS)
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
-
     _, department, criticality = sent_changes()
     columns = rows.select(
         "own",

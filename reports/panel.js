@@ -2,6 +2,8 @@
 
 const MANY = 12;
 const STRIP = Math.min(30, content.windowDays);
+const TO_CHECK = "Please check whose it is, and correct the inventory if it is wrong.";
+const isFile = location.protocol === "file:"; // an address that works on this machine only
 const panel = at("#panel");
 
 // The first row that has a key in one of the columns: as it is, or else in another case.
@@ -32,9 +34,8 @@ function section(title, children) {
 }
 
 function items(nodes) {
-  const more = nodes.length > MANY ? [element("li", {}, quiet(`and ${whole(nodes.length - MANY)} more`))] : [];
-  const shown = nodes.slice(0, MANY).map((each) => element("li", {}, ...each));
-  return nodes.length ? [element("ul", {}, ...shown, ...more)] : [];
+  const lines = [...nodes.slice(0, MANY), andMore(nodes.length - MANY)].filter(({ length }) => length);
+  return lines.length ? [element("ul", {}, ...lines.map((each) => element("li", {}, ...each)))] : [];
 }
 
 // A cell a day: the last 30 days of the window, or all; the last one is the highest bit, and at the right.
@@ -53,8 +54,7 @@ function strips(title, users, named, without = []) {
   const rows = users.slice(0, MANY).map((user) => row([named(user), [strip(days[user])], [logons(user)]]));
   const last = new Date(content.lastDay);
   const ends = [new Date(last - (STRIP - 1) * 86_400_000), last].map((end) => quiet(day.format(end).slice(0, -5)));
-  const more = users.length > MANY ? [quiet(`and ${whole(users.length - MANY)} more`)] : [];
-  const axis = row([more, [element("div", { className: "axis" }, ...ends)], []]);
+  const axis = row([andMore(users.length - MANY), [element("div", { className: "axis" }, ...ends)], []]);
   const table = element("table", { className: "strips" }, element("tbody", {}, ...rows, axis));
   return section(title, [...(users.length ? [table] : []), ...without]);
 }
@@ -91,11 +91,10 @@ function writeItem(row) {
 
 // The other hosts with a name of this one.
 function namesakes(host) {
-  const all = new Set([...namesOf(host)].flatMap((name) => withName().get(name) ?? []).map((each) => each.host));
+  const all = new Set([...namesOf(host)].flatMap(withName));
   const others = [...all].filter((other) => hasAsset(host) && other !== host);
-  const links = others.flatMap((other, number) => [number ? ", " : " ", hostLink(other)]);
-  const said = `${whole(all.size)} hosts in the inventory have this name. See also:`;
-  return links.length ? [element("p", { className: "note" }, said, ...links)] : [];
+  const said = `${whole(all.size)} hosts in the inventory have this name. See also: `;
+  return others.length ? [element("p", { className: "note" }, said, ...withCommas(others.map(hostLink)))] : [];
 }
 
 function hostPanel(host) {
@@ -123,7 +122,7 @@ function hostPanel(host) {
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
-    copyButton("Copy for a ticket", [hosts.sentence[host], ...one(hosts.remedy[host]), hostLink(host).href].join("\n")),
+    copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
     ...one(hosts.undo[host]).flatMap((undo) => command("If the owner is wrong, for operators", undo, effect)),
     ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", hosts.acknowledge[host]) : []),
   ];
@@ -131,15 +130,13 @@ function hostPanel(host) {
 
 function personPanel(person) {
   const key = people.key[person];
-  const listed = (title, holds) => {
-    const found = allHosts.filter(holds).map((host) => [hostLink(host), " ", ...state(host)]);
-    return section(`${title}: ${whole(found.length)}`, items(found));
+  const listed = (title, found) => {
+    const rows = found.map((host) => [hostLink(host), " ", ...state(host)]);
+    return section(`${title}: ${whole(found.length)}`, items(rows));
   };
-  const hostOf = new Map();
-  for (const host of allHosts) {
-    usersOf(host).filter((user) => personOf(user) === person).forEach((user) => hostOf.set(user, host));
-  }
-  const users = [...hostOf.keys()].sort((user, other) => events[other] - events[user]);
+  const hostOf = new Map(usedBy(person).flatMap((host) => usersOf(host).map((user) => [user, host])));
+  const users = [...hostOf.keys()].filter((user) => personOf(user) === person);
+  users.sort((user, other) => events[other] - events[user]);
   const names = accounts.name.filter((_, number) => accounts.person[number] === person);
   return [
     ...facts([
@@ -148,9 +145,9 @@ function personPanel(person) {
       ["Id", key],
       ["Accounts", names.join(", ")],
     ]),
-    ...listed("Owns", (host) => hosts.owners[host]?.includes(person)),
-    ...listed("Primary user of", (host) => hosts.primary[host] === person),
-    ...strips(`Logs on to: ${whole(new Set(hostOf.values()).size)}`, users, (user) => [hostLink(hostOf.get(user))]),
+    ...listed("Owns", ownedBy(person)),
+    ...listed("Primary user of", usedMostBy(person)),
+    ...strips(`Logs on to: ${whole(usedBy(person).length)}`, users, (user) => [hostLink(hostOf.get(user))]),
     element("a", { href: `#${new URLSearchParams({ of: key, person: key })}` }, "All these hosts in the list"),
   ];
 }
@@ -250,7 +247,6 @@ at("#search").addEventListener("input", ({ target }) => go(addressWith({ q: targ
 at("#more").addEventListener("click", () => drawRows(at("#rows tbody").rows.length + PAGE_ROWS));
 at("#download").addEventListener("click", download);
 at("#copy-link").addEventListener("click", ({ target }) => {
-  const isFile = location.protocol === "file:";
   copy(location.href, target, isFile ? "Copied; it works on this machine only" : "Copied");
 });
 at(".skip").addEventListener("click", (event) => {

@@ -72,8 +72,13 @@ def plans_only(row: Mapping[str, Any]) -> bool:
     return row["kind"].startswith("dry_run") or row["kind"] == "backfill"
 
 
+def hosts_in_words(hosts: int, names: int) -> str:
+    """Say how many hosts there are, and how many names that only the logons have."""
+    return counted(hosts, "host") + (f", and {counted(names, 'name')} not in the inventory" if names else "")
+
+
 def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = None) -> Iterator[str]:
-    """Yield a line for each action, the most frequent first, and why hosts get no owner; from `summary`.
+    """Yield how many hosts there are, a line for each action, and why hosts get no owner; from `summary`.
 
     The reasons are those of the funnel: of all hosts for which the logons give no owner, in the same words.
     `in_run` is how many of the owners a run of some hosts writes; None: it is of all hosts.
@@ -85,6 +90,8 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
         actions[action] += count
         if action in {"keep", "none"}:
             reasons[evidence if match == "null" else match] += count
+    names = actions["no_host"]
+    yield f"{hosts_in_words(actions.total() - names, names)}:"
     for action, count in actions.most_common():
         sentence = str(ACTION[action])
         if action == "write" and in_run not in (None, count):

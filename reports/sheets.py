@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from functools import reduce
+from math import ceil, floor
 from random import Random
 from typing import Any
 
@@ -145,7 +146,9 @@ def _cells_to_last(sheet: bytes) -> int:
 
 
 _READ = (*HOSTS, "person", "seed", "right")
-_QUESTION = "Is it this person's? yes, no; empty: not known. instead: e-mail address or id of whose it is"
+_QUESTION = (
+    "Is it this person's? yes, no; empty: not known. instead: address, account name or id of whose it is"
+)
 _AGAIN = "Asked again, on purpose: yes or no, as if new"
 _INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
@@ -251,7 +254,7 @@ def answered(
         named = found[0] if len(found) == 1 and found[0] in users["user_id"] else None
         if called and not named:
             who = f"no user asset, or several, are called {printable(called)!r}"
-            notes.append(f"line {line}: {who}; write an e-mail address or an id")
+            notes.append(f"line {line}: {who}; write an e-mail address, account name or id")
         if named:
             agrees = named == sample["user_id"][number]
             if answer not in (None, agrees):
@@ -275,8 +278,7 @@ def answered(
             notes.append(f"line {line}: {host} was answered {before} earlier, and is now {now}")
         right[number] = answer
     if not given:
-        notes.append("this sheet has no answers (column right); what follows counts earlier sheets only")
-    columns = {"right": right, "contradicted": contradicted}
+        notes.append("this sheet has no answers (column right); only earlier sheets count")
     # An undo that called an owner wrong took the row out of its draw; the sheet answers it as it was drawn.
     of_draw = dict(sample.drop_nulls("rules").select("seed", "rules").iter_rows())
     rules = [
@@ -286,7 +288,8 @@ def answered(
     return sample.with_columns(
         pl.Series("rules", rules, pl.String),
         pl.Series("instead_id", instead, pl.String),
-        *(pl.Series(name, values, pl.Boolean) for name, values in columns.items()),
+        pl.Series("right", right, pl.Boolean),
+        pl.Series("contradicted", contradicted, pl.Boolean),
     ), notes
 
 
@@ -317,12 +320,18 @@ def answered_wrong(
 
 
 def audit_in_words(
-    sample: pl.DataFrame, planned: int, users: pl.DataFrame, *, written: int, undone: pl.DataFrame
+    sample: pl.DataFrame,
+    planned: int,
+    users: pl.DataFrame,
+    *,
+    written: int,
+    undone: pl.DataFrame,
+    precision: float,
 ) -> list[str]:
-    """Say what the answers mean for the plan that they were drawn from, and who was named instead.
+    """Say whether the plan that the answers were drawn from is good enough, why, and who was named instead.
 
-    0 `planned`: the plan is no longer kept. `users` are rows of `inventory_users`, `written` and `undone` as
-    `Tables.written_and_undone` returns them.
+    It is if so many of its owners are right: `precision`, 0 to 1. 0 `planned`: it is no longer kept. `users`
+    are rows of `inventory_users`, `written` and `undone` as `Tables.written_and_undone` returns them.
     """
     known, right = sample["right"].count(), sample.filter("right").height
     twice, is_little, torn = asked_twice(sample), known < MIN_COMPARED, sample.filter(BOTH_WAYS).height
@@ -338,13 +347,15 @@ def audit_in_words(
         usual = f". As audits usually go, about {twice.rate():.0%} of all answers are mistakes"
         words.append(f"{counted(twice.hosts, 'host')} asked twice: {found}{'' if is_little else usual}.")
     if known and known == right:
-        words.append(f"All {known:,} are right, so at least {least_right_percent(known)}% of the plan is.")
+        words.insert(0, _verdict(least_right_percent(known), 100, 100 * precision))
     elif known and planned and is_little:
-        more = f"an estimate takes {MIN_COMPARED}, {MIN_COMPARED - known:,} more"
-        words.append(f"{counted(known, 'answer')} about {planned:,} planned owners say little: {more}.")
+        more = f"an estimate takes {MIN_COMPARED} answers, {MIN_COMPARED - known:,} more"
+        words.insert(0, f"Too few answers to tell whether the plan is good enough: {more}.")
     elif planned and known:
         found = wrong_by_audit(known, known - right, twice=twice, drawn_from=planned, to_write=planned)
         found = [max(number, known - right) for number in found]
+        most, least = (100 * (1 - number / planned) for number in found[1:])
+        words.insert(0, _verdict(floor(least), ceil(most), 100 * precision))
         plain = round((known - right) / known * planned)
         all_of = "written" if written == planned else "planned"
         wrong = "about {:,.0f} are wrong ({:,.0f} to {:,.0f})"
@@ -357,6 +368,17 @@ def audit_in_words(
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
     return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
+
+
+def _verdict(least: int, most: int, asked: float) -> str:
+    """Return whether so many percent of right owners are as many as asked for."""
+    if least >= asked:
+        says = f"Good enough: at least {least}% of these owners are right"
+    elif most < asked:
+        says = f"Not good enough: at most {most}% of these owners are right"
+    else:
+        says = f"Perhaps good enough: {least}% to {most}% of these owners are right; more answers tell"
+    return f"{says} (--target-precision asks for {asked:g}%)."
 
 
 def _evidence(decision: Mapping[str, Any]) -> str:

@@ -308,7 +308,8 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
-        return f"{belongs}: {logons(host)}; {wrote or 'the inventory had this owner already'}.{_remark(host)}"
+        found = f": {logons(host)}" if len(owners) == 1 else f"; the logons name {candidate}"
+        return f"{belongs}{found}; {wrote or 'the inventory had this owner already'}.{_remark(host)}"
     known = f"; {wrote}" if ours else " in the inventory"
     but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
     return f"{belongs}{known}{but}.{_remark(host)}"
@@ -361,8 +362,8 @@ def hosts_sheet(hosts: pl.DataFrame, users: pl.DataFrame, present: Present) -> p
         "Owner's address": texts(owners, addresses),
         "Planned owner": texts(planned, names, pl.element()),
         "Planned owner's address": texts(planned, addresses),
-        "Share": pl.col("share").round(4),
-        "Confidence": pl.col("confidence").round(4),
+        "Share": ((pl.col("share") * 100 + 1e-9).floor() / 100).round(2),
+        "Confidence": pl.col("confidence").round(2).clip(upper_bound=0.99),
         "Last logon": pl.col("last_seen"),
         "Department": pl.col("department"),
         "Planned department": pl.col("planned_department"),

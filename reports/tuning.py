@@ -139,7 +139,7 @@ def backtest_sentence(
     `Tables.written_and_undone` returns them.
     """
     done = written is not None
-    asked = [f"more than {line['threshold_percent']}% over {line['window_days']} days"]
+    asked = [f"rule: more than {line['threshold_percent']}% over {line['window_days']} days"]
     if line["evidence_metric"] == "days":
         asked.append("days with a logon counted")
     if line["min_active_days"] > 1:
@@ -147,7 +147,7 @@ def backtest_sentence(
     if number := line["primary_devices"]:
         asked.append(f"primary devices only ({number} per user)")
     if not line["to_write"]:
-        return f"At {', '.join(asked)}, no owner {'was to' if done else 'would'} be written."
+        return f"No owner {'was to' if done else 'would'} be written ({', '.join(asked)})."
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
     verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
     since, others, found = "", None, [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
@@ -155,10 +155,10 @@ def backtest_sentence(
         number = "" if written == line["to_write"] else f"{written:,} were, "
         no = undone.filter(right=False).height
         wrong = f", {no:,} of these answered no" if no else ""
-        since = f" ({number}{undone.height:,} undone since{wrong})"
+        since = f"; {number}{undone.height:,} undone since{wrong}"
         others, found = wrong_of_others(found, line["to_write"], undone)
     of_which = "them" if others is None else f"the other {others:,}"
-    return f"At {', '.join(asked)}, {owners} {verb} written{since}{_wrong(line, found, of_which)}."
+    return f"{owners} {verb} written ({', '.join(asked)}{since}){_wrong(line, found, of_which)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -196,13 +196,15 @@ def settings_in_words(
     of the present settings, unless an audit has said already what they lead to.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    aimed = f"at least {aim.precision:.0%} right (lower end of its interval)"
-    title = f"Best of {tried:,} settings tried, {aimed}"
+    all_tried = f"{tried:,} combinations of settings"
+    aimed = f"sure to be at least {aim.precision:.0%} right"
+    title = f"Of {all_tried} this one has the fewest wrong owners, and is {aimed}"
     if best is None:
-        title = f"Of {tried:,} settings tried, none is {aimed} and keeps {aim.keep_percent:g}% of the owners"
+        kept = f"{aim.keep_percent:g}% of the present owners"
+        title = f"None of {all_tried} is {aimed} and to write {kept}"
         if nearest is None:
-            better = " The present ones are as good as any." * (now["wrong"] is not None)
-            return [*words, f"{title}.{better}"]
+            no_better = f"None of {all_tried} does better than the present ones and still writes {kept}"
+            return [*words, f"{no_better if now['wrong'] is not None else title}."]
         fewer = now["to_write"] - nearest["to_write"]
         wrong = f"{nearest['wrong']:.0f} wrong instead of {now['wrong']:.0f}"
         more = (
@@ -212,10 +214,19 @@ def settings_in_words(
         )
         title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
-    words += [title, f"  {_OF_BEST}", f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
+    measured = [f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
-        return [*words[:-3], *words[-2:], "", "These are the present settings."]
-    return [*words, "", "Lines for the instance file:", "", *_as_yaml(now, shown)]
+        return [*words, title, *measured, "", "These are the present settings."]
+    return [
+        *words,
+        title,
+        f"  {_OF_BEST}",
+        *measured,
+        "",
+        "Lines for the instance file:",
+        "",
+        *_as_yaml(now, shown),
+    ]
 
 
 def confidence_in_words(
@@ -223,7 +234,8 @@ def confidence_in_words(
 ) -> list[str]:
     """Say how many of the planned owners would be written at each `rules.min_confidence`, and be right.
 
-    First comes the one to take: the loosest that reaches the aim, or else the surest. `plan` has rows of
+    First comes the one to take: the loosest that reaches the aim, or else the surest; then the others, the
+    loosest first. `plan` has rows of
     `owner_decisions`, `answers` rows of `audit_sample` that the model is learnt from, `undone` of hosts that
     were undone since. Without a model: what is needed for one, and the command that draws as many more.
     """
@@ -243,19 +255,16 @@ def confidence_in_words(
         right = f"about {expected:.0%} right ({low:.0%} to {high:.0%})"
         number = f"{sure.height:,} of {counted(plan.height, 'owner')}"
         rows.append((low, f"rules.min_confidence: {percent}", number, right))
-    # Those that reach the aim, the loosest first, and then the others by their lower end.
-    rows.sort(key=lambda row: -min(row[0], aim.precision))
     torn = answers.filter(BOTH_WAYS).height
     unclear = f" ({counted(torn, 'host')} got both yes and no)" if torn else ""
     learnt = f"learnt from {counted(model.answers, 'clear answer')}{unclear}"
     lines, aimed = [f"How sure each owner is, {learnt}."], f"at least {aim.precision:.0%} right"
     if rows:
-        first, *rest = in_columns([row[1:] for row in rows])
-        why = (
-            f"the loosest that is {aimed}"
-            if rows[0][0] >= aim.precision
-            else f"the highest lower end; these answers do not show that any is {aimed}"
-        )
+        good = [row for row in rows if row[0] >= aim.precision]
+        best = good[0] if good else max(rows)
+        first, *rest = in_columns([row[1:] for row in (best, *(row for row in rows if row != best))])
+        unsure = f"the surest; these answers do not show that any is {aimed}"
+        why = f"the loosest that is {aimed}" if good else unsure
         before = "Set it before others, which rest on past windows and not on answers about these owners."
         lines += [f"Recommended ({why}):", first, before, *["Instead of it:"][: len(rest)], *rest]
     done = pl.concat([answers.drop_nulls("right").select("host_id"), undone.select("host_id")])

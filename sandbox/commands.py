@@ -101,7 +101,7 @@ def demo() -> None:
             "all hosts as a page": _to_paste(sandbox.instance_file, "report"),
             "a sample for a colleague to check": _to_paste(sandbox.instance_file, *audit),
             "how many owners may be wrong": _to_paste(sandbox.instance_file, "tune"),
-            "each reason and its number of hosts": _to_paste(None, "sql", CODES),
+            "each reason and its number of hosts, and unknown names": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(shown)}",
             "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
             "or, instead of that, both services with Dagster's UI": _to_paste(None, "sandbox", "ui"),

@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from ownership.names import counted, printable
+from ownership.names import printable
 from pipelines.cli.files import write_file
 from pipelines.cli.options import InstanceFile, RunId, file_option, held_tables, print_lines
-from reports.exports import BOM, as_csv, as_xlsx
+from reports.exports import as_xlsx, hosts_as_csv
+from reports.run_results import hosts_in_words
 from resources.settings import home
 
 
@@ -44,7 +45,7 @@ def report(
         if form == "xlsx":
             content = as_xlsx(made.sheet(), title="Hosts (PLAN)" if made.is_plan else "Hosts")
         elif form == "csv":
-            content = (BOM + as_csv(made.sheet())).encode()
+            content = hosts_as_csv(made.sheet()).encode()
         else:
             content = made.html().encode()
         if out == Path("-"):
@@ -55,5 +56,6 @@ def report(
             out = report_file(instance.slug, home(), kind=form, run=run_id, plan=made.is_plan)
             out.parent.mkdir(exist_ok=True, mode=0o700)
         write_file("--out", out, content)
-    what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"].count()
-    print_lines([f"{out} is written: {what} of {printable(instance.name)}, {counted(assets, 'host')}"])
+    what, assets = "the plan" if made.is_plan else "the report", made.hosts_now["host_id"]
+    number = hosts_in_words(assets.count(), assets.null_count())
+    print_lines([f"{out} is written: {what} of {printable(instance.name)}, {number}"])

@@ -114,7 +114,7 @@ def draw(
         note("\n".join(lines))
 
 
-def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
+def read_answers(path: Path, files: Sequence[Path], precision: float) -> tuple[str, list[str]]:
     """Store the answers of sheets; return the run whose plan they are about, and what they say of it."""
     instance = load_instance(path)
     for file in files:
@@ -146,7 +146,8 @@ def read_answers(path: Path, files: Sequence[Path]) -> tuple[str, list[str]]:
     planned = with_answers(decisions, asked).height if decisions.height else 0
     plans = [tables.written_and_undone(plan) for plan in {run_id, *asked["run_id"]}]
     written, undone = sum(number for number, _ in plans), pl.concat(each for _, each in plans)
-    return run_id, [*lines, *audit_in_words(asked, planned, users, written=written, undone=undone)]
+    done = {"written": written, "undone": undone}
+    return run_id, [*audit_in_words(asked, planned, users, **done, precision=precision), *lines]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
@@ -229,7 +230,8 @@ def tune(
             raise ConfigurationError("--audit draws anew: give --audit-answers in a command of its own")
         return draw(path, audit, written=written, seed=seed, out=audit_file, as_json=as_json)
     aim = tuning.Aim(target_precision, keep)
-    audited, audit_words = read_answers(path, audit_answers) if audit_answers else (None, [])
+    told = read_answers(path, audit_answers, target_precision) if audit_answers else (None, [])
+    audited, audit_words = told
     instance, tables = stored_tables(path)
     from assets_defs.evidence import answers_to_learn_from, written_but_wrong
     from assets_defs.report import how_sure

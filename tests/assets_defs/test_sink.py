@@ -59,8 +59,8 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert planned["result"].value == "Plan only: 1 host would be written"
     (decided,) = runs[0].asset_materializations_for_node("windows_logons__owner_decisions")
     assert [name for name in decided.metadata if "/" not in name][:3] == ["as_of", "published", "funnel"]
-    assert str(decided.metadata["as_of"].value).endswith(", plan only (dry run)")
-    assert decided.metadata["published"].value == "not in the tables, which still show the last dry run"
+    assert str(decided.metadata["as_of"].value).endswith(": this page shows the plan of this dry run")
+    assert decided.metadata["published"].value == "the tables and the report still show the last dry run"
     for follow_up, more in (("apply_plan", {}), ("undo_run", {"hosts": ["h1"], "wrong": True})):
         ops = {f"windows_logons__{follow_up}": {"config": {"run_id": runs[-1].run_id, **more}}}
         runs.append(job(f"windows_logons__{follow_up.partition('_')[0]}", ops=ops, recorded=recorded))
@@ -115,9 +115,9 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
         plans = [one.asset_key for one in run.get_asset_materialization_events() if one.asset_key == WRITES]
         assert plans == [WRITES] * (what == "backfill"), "the page goes on opening with what was written"
         (decided,) = run.asset_materializations_for_node("windows_logons__owner_decisions")
-        shown = f"not in the tables, which still show run {last.run_id[:8]}"
+        shown = f"the tables and the report still show run {last.run_id[:8]}"
         assert decided.metadata["published"].value == shown
-        assert str(decided.metadata["as_of"].value).endswith(f", plan only ({what})")
+        assert str(decided.metadata["as_of"].value).endswith(f": this page shows the plan of this {what}")
     assert job.inventory.written == {"h1": {"owner": ""}}, "the undo said that the owner is wrong"
 
 

@@ -27,7 +27,9 @@ def test_the_page_is_a_file_of_its_owner_alone_and_tells_of_the_last_run(call, s
     status, printed, _ = call("report", "--instance", stored)
     assert status == 0
     file = tmp_path / "home" / "reports" / "head_office.html"
-    assert printed == f"{file} is written: the report of Head office, 4 hosts\n"
+    assert (
+        printed == f"{file} is written: the report of Head office, 4 hosts, and 1 name not in the inventory\n"
+    )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     html = file.read_text(encoding="utf-8")
     assert "<!doctype html>" in html
@@ -60,6 +62,7 @@ def test_a_table_of_the_hosts_goes_to_a_spreadsheet(call, stored, tmp_path):
     rows = list(csv.DictReader(io.StringIO(printed.removeprefix("\ufeff"))))
     assert [row["Host"] for row in rows] == ["'=cmd()", "pc-1.corp.example", "pc-2", "pc-5", "pc-3"]
     assert rows[1]["Owner's address"] == "ann@corp.example"
+    assert rows[1]["Share"].endswith("%")
     assert call("report", "--instance", stored, "--format", "xlsx")[0] == 0
     sheet = pl.read_excel(tmp_path / "home" / "reports" / "head_office.xlsx")
     assert sheet["Host"][0] == "=cmd()"

@@ -38,6 +38,7 @@ PEOPLE = users(
         for n in range(40)
     )
 )
+RULE = "rule: more than 60% over 30 days"
 LOGONS = counts(
     *((f"s{n}", f"s{n}", 5, DAY) for n in range(40)),
     *(row for n in range(30) for row in ((f"w{n}", f"w{n}", 7, DAY), (f"w{n}", "bob", 3, DAY))),
@@ -110,7 +111,7 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
     assert (best["evidence_metric"], best["to_write"], best["wrong"]["measure"]) == ("days", 4, "people")
     assert found["tried"] == tables.read("threshold_backtest").collect().height
     printed = tune("--keep", "20")[1]
-    assert "8 owners would be written, about 2 of them wrong" in printed
+    assert f"8 owners would be written ({RULE}), about 2 of them wrong" in printed
     assert 'rules:\n  evidence_metric: "days"\n' in printed
     assert tables.read("owner_decisions").collect().equals(before)
     assert tables.writes().collect().is_empty()
@@ -158,11 +159,12 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
         again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=later)
         store_run(tables, again, run_id="later", decided_at=later, hosts=owned, users=PEOPLE)
     printed = tune("--audit-answers", sheet)[1]
+    assert printed.startswith("Good enough: at least 92% of these owners are right (--target-precision asks")
     assert ": 69 of 69 owners are answered, 65 of them right.\n5 hosts asked twice: the answers" in printed
     assert "\nOf the 70 planned owners about 4 are wrong (4 to 5)" in printed
     assert re.search(r"69 clear answers.\nRecommended \(.*\):\n  rules.min_confidence: \d\d  ", printed)
     assert ".yaml 'SELECT hostname, confidence FROM owner_decisions ORDER BY confidence'\n" in printed
-    assert "would be written" not in printed.partition("tried")[0]
+    assert "would be written" not in printed.partition(" combinations of settings")[0]
     assert ("What other settings lead to now: " in printed) == decided_since
     assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
 
@@ -228,17 +230,17 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
     if since == "other rules":
         content = yaml.safe_load(instance_file.read_text()) | {"rules": {"share_threshold_percent": 75}}
         instance_file.write_text(yaml.safe_dump(content))
-        assert "At more than 75% over 30 days, 40 owners would be written" in call(*of_it)[1]
+        assert "40 owners would be written (rule: more than 75% over 30 days)" in call(*of_it)[1]
         return
     number = 4 if since == "one owner" else 5  # given the same owner again, it is not undone
-    said = f"70 owners were written ({number} undone since, 4 of these answered no)"
+    said = f"70 owners were written ({RULE}; {number} undone since, 4 of these answered no)"
     said += f", about 0 of the other {70 - number} wrong (0 to 5)"
     after = call(*of_it)[1]
     assert said in after
     assert f"{undone[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
     call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert ("5 owners would be written." if since == "over a limit" else said) in page
+    assert (f"5 owners would be written ({RULE})." if since == "over a limit" else said) in page
     assert ("Of 50 owners by these rules that somebody checked, 46 are right." in page) == (
         since == "over a limit"
     )

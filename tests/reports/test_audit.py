@@ -50,9 +50,9 @@ def read(content, sample, users=PEOPLE):
     return answered(content, sample, users, Persons(Rules(), [("inventory_users", users)]))
 
 
-def words_of(sample, planned, *, written=0, undone=None):
+def words_of(sample, planned, *, written=0, undone=None, precision=0.9):
     undone = pl.DataFrame({"right": []}, schema={"right": pl.Boolean}) if undone is None else undone
-    return audit_in_words(sample, planned, PEOPLE, written=written, undone=undone)
+    return audit_in_words(sample, planned, PEOPLE, written=written, undone=undone, precision=precision)
 
 
 def filled_in(text, change, separator=","):
@@ -165,7 +165,7 @@ def test_a_workbook_that_takes_all_memory_is_refused(far):
         read(large, sample)
     usual = with_part(book, part, lambda text: text.replace(b"</sheetData>", EMPTY_LAST_ROW))
     [nothing] = read(usual, sample)[1]
-    assert "has no answers (column right); what follows counts earlier sheets only" in nothing
+    assert "has no answers (column right); only earlier sheets count" in nothing
 
 
 @pytest.mark.parametrize(
@@ -259,17 +259,19 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     ]  # fmt: skip
     said = words_of(answers, 30)
     assert said == [
+        "Good enough: at least 90% of these owners are right (--target-precision asks for 90%).",
         "All sheets together: 30 of 30 owners are answered, 29 of them right, 1 both yes and no.",
         "5 hosts asked twice: 1 got a yes and a no.",
-        "All 29 are right, so at least 90% of the plan is.",
     ]
+    surer = words_of(answers, 30, precision=0.95)[0]
+    assert surer.startswith("Perhaps good enough: 90% to 100% of these owners are right; more answers tell")
     assert answers_missing(answers) == MIN_ANSWERED - 30
 
     def answer_once(number, row):
         row["right"] = "yes" if row["hostname"] == twice[4] and number < 30 else ""
 
     settled, _ = read(filled_in(text, answer_once), answers)
-    assert words_of(settled, 30)[0] == "All sheets together: 30 of 30 owners are answered, 30 of them right."
+    assert words_of(settled, 30)[1] == "All sheets together: 30 of 30 owners are answered, 30 of them right."
     assert answers_missing(settled) == MIN_ANSWERED - 30, "it is answered once, and not twice"
     agreed, _ = read(
         filled_in(text, lambda _, row: row.update(right="no" if row["hostname"] in rows[:2] else "yes")),
@@ -277,20 +279,22 @@ def test_five_hosts_of_a_long_sheet_are_asked_twice_and_two_answers_that_contrad
     )
     said = words_of(agreed, 30)
     usual = "As audits usually go, about 2% of all answers are mistakes."
-    assert said[1] == f"5 hosts asked twice: the answers agree. {usual}"
-    assert said[2] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
+    assert said[0].startswith("Good enough: at least 93% of these owners are right (")
+    assert said[2] == f"5 hosts asked twice: the answers agree. {usual}"
+    assert said[3] == "Of the 30 planned owners about 2 are wrong (2 to 2)."
+    assert words_of(agreed, 30, precision=0.95)[0].startswith("Not good enough: at most 94% of")
     undone = pl.DataFrame({"right": [False, None]})
     said = words_of(agreed, 150, written=150, undone=undone)
-    assert said[2].startswith("Of the 150 written owners about 9 are wrong (2 to ")
-    assert said[2].endswith("); 10 if no answer is a mistake.")
-    assert said[3].startswith("2 undone since. Of the other 148 about 8 are wrong (1 to ")
+    assert said[3].startswith("Of the 150 written owners about 9 are wrong (2 to ")
+    assert said[3].endswith("); 10 if no answer is a mistake.")
+    assert said[4].startswith("2 undone since. Of the other 148 about 8 are wrong (1 to ")
     few = agreed.with_columns(
         right=pl.when(pl.int_range(pl.len()) < 5).then("right"), contradicted=pl.lit(None, pl.Boolean)
     )
-    [missing, little] = words_of(few, 30)[1:]
+    [little, _, missing] = words_of(few, 30)
     assert missing.startswith(f"25 without an answer: {rows[5]}, ")
     assert missing.endswith(" and 20 more.")
-    assert little == "5 answers about 30 planned owners say little: an estimate takes 30, 25 more."
+    assert little.startswith("Too few answers to tell whether the plan is good enough: an estimate takes 30 ")
     once, _ = read(filled_in(text, lambda n, row: row.update(right="yes" * (n >= 30))), sample)
     assert (once["right"].sum(), once["contradicted"].count()) == (5, 0)
     with pytest.raises(SheetError, match="delete one of the two"):

@@ -209,6 +209,11 @@ CASES = {
         "(rules.exclude_hosts: W?1).",
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),
+    "one of two owners": case(
+        f"belongs to {ALICES} (u1), u9 (no such user asset); the logons name {ALICES} (u1): 3 of 3 logons",
+        "To change the owner, set it in the inventory",
+        assets=[host("h1", "ws1", owners=("u1", "u9"))],
+    ),
     "excluded, without a clear primary user": case(
         "has no owner: the host is excluded (exclude_hosts: ws1).",
         "If it were not excluded (rules.exclude_hosts: ws1), no user would have enough of the logons.",
@@ -439,7 +444,7 @@ def test_a_person_who_is_excluded_is_found_with_the_hosts_and_what_excludes_them
     rules = Rules(exclude_user_assets={"left": ("true",)})
     text = told(asked, None, counts(("ws1", "zoe", 3)), hosts(host("h1", "ws1")), people=people, rules=rules)
     assert "(u9), in the logons zoe, excluded (exclude_user_assets: left: true).\n" in text
-    assert "Hosts: 1 by the logons, 0 in the inventory\n  - no owner, user excluded: ws1 has no" in text
+    assert "Hosts by the logons only: 1\n  - no owner, user excluded: ws1 has no" in text
 
 
 def text_of(usernames, user_ids, logons, assets):
@@ -517,7 +522,7 @@ def test_of_many_hosts_the_first_are_shown_and_names_do_not_act_on_a_terminal():
     rows = [(f"ws{number}\x1b[2j", name, 1) for number in range(30) for name in ("ann", "bob")]
     text = text_of(["ann"], ["u1"], counts(*rows), hosts(host("h1\x07", "ws1\x1b[2j", owners=("u1",))))
     assert text.count("ann: 1 of 2 logons on 1 day") == SHOWN_ELSEWHERE
-    assert "Hosts: 0 by the logons, 1 in the inventory\n" in text
+    assert "Hosts in the inventory only: 1\n" in text
     assert "Other hosts with logons: 30\n" in text
     assert text.endswith("  and more; --json has all")
     assert all(line.isprintable() for line in text.splitlines())

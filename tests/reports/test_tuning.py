@@ -87,11 +87,11 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
-        "Of 2 settings tried, none is at least 90% right (lower end of its interval) and keeps 90% of the "
+        "None of 2 combinations of settings is sure to be at least 90% right and to write 90% of the present "
         "owners. This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
     nothing = settings_in_words(LINE, None, None, Aim(), tried=2)
-    assert nothing[-1].endswith(" of the owners. The present ones are as good as any.")
+    assert nothing[-1].startswith("None of 2 combinations of settings does better than the present ones and")
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
 
@@ -100,7 +100,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
 def test_of_no_owners_none_is_wrong(wrong):
     nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
     sentence, *_ = claim = claim_in_words(nothing, NO_ANSWERS, ask="asset-owners tune")
-    assert sentence.endswith(", no owner would be written.")
+    assert sentence == "No owner would be written (rule: more than 60% over 30 days)."
     assert "asset-owners" not in " ".join(claim), "there is nothing to check"
 
 
@@ -123,9 +123,13 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
 @pytest.mark.parametrize(
     ("written", "no", "said"),
     [
-        (168, 0, "168 owners were written (5 undone since), about 63 of the other 163 wrong (49 to 78)."),
-        (168, 4, "168 owners were written (5 undone since, 4 of these answered no), about 61 of the other "),
-        (6, 0, "168 owners were to be written (6 were, 5 undone since), about 63 of the other 163 wrong"),
+        (
+            168,
+            0,
+            " (rule: more than 60% over 30 days; 5 undone since), about 63 of the other 163 wrong (49 to ",
+        ),
+        (168, 4, "; 5 undone since, 4 of these answered no), about 61 of the other 163 wrong"),
+        (6, 0, "168 owners were to be written (rule: more than 60% over 30 days; 6 were, 5 undone since), "),
     ],
 )
 def test_owners_undone_since_are_told_and_how_many_of_the_others_are_wrong(written, no, said):
