@@ -401,6 +401,7 @@ class Runs(Table):
 
     __key__ = ("run_id",)
     __layout__ = Layout.LEDGER
+    __newest_first__ = "started_at"
 
     run_id: Text = _text("Id of the run.")
     kind: pl.String = column("Kind of run.", codes=codes.KIND)
@@ -555,7 +556,7 @@ class AuditSample(Table, filled_by="tune --audit"):
 
 
 class ConfidenceBands(Table, filled_by="tune"):
-    """How many of the planned owners in a band of confidence are right (rules 9.8)."""
+    """How many of the planned owners in a band of confidence are right, once 50 are audited (rules 9.8)."""
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")
