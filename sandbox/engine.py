@@ -128,7 +128,8 @@ class Engine:
             self._lock.acquire(timeout=0)
         except Timeout as error:
             running = f"The sandbox is already running on {self._data}"
-            holder = self._holder.read_text(encoding="utf-8")
+            is_known = self._holder.exists()
+            holder = self._holder.read_text(encoding="utf-8") if is_known else "another process"
             raise EngineError(f"{running}, in {holder}. Stop that first (Ctrl-C)") from error
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         self._holder.write_text(f"process {os.getpid()} ({command})", encoding="utf-8")
