@@ -1,7 +1,6 @@
 """The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -149,11 +148,10 @@ def _plain(value: Any) -> str | float:
 
 def departments_metadata(owners: pl.DataFrame) -> dict[str, Any]:
     """Return how many hosts of each department have an owner, the largest first, of `current_owners`."""
-    counted = coverage_by_department(owners, run_id="", ended_at=datetime.now(UTC))
-    rows = counted.sort("hosts", descending=True, maintain_order=True).head(MAX_DEPARTMENTS)
+    counted = coverage_by_department(owners).sort("hosts", descending=True, maintain_order=True)
     shown = [
         {"department": name or "none", "with owner": f"{owned:,} of {hosts:,} ({percent(owned / hosts)})"}
-        for name, hosts, owned in rows.select("department", "hosts", "owned").rows()
+        for name, hosts, owned in counted.head(MAX_DEPARTMENTS).rows()
     ]
     return {"owners_by_department": _table(shown)} if shown else {}
 

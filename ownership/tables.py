@@ -412,8 +412,8 @@ class Runs(Table):
     window_to: pl.Date = column("Last of these days.", nullable=True)
     rules: SettingsJson = column("The settings of the section rules, as JSON.", nullable=True)
     options: SettingsJson = _text(
-        "Options that differ from the instance file, as JSON; also which run it executes again (retry_of), "
-        "and of which backfill of Dagster it is one."
+        "Options that differ from the instance file, as JSON; also how many days a backfill is of (days), "
+        "which run it executes again (retry_of), and of which backfill of Dagster it is one."
     )
     of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
     hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
