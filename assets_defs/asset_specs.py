@@ -9,12 +9,20 @@ import polars as pl
 
 from assets_defs.record import as_dagster_failure
 from assets_defs.run import InstanceRun, ScanRun, resource_keys, scan_run
-from ownership.decisions import drop_outs, funnel, least_certain_first, owned_percent, summary
+from ownership.decisions import (
+    coverage_by_department,
+    drop_outs,
+    funnel,
+    least_certain_first,
+    owned_percent,
+    summary,
+)
 from ownership.declaration import column_descriptions, columns_of, description, polars_schema
 from ownership.names import printable
 from ownership.rules import NAMING
 from ownership.tables import INVENTORY_SERVICE, SEARCH_SERVICE, TABLES
 from reports.run_results import writes_in_words
+from reports.sentences import percent
 from resources.settings import BrokenInstance, Instance, command_line, part_name
 from resources.store.catalogue import duckdb_type
 from resources.store.tables import short_run_id
@@ -111,7 +119,7 @@ SHOWN = (
     *("Criticality", "Planned criticality", "Confidence", "In words", "Message"),
 )
 """Columns of the sheet that Dagster shows, as far as they hold anything."""
-MAX_EXAMPLES = 8
+MAX_EXAMPLES, MAX_DEPARTMENTS = 8, 50
 MAX_ROWS = 200  # hosts in one table: names are in it, and Dagster's records are kept
 
 
@@ -136,6 +144,16 @@ def _plain(value: Any) -> str | float:
     if isinstance(value, int | float):
         return round(value, 3)
     return printable(", ".join(map(str, value)) if isinstance(value, list) else str(value or ""))
+
+
+def departments_metadata(owners: pl.DataFrame) -> dict[str, Any]:
+    """Return how many hosts of each department have an owner, the largest first, of `current_owners`."""
+    counted = coverage_by_department(owners).sort("hosts", descending=True, maintain_order=True)
+    shown = [
+        {"department": name or "none", "with owner": f"{owned:,} of {hosts:,} ({percent(owned / hosts)})"}
+        for name, hosts, owned in counted.head(MAX_DEPARTMENTS).rows()
+    ]
+    return {"owners_by_department": _table(shown)} if shown else {}
 
 
 def days_metadata(days: pl.DataFrame) -> dict[str, Any]:

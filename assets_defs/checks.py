@@ -306,8 +306,8 @@ def written_owners_are_not_wrong(run: ScanRun) -> dg.AssetCheckResult:
 def hosts_send_their_own_events(run: ScanRun) -> dg.AssetCheckResult:
     """No host name is that of a collector, which stands for several hosts and would get the owner of one.
 
-    It is checked on the last day with events, by the other fields that name a computer. If most events come
-    from collectors, the decisions are about collectors, and nothing is written until hostname_field is fixed.
+    A warning unless most events come from collectors: then nothing is written until hostname_field is fixed.
+    It is checked on the last day with events, by the other fields that name a computer.
     """
     days = run.days(run.window).filter(pl.col("counted") > 0)
     if days.is_empty():
@@ -334,6 +334,8 @@ def _none(
 
 
 _WORST: Sequence[State] = ("ok", "not tried", "warning", "wrong")
+_EFFECT = {WARN: "a warning: writing goes on", ERROR: "an error: nothing is written until it is fixed"}
+"""What Dagster calls `Failed` either way, also of a check that it calls `blocking`."""
 
 
 def _result(findings: Iterable[Finding]) -> dg.AssetCheckResult:
@@ -348,10 +350,12 @@ def _result(findings: Iterable[Finding]) -> dg.AssetCheckResult:
     numbers: Counter[str] = Counter()
     for one in found:
         numbers.update(one.numbers)
+    severity = ERROR if worst == "wrong" else WARN
+    effect = {} if worst == "ok" else {"effect": _EFFECT[severity]}
     count = {"count": rows.height} if broken else {}
     return dg.AssetCheckResult(
         passed=worst == "ok",
-        severity=ERROR if worst == "wrong" else WARN,
+        severity=severity,
         description="; ".join(f"{one.what}: {one.text}".removeprefix(": ") for one in said),
-        metadata={**count, **numbers, **examples("examples", rows)},
+        metadata={**effect, **count, **numbers, **examples("examples", rows)},
     )

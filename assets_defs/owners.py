@@ -99,7 +99,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
         new_conflicts=frame["new_conflict"].sum(),
         owned_before=frame.filter(pl.col("host_id").is_not_null())["existing_owner"].count(),
     )
-    found: dict[str, Any] = {"as_of": "before this run wrote; now: see owner_writes"}
+    found: dict[str, Any] = {"as_of": "the hosts as this run found them; what it then wrote: owner_writes"}
     if not run.may_write:  # so the tables go on showing other decisions (rules 7.6)
         shown = run.tables.published_run()
         until = f"run {short_run_id(shown)}" if shown else "the last dry run"

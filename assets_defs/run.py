@@ -387,6 +387,7 @@ def _chosen(run: ScanRun) -> dict[str, Any]:
     differing.pop("refetch", None)  # it says how days are fetched, not what the run finds
     if run.window == window_of(run.instance, run.window.last):
         differing.pop("lookback_days", None)  # the command line names what the window has
+    differing |= {"days": len(run.days_named)} if run.mode.kind == "backfill" else {}
     differing |= {CHANGES: run.instance.changes} if run.instance.changes else {}
     return differing | ({MISSING_STEPS: run.mode.missing_steps} if run.mode.missing_steps else {})
 

@@ -19,6 +19,7 @@ from assets_defs.asset_specs import (
     LOCATION,
     asset_arguments,
     asset_key,
+    departments_metadata,
     hosts_metadata,
     list_command,
     writes_metadata,
@@ -98,10 +99,11 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
     plan_id = tables.decided_by(run.run_id)
     decisions = tables.read_own("owner_decisions", plan_id)
     planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
+    owners = tables.read("current_owners", run_id=run.run_id).collect()
     is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
         "result": _result(run, rows),
-        **_written_last(run),
+        **_written_last(run, owners),
         "run": run.run_id,
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
@@ -109,6 +111,7 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         # An undo without the old funnel of what it undoes.
         **writes_metadata(rows, decisions.clear() if is_undo else decisions, _still_written(tables, plan_id)),
         **known,
+        **departments_metadata(owners),
         # Without decisions, which may be no longer kept, it has none.
         **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
         "dagster/row_count": written,
@@ -124,16 +127,15 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
     return f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written"
 
 
-def _written_last(run: InstanceRun) -> dict[str, Any]:
-    """Return the last run that wrote owners, and how many hosts still have them."""
+def _written_last(run: InstanceRun, owners: pl.DataFrame) -> dict[str, Any]:
+    """Return the last run that wrote owners, and how many hosts still have them; of `current_owners`."""
     wrote = run.tables.all_runs("runs").filter(pl.col("written") > 0, pl.col("kind") != "undo")
     said = "nothing yet"
     for row in wrote.sort("started_at").tail(1).collect().iter_rows(named=True):
         hosts, by = counted(row["written"], "host"), short_run_id(row["run_id"])
         said = f"{hosts} by run {by}, {row['started_at']:%Y-%m-%d %H:%M} UTC"
-    owners = run.tables.read("current_owners", run_id=run.run_id)
     held = owners.filter(HAS_OWNER, source="asset-owners")  # an undo is ours, too
-    return {"written_last": said, "hosts_with_written_owner": held.select(pl.len()).collect().item()}
+    return {"written_last": said, "hosts_with_written_owner": held.height}
 
 
 def _to_apply(run: ScanRun, planned: pl.DataFrame, decisions: pl.DataFrame) -> dict[str, Any]:

@@ -87,11 +87,9 @@ def tuning_frames(instance: Instance, tables: Tables) -> dict[str, pl.DataFrame]
     judged = judged.as_decided()
     kept = window_before(inputs.window.last, instance.keep.evidence_days)
     made = tuning_tables(inputs, tables.logon_counts(kept), judged)
-    if model := fit(answers_to_learn_from(instance, tables, judged.window)):
-        made["confidence_bands"] = confidence_bands(model, judged.decisions.filter(action="write"))
-    else:
-        made["confidence_bands"] = empty(ConfidenceBands)
-    return made
+    model = fit(answers_to_learn_from(instance, tables, judged.window))
+    planned = judged.decisions.filter(action="write")
+    return made | {"confidence_bands": confidence_bands(model, planned) if model else empty(ConfidenceBands)}
 
 
 def judged_decisions(tables: Tables) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from ownership.matching import candidates, owner_by_account
 from ownership.names import join_ids
 from ownership.rules import NAMING, events_needed, evidence_of_host, first_that_holds
 from ownership.stability import with_stable_days
-from ownership.tables import Coverage, OwnerDecisions
+from ownership.tables import OwnerDecisions
 from ownership.windows import gap_days
 
 IDLE_DAYS = 14
@@ -108,14 +108,9 @@ def owned_percent(decisions: pl.DataFrame, *, written: int = 0) -> float:
     return 100 * (hosts["existing_owner"].count() + written) / max(hosts.height, 1)
 
 
-def coverage_by_department(owners: pl.DataFrame, *, run_id: str, ended_at: datetime) -> pl.DataFrame:
-    """Count the hosts of each department, and those with an owner, in rows of `current_owners`.
-
-    Rows of `coverage`; the department is null for hosts without one.
-    """
-    counted = owners.group_by("department").agg(hosts=pl.len(), owned=HAS_OWNER.sum())
-    counted = counted.with_columns(run_id=pl.lit(run_id), ended_at=pl.lit(ended_at))
-    return counted.select(polars_schema(Coverage).names()).cast(polars_schema(Coverage)).sort("department")
+def coverage_by_department(owners: pl.DataFrame) -> pl.DataFrame:
+    """Count the hosts of each department, and those with an owner, in rows of `current_owners`."""
+    return owners.group_by("department").agg(hosts=pl.len(), owned=HAS_OWNER.sum()).sort("department")
 
 
 def events_by_day(days: Sequence[date], fetched: pl.DataFrame, *, timezone: str) -> pl.DataFrame:

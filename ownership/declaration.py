@@ -58,6 +58,7 @@ class Table:
     __key__: ClassVar[tuple[str, ...]] = ()
     __layout__: ClassVar[Layout] = Layout.SNAPSHOT
     __reads__: ClassVar[tuple[str, ...]] = ()
+    __newest_first__: ClassVar[str] = ""  # the column by which analysts see the rows
     __filled_by__: ClassVar[str]
 
     def __init_subclass__(cls, filled_by: str = "") -> None:

@@ -401,6 +401,7 @@ class Runs(Table):
 
     __key__ = ("run_id",)
     __layout__ = Layout.LEDGER
+    __newest_first__ = "started_at"
 
     run_id: Text = _text("Id of the run.")
     kind: pl.String = column("Kind of run.", codes=codes.KIND)
@@ -411,8 +412,8 @@ class Runs(Table):
     window_to: pl.Date = column("Last of these days.", nullable=True)
     rules: SettingsJson = column("The settings of the section rules, as JSON.", nullable=True)
     options: SettingsJson = _text(
-        "Options that differ from the instance file, as JSON; also which run it executes again (retry_of), "
-        "and of which backfill of Dagster it is one."
+        "Options that differ from the instance file, as JSON; also how many days a backfill is of (days), "
+        "which run it executes again (retry_of), and of which backfill of Dagster it is one."
     )
     of_run: Text = column("Id of the run that was applied or undone.", nullable=True)
     hosts: pl.Int64 = column("Hosts in the inventory.", ge=0, nullable=True)
@@ -555,7 +556,7 @@ class AuditSample(Table, filled_by="tune --audit"):
 
 
 class ConfidenceBands(Table, filled_by="tune"):
-    """How many of the planned owners in a band of confidence are right (rules 9.8)."""
+    """How many of the planned owners in a band of confidence are right, once 50 are audited (rules 9.8)."""
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")

@@ -1,5 +1,6 @@
 """The result of a run in words: its row in the table `runs`, and what it decided and wrote, counted."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -46,7 +47,8 @@ def counts_in_words(row: Mapping[str, Any]) -> Iterator[str]:
     if row["status"] == "failed":
         yield "failed"
     if row["kind"] == "backfill" and row["status"] == "succeeded":
-        yield counted((row["window_to"] - row["window_from"]).days + 1, "day")
+        named = json.loads(row["options"]).get("days")  # the window of one that decides is longer
+        yield counted(named or (row["window_to"] - row["window_from"]).days + 1, "day")
     undo = row["kind"].endswith("undo")
     if plans_only(row) and (row["kind"] != "backfill" or row["to_write"] is not None):
         yield f"{row['to_write'] or 0:,} to {'undo' if undo else 'write'}"

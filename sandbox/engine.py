@@ -12,6 +12,7 @@ import logging
 import os
 import pwd
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -115,7 +116,7 @@ class Engine:
         self._user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._process: subprocess.Popen[bytes] | None = None
         self._session = requests.Session()
-        self._lock = FileLock(self._data / "lock")
+        self._lock, self._holder = FileLock(self._data / "lock"), self._data / "holder"
 
     def __enter__(self) -> Self:
         """Fetch what is missing, start the engine and wait until it answers."""
@@ -126,8 +127,12 @@ class Engine:
         try:
             self._lock.acquire(timeout=0)
         except Timeout as error:
-            running = f"The sandbox is already running on {self._data}. Stop it (Ctrl-C) first."
-            raise EngineError(running) from error
+            running = f"The sandbox is already running on {self._data}"
+            is_known = self._holder.exists()
+            holder = self._holder.read_text(encoding="utf-8") if is_known else "another process"
+            raise EngineError(f"{running}, in {holder}. Stop that first (Ctrl-C)") from error
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        self._holder.write_text(f"process {os.getpid()} ({command})", encoding="utf-8")
         try:
             self._make_node(files)
             self._start(files)

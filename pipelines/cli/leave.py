@@ -78,9 +78,9 @@ def forget(
         if file.what is What.UNKNOWN_TABLE:
             print(f"  {file.path}: not known to this version; delete it if you do not need it")
     others = (
-        "  Not covered, check these yourself: other instances, reports and exports elsewhere, copies of the "
-        f"home, logs, other machines, the instance file ({instance.file}), and both services: the next run "
-        "stores again what they hold"
+        "  Not covered, check these yourself: other instances, audit sheets, reports and exports elsewhere, "
+        f"copies of the home, logs, other machines, the instance file ({instance.file}), and both services: "
+        "the next run stores again what they hold"
     )
     print_lines([others, "Done: stand-ins are in their place." if yes else NOTHING_CHANGED])
 
@@ -197,5 +197,5 @@ def remove(
                 if isinstance(folder, Path):
                     delete(folder)
             refresh_catalogue(home(), tables.folder.parent, analysts=tables.analysts)
-    print(f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home")
-    print("Done." if yes else NOTHING_CHANGED)
+    kept = f"  Not deleted: the instance file ({instance.file}), its secrets, and copies of the home"
+    print_lines([kept, "Done." if yes else NOTHING_CHANGED])

@@ -185,13 +185,13 @@ def follow_up(
     instance.require_secrets()
     tables = own_tables(instance)
     about = tables.run_id(run_id)
-    if not tables.holds("owner_writes", about) and not tables.has_written(about):
-        raise ConfigurationError(f"RUN_ID: run {about} of {instance.name} planned nothing and wrote nothing")
     chosen = read_host_names(hosts)
     rows = _rows_to_follow(instance, tables, job, about, chosen, wrong=wrong)
-    asks = job == "undo" and not (dry_run or yes or as_json) and is_on_terminal()
-    if asks and not _is_undo_confirmed(instance, rows, about):
-        return 0
+    if job == "undo" and rows.height > 1 and not (dry_run or yes or as_json) and is_on_terminal():
+        names = some_of([printable(name or "no name") for name in rows["hostname"]], SHOWN)
+        said = f"{rows.height:,} hosts that run {short_run_id(about)} wrote ({names}) will be undone in"
+        if not _is_confirmed(f"{said} {instance.platform.address}. Undo them?"):
+            return 0
     more = [] if allow_writes is None else ["--allow-writes", str(allow_writes)]
     more += ["--wrong"] if wrong else []
     again = [job, short_run_id(about), *_host_arguments(hosts), *more]
@@ -219,17 +219,6 @@ def _rows_to_follow(
         return _all_rows_to_follow(tables, job, about)  # cut off: the job finds out what there is to undo
     rows = rows_to_undo(instance, tables, about, hosts, run_id=about, wrong=wrong)
     return rows.filter(outcome="planned")
-
-
-def _is_undo_confirmed(instance: Instance, rows: pl.DataFrame, about: str) -> bool:
-    """Return whether a person confirms the undo; for a single host it does not ask."""
-    if rows.height < 2:
-        return True
-    names = some_of([printable(name or "no name") for name in rows["hostname"]], SHOWN)
-    return _is_confirmed(
-        f"{rows.height:,} hosts that run {short_run_id(about)} wrote ({names}) will be undone in "
-        f"{instance.platform.address}. Undo them?"
-    )
 
 
 def _is_confirmed(question: str) -> bool:

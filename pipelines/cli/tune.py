@@ -31,6 +31,7 @@ from pipelines.cli.options import (
     stored_tables,
 )
 from pipelines.dagster_gaps.log_lines import LOGGER
+from pipelines.dagster_home import dagster_instance
 from reports import tuning
 from reports.sheets import (
     answered,
@@ -43,7 +44,7 @@ from reports.sheets import (
 )
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
-from resources.settings import Instance, command_line, load_instance, part_name, system_user
+from resources.settings import Instance, command_line, home, load_instance, part_name, system_user
 from resources.store.retention import (
     audited_plans,
     decided_with,
@@ -89,7 +90,8 @@ def draw(
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")
         others = earlier.join(sample, on=("host_id", "user_id"), how="anti")
-        tables.write("audit_sample", pl.concat([others, sample]))
+        stored = pl.concat([others, sample])
+        tables.write("audit_sample", stored)
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
@@ -112,6 +114,10 @@ def draw(
     else:
         sys.stdout.write(sheet_content(table, is_workbook=False).decode())
         note("\n".join(lines))
+    from assets_defs.tuning import table_filled
+
+    with dagster_instance(home()) as dagster:
+        dagster.report_runless_asset_event(table_filled(instance, "audit_sample", stored))
 
 
 def read_answers(path: Path, files: Sequence[Path], precision: float) -> tuple[str, list[str]]:

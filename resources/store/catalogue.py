@@ -334,7 +334,8 @@ def _files(folder: UPath, table: str) -> str | None:
 def _rows(model: type[Table], files: str) -> str:
     # With hive_partitioning a folder named a=b in the path would become a column.
     rows = f"FROM read_parquet({quoted(files)}, hive_partitioning = false, union_by_name = true)"
-    return f"SELECT {', '.join(map(identifier, polars_schema(model)))} {rows}"
+    order = f" ORDER BY {model.__newest_first__} DESC" if model.__newest_first__ else ""
+    return f"SELECT {', '.join(map(identifier, polars_schema(model)))} {rows}{order}"
 
 
 @cache

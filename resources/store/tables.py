@@ -20,9 +20,9 @@ from upath import UPath
 
 from ownership.codes import SUCCESSES
 from ownership.decisions import coverage_by_department
-from ownership.declaration import Layout, empty, validated
+from ownership.declaration import Layout, empty, polars_schema, validated
 from ownership.history import current_owners
-from ownership.tables import TABLES, LogonCounts, LogonDays, OwnerWrites
+from ownership.tables import TABLES, Coverage, LogonCounts, LogonDays, OwnerWrites
 from ownership.windows import Window, days_of
 from resources import format_version
 from resources.errors import ConfigurationError
@@ -245,7 +245,8 @@ class Tables:
         """Store how many hosts of each department have an owner after a run; call it within `changing`."""
         owners = self.read("current_owners").collect()
         ended_at = self.rows("runs", run_id)["ended_at"].item()
-        rows = coverage_by_department(owners, run_id=run_id, ended_at=ended_at)
+        of_run, schema = {"run_id": pl.lit(run_id), "ended_at": pl.lit(ended_at)}, polars_schema(Coverage)
+        rows = coverage_by_department(owners).with_columns(**of_run).select(schema.names()).cast(schema)
         self.append("coverage", rows, run_id=run_id)
 
     def read_own(self, table: str, run_id: str) -> pl.DataFrame:

@@ -139,6 +139,8 @@ def test_days_without_events(stored, strict, severity):
     days = stored(scan={"require_complete_window": strict}).days(d3={"counted": 0}, d4={"counted": 9})
     verdict = days.evaluate(checks.no_gaps)
     assert (verdict.passed, verdict.severity) == (False, severity)
+    effect = "an error: nothing is written until it is fixed" if strict else "a warning: writing goes on"
+    assert next(iter(verdict.metadata.items())) == ("effect", dg.MetadataValue.text(effect))
     assert shown(verdict) == [("2026-03-03", "logs-*", 0), ("2026-03-04", "logs-*", 9)]
 
 

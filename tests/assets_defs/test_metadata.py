@@ -9,6 +9,7 @@ from assets_defs.asset_specs import (
     MAX_ROWS,
     days_metadata,
     decisions_metadata,
+    departments_metadata,
     hosts_metadata,
     writes_metadata,
 )
@@ -86,6 +87,17 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert [written[name] for name in numbers] == [26, 60.0, 0, 1, 1]
     stages = {row["stage"]: row["hosts"] for row in records(written["funnel"])}
     assert (stages["written"], stages["to write"]) == (1, written["hosts_to_write"])
+
+
+def test_departments_are_listed_with_their_hosts_that_have_an_owner_the_largest_first():
+    sales = (host(f"s{owner}", department="Sales", owners=(owner,)) for owner in ("u1", ""))
+    owners = current_owners(pl.concat([ASSETS, hosts(*sales)]), PEOPLE, empty(OwnerWrites).lazy())
+    assert records(departments_metadata(owners)["owners_by_department"]) == [
+        {"department": "none", "with owner": "2 of 4 (50%)"},
+        {"department": "Sales", "with owner": "1 of 2 (50%)"},
+        {"department": "Legal", "with owner": "0 of 1 (0%)"},
+    ]
+    assert departments_metadata(owners.clear()) == {}
 
 
 def test_days_are_listed_that_lack_events():

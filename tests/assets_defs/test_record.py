@@ -1,5 +1,6 @@
 import json
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -97,6 +98,8 @@ def test_an_undo_says_how_many_hosts_it_undid_whole_and_in_part(tables):
     assert result_in_words(row) == "1 undone, 1 undone in part, 1 skipped"
     filled = {"kind": "backfill", "to_write": None, "left_alone": None, "window_from": NOW, "window_to": NOW}
     assert result_in_words(row | filled) == "1 day"
+    named = {"to_write": 4, "window_from": NOW - timedelta(days=29), "options": '{"days": 5}'}
+    assert result_in_words(row | filled | named) == "5 days, 4 to write", "not those that it decided by"
     assert undone_in_words(3, undone=row["written"], in_part=row["in_part"]) == "1 of 3 undone and 1 in part"
     assert undone_in_words(2, undone=2, in_part=0) == "undone"
     assert undone_in_words(3, undone=2, in_part=0) == "2 of 3 undone"

@@ -1,5 +1,6 @@
 """What a run may do, as its steps read it off Dagster, and how it fails."""
 
+import json
 import re
 from contextlib import nullcontext
 from datetime import UTC, date, datetime, timedelta
@@ -109,6 +110,8 @@ def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_ol
     assert (run.mode.kind, run.may_write) == (kind, says is None)
     assert run.record.row()["message"] == run.why_no_writes
     assert (says or "") in (run.why_no_writes or "")
+    named = (2 if says == "Backfill of 2 days" else 1) if kind == "backfill" else None
+    assert json.loads(run.record.row()["options"]).get("days") == named
     assert caplog.messages == [run.why_no_writes or f"Owners are written to {run.instance.platform.address}"]
     keeps_its_days = "without" in given or "writes" in given
     assert (run.private_days_of == run.run_id) == keeps_its_days

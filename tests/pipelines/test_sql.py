@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import subprocess
 import sys
 from tempfile import gettempdir
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 import yaml
 
+from assets_defs.record import RunRecord
 from pipelines.cli import sql as command
 from resources.settings import tables_location
 from resources.store.catalogue import VIEWS
@@ -110,6 +112,21 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     instance_file(home / "instances", "Head office")
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(home))
     return home
+
+
+def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call, home):  # noqa: ARG001
+    said = call("sql", "FROM confidence_bands")[2]
+    assert "confidence_bands has no rows" in said
+    assert "once 50 are audited (rules 9.8). Filled by `asset-owners tune`." in said
+    assert not call("sql", "FROM owner_decisions")[2]
+
+
+def test_the_newest_run_comes_first(as_json, tmp_path, monkeypatch):
+    tables, names = fill(tmp_path, "head_office", "a"), ["run-b", "run-a", "run-c"]
+    for run_id in names:
+        RunRecord(tables, run_id, None, logging.getLogger()).begin("run")
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    assert [row["run_id"] for row in as_json("FROM runs")] == names[::-1]
 
 
 def test_of_several_instances_one_is_named_or_chosen(sql, as_json, tmp_path, monkeypatch):

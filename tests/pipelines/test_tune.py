@@ -3,7 +3,9 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import dagster as dg
 import polars as pl
 import pytest
 import yaml
@@ -17,6 +19,7 @@ from ownership.tuning.confidence import draw_sample
 from ownership.windows import Window, days_of, window_before
 from pipelines.cli.diff import compare
 from pipelines.cli.results import commands_to_review
+from pipelines.dagster_home import dagster_instance
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
@@ -351,6 +354,9 @@ def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(tun
     for number, name in ((50, "50.csv"), (50, "again.csv"), (5, "5.csv")):
         assert tune("--audit", str(number), "--seed", "7", "--audit-file", tmp_path / name)[0] == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "50.csv").read_text()
+    with dagster_instance(tmp_path / "home") as dagster:
+        event: Any = dagster.get_latest_materialization_event(dg.AssetKey(["head_office", "audit_sample"]))
+    assert event.asset_materialization.metadata["dagster/row_count"].value == 50, "its page has the last draw"
     drawn = [
         {row["host_id"] for row in json.loads(tune("--audit", number, "--seed", "7", "--json")[1])["sample"]}
         for number in ("5", "50", "60")

@@ -5,6 +5,7 @@ import sys
 import zipfile
 
 import pytest
+from filelock import FileLock
 
 from resources.errors import ServiceError
 from sandbox.engine import Engine
@@ -121,3 +122,10 @@ def test_what_is_altered_or_missing_is_refused_without_a_password_and_a_retry_he
         assert (home / "lib" / "tool-1.0.jar").read_bytes() == b"a jar"
         fetched = [request.path for request in mirror.requests]
         assert fetched.count(f"/maven{MODULE}") == 1, "what was whole is not fetched again"
+
+
+def test_who_starts_a_second_sandbox_is_told_which_process_runs_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(Engine, "_install", lambda _: None)
+    (tmp_path / "holder").write_text("process 123 (asset-owners sandbox ui)")
+    with FileLock(tmp_path / "lock"), pytest.raises(EngineError, match=r"process 123 \(.* sandbox ui\)"):
+        Engine(tmp_path).__enter__()
