@@ -4,12 +4,21 @@ import pytest
 
 from resources.ledger.ledger import Ledger
 from resources.ledger.postgres import PostgresLedger
+from tests.resources.fake_search import FakeSearch
 
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path, monkeypatch):
-    """Codes that were used are remembered in the home."""
+    """Codes that were used are remembered in the home; the search service's password is not ASCII."""
     monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEARCH_PASSWORD", "pass wörd")
+
+
+@pytest.fixture
+def search_service():
+    """A search service over documents in memory."""
+    with FakeSearch() as service:
+        yield service
 
 
 @pytest.fixture

@@ -161,7 +161,6 @@ def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(tmp_
 
 
 def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
-    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
     monkeypatch.setattr(search_client, "MAX_PAGE", 1)
     after = {"hostname": "PC", "username": "CORP\\jörg"}
     pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}

@@ -377,7 +377,6 @@ def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place
     monkeypatch.setenv("INVENTORY_PASSWORD", "there")
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfea\x00b")
-    monkeypatch.setenv("SEARCH_PASSWORD", "there")
     (name,) = place.values()
     for key in ("password", "platform.mfa_secret", "cookies.a"):
         with pytest.raises(ConfigurationError, match=rf"\.yaml: {key}: .*{name}"):
