@@ -52,6 +52,7 @@ NOTHING = dict.fromkeys(FIELDS) | REACHED
         (SOUND, {"logon_type_field": "nowhere"}, {"logon_type_field": "wrong"}),
         ([*SOUND, event("PC", None)], {}, {"user_field": "ok"}),
         ([*SOUND, *[event("PC", None)] * 2], {}, {"user_field": "warning"}),
+        ([*SOUND, *[event("PC", None)] * 9], {}, {"user_field": "warning"}),
         ([*SOUND, *[event("PC", None)] * 10], {}, {"user_field": "wrong"}),
         ([event("PC", None)] * 9, {}, {"user_field": "wrong", "hostname_field": "ok"}),
         (
