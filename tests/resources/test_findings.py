@@ -8,7 +8,7 @@ from ownership.windows import Window
 from resources.inventory.try_inventory import check_inventory, compare_names
 from resources.search import open_source
 from resources.search.source import Logs, check_logs
-from tests.resources.http_stub import Reply, Stub, envelope
+from tests.resources.http_stub import Reply, envelope
 from tests.resources.inventory_world import client
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, event
@@ -120,15 +120,14 @@ DEPARTMENT = "platform.contract.enrich_fields.user_department"
         (None, [USER], HOST, {"platform.contract.hosts": "wrong", "platform.contract.users": "ok"}),
     ],
 )  # fmt: skip
-def test_an_inventory_service(tmp_path, hosts, users, read, states):
-    with Stub(inventory_of(hosts, users, read)) as stub:
-        found = findings(tmp_path, stub.url)
+def test_an_inventory_service(served, hosts, users, read, states):
+    with served(inventory_of(hosts, users, read)) as (_, inventory):
+        found = states_of(inventory)
     assert {what: found.get(what) for what in states} == states
 
 
-def findings(tmp_path, url):
-    with client(tmp_path, url) as inventory:
-        return {one.what: one.state for one in check_inventory(inventory)}
+def states_of(inventory):
+    return {one.what: one.state for one in check_inventory(inventory)}
 
 
 NAMED = [
@@ -151,14 +150,10 @@ SHORT, EXACT = {"rules": {"hostname_match": "short"}}, {}
         ([], "ann", EXACT, (None, "ok"), ""),
     ],
 )
-def test_the_names_of_both_services(search, tmp_path, names, email, changes, states, text):
+def test_the_names_of_both_services(search, served, names, email, changes, states, text):
     hosts = [{"id": str(n), "search_agent_name": name} for n, name in enumerate(names)]
     listed = inventory_of(hosts, [{"id": "u", "user_email": f"{email}@corp.example"}])
-    with (
-        search(NAMED, **changes) as logs,
-        Stub(listed) as stub,
-        client(tmp_path, stub.url, **changes) as inventory,
-    ):
+    with search(NAMED, **changes) as logs, served(listed, **changes) as (_, inventory):
         found = {one.what: one for one in compare_names(inventory, logs, Window(DAY, DAY))}
     hosts = found.get("rules.hostname_match")
     assert (hosts and hosts.state, found["user_field"].state) == states
@@ -166,17 +161,13 @@ def test_the_names_of_both_services(search, tmp_path, names, email, changes, sta
     assert "of 2 logon events belong to users" in found["user_field"].text, "SYSTEM and PC$ are nobody"
 
 
-def test_domains_that_one_host_has_and_domains_that_nobody_has(search, tmp_path):
+def test_domains_that_one_host_has_and_domains_that_nobody_has(search, served):
     documents = [event(f"asset-{n}", r"CORP\ann") for n in range(3)]
     documents.append(event("asset-4711", r"WKS-77\miller"))
     listed, said = inventory_of([{"id": "1", "search_agent_name": "asset-4711"}]), {}
     for domains in ([], ["CORP"], ["LAB"]):
         rules = {"domains": domains}
-        with (
-            search(documents, rules=rules) as logs,
-            Stub(listed) as stub,
-            client(tmp_path, stub.url, rules=rules) as inventory,
-        ):
+        with search(documents, rules=rules) as logs, served(listed, rules=rules) as (_, inventory):
             findings = compare_names(inventory, logs, Window(DAY, DAY))
             said[*domains] = [one.text for one in findings if one.what == "rules.domains"]
     assert "wks-77 on asset-4711" in said[()][0]
@@ -185,17 +176,13 @@ def test_domains_that_one_host_has_and_domains_that_nobody_has(search, tmp_path)
     assert "the logons have corp, wks-77" in said["LAB",][0]
 
 
-def test_of_several_logs_each_is_named_and_their_names_are_compared_together(search, tmp_path):
+def test_of_several_logs_each_is_named_and_their_names_are_compared_together(search, served):
     """One log holds 60 events of a small collector, the other 600 of the hosts themselves."""
     documents = [event(f"pc{n % 3}", "ann", sender="wec") | {"of": "few"} for n in range(60)]
     documents += [event("pc1", "ann") | {"of": "most"} for _ in range(600)]
     several = {"logs": [{"query": "of:few"}, {"query": "of:most", "index": "own-*"}]}
     listed = inventory_of([{"id": "1", "search_agent_name": "pc1"}])
-    with (
-        search(documents, **several) as logs,
-        Stub(listed) as stub,
-        client(tmp_path, stub.url) as inventory,
-    ):
+    with search(documents, **several) as logs, served(listed) as (_, inventory):
         found = [*check_logs(logs, Window(DAY, DAY), exclude_hosts=())]
         names = [*compare_names(inventory, logs, Window(DAY, DAY))]
     (warning,) = (one for one in found if one.state != "ok")
@@ -206,13 +193,13 @@ def test_of_several_logs_each_is_named_and_their_names_are_compared_together(sea
 
 
 @pytest.mark.parametrize("fields_in", ["", "attributes"])
-def test_a_field_that_excludes_assets_and_that_none_has(tmp_path, fields_in):
+def test_a_field_that_excludes_assets_and_that_none_has(served, fields_in):
     item = ({"id": HOST["id"], fields_in: HOST} if fields_in else HOST) | {"group": "x"}  # beside the fields
     rules = {
         setting: {"group": ["y"], "grop": ["kiosk*"]} for setting in ("exclude_assets", "exclude_user_assets")
     }
     contract, listed = {"fields_in": fields_in}, inventory_of([item], [item], item)
-    with Stub(listed) as stub, client(tmp_path, stub.url, contract=contract, rules=rules) as inventory:
+    with served(listed, contract=contract, rules=rules) as (_, inventory):
         states = {one.what: one for one in check_inventory(inventory)}
     assert states["platform.contract.read"].state == "ok"
     found = [one for what, one in states.items() if what.startswith("rules.exclude")]
@@ -220,7 +207,8 @@ def test_a_field_that_excludes_assets_and_that_none_has(tmp_path, fields_in):
     assert all("a value in grop, " in one.text and ", group, " in one.text for one in found)
 
 
-def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(tmp_path):
-    assert findings(tmp_path, "http://127.0.0.1:1") == {"connection": "wrong"}
-    with Stub(lambda _: envelope(status=False, message="No.")) as refusing:
-        assert findings(tmp_path, refusing.url) == {"connection": "ok", "log-in": "wrong"}
+def test_what_cannot_be_reached_or_refuses_the_log_in_ends_the_tries(served, tmp_path):
+    with client(tmp_path, "http://127.0.0.1:1") as inventory:
+        assert states_of(inventory) == {"connection": "wrong"}
+    with served(lambda _: envelope(status=False, message="No.")) as (_, inventory):
+        assert states_of(inventory) == {"connection": "ok", "log-in": "wrong"}
