@@ -172,13 +172,8 @@ def test_a_wrong_value_is_refused_by_its_key(write, key, wrong):
     [
         ("CORP\\", "write CORP"),
         (r"CORP\\", "write CORP"),
-        (r"CORP\ann", "write CORP"),
-        (r"CORP\*", "write CORP"),
-        ("@corp.example", "write corp.example"),
-        ("ann@corp.example", "write corp.example"),
         ("*@corp.example", "write corp.example"),
         ("*.corp.example", "write corp.example"),
-        (".corp.example", "write corp.example"),
         ("corp.example.", "write corp.example"),
         ("corp.*", "write corp"),
         ("CO?P", "name each, without wildcards, or none to take all"),
