@@ -16,6 +16,7 @@ from sandbox.inventory import Account
 from tests.resources.http_stub import Reply, Stub, envelope
 from tests.resources.inventory_world import SECRET as MFA_SECRET
 from tests.resources.samples import instance
+from tests.resources.search.test_client import PAGE, answered, error, pairs
 
 SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
 
@@ -123,13 +124,10 @@ def test_what_the_search_service_repeats_of_a_request_is_hidden(monkeypatch, pag
     monkeypatch.setenv("TEAM_COOKIE", COOKIE)
     token = base64.b64encode(f"owner-search:{SECRET}".encode()).decode()
 
-    def error(text):
-        body = {"error": {"type": "security_exception", "reason": text}}
-        return Reply(json.dumps(body).encode(), 401)
-
     def service(request):
         assert request.headers["Authorization"] == f"Basic {token}"
-        return {**PAGES, "an error": error}[page](f"{token} {SECRET} {'; '.join(request.cookies.values())}")
+        said = f"{token} {SECRET} {'; '.join(request.cookies.values())}"
+        return error("security_exception", said, 401) if page == "an error" else PAGES[page](said)
 
     with (
         Stub(service) as stub,
@@ -162,17 +160,13 @@ def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(serv
 
 def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
     monkeypatch.setattr(search_client, "MAX_PAGE", 1)
-    after = {"hostname": "PC", "username": "CORP\\jörg"}
-    pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}
-    found = {"pairs": pairs, "matching": {"doc_count": 1}, "latest": {}}
-    found |= {key: {"doc_count": 0} for key in ("hostname", "username")}
-    page = {"timed_out": False, "_shards": {"total": 1}, "aggregations": found}
+    user = "CORP\\jörg"
+    page = PAGE | {"aggregations": pairs(user, after=user)}
 
     def service(request):
         if not json.loads(request.body)["aggs"]["pairs"]["composite"].get("after"):
-            return Reply(json.dumps(page).encode())
-        cause = {"type": "illegal_argument_exception", "reason": f"cannot parse [{after['username']}]"}
-        return Reply(json.dumps({"error": cause}).encode(), 400)
+            return answered(page)
+        return error("illegal_argument_exception", f"cannot parse [{user}]", 400)
 
     hidden = pytest.raises(ConfigurationError, match=r"cannot parse \[\*\*\*\]")
     with Stub(service) as stub, SearchClient(instance(url=stub.url)) as search, hidden:
