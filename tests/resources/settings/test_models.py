@@ -83,7 +83,6 @@ def test_settings_are_tried_without_changing_the_file(write):
     [
         ("rules.share_threshold_percent", "is not SETTING=VALUE, such as rules.share"),
         ("rules..x=1", "is not SETTING=VALUE"),
-        ("rules.share_threshold_percent=30", "rules.share_threshold_percent: '30' must be at least 50"),
         ("rules.share_treshold=70", "did you mean 'share_threshold_percent'?"),
         ("min_active_days=2", "min_active_days: unknown key; did you mean rules.min_active_days?"),
         ("colour=1", "colour: unknown key; known here are "),
@@ -150,7 +149,6 @@ def test_what_the_file_says_is_kept(write):
         ("scan.first_day", "9999-12-31"),
         ("rules.share_threshold_percent", 49),
         ("rules.share_threshold_percent", 66.6),
-        ("rules.logon_type_weights", {2: 10}),  # without logon_type_field
         ("query", "{term: x}"),
         ("name", "---"),
         ("name", "Main"),  # a schema of DuckDB's own
