@@ -21,7 +21,9 @@ def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
     planned = stand.run(None, "--dry-run", "--no-enrich").report["run_id"]
     wrote = stand.run().report["run_id"]
     stand.inventory.state.set_field("h-1", "department", "by hand")
-    undone = stand.follow_up("undo", wrote).report["run_id"]
+    undo = stand.follow_up("undo", wrote).report
+    undone, left = undo["run_id"], {row["host_id"]: row["message"] for row in undo["left_alone"]}
+    assert left == {"h-1": "left unchanged: department is by hand now"}
     applied = stand.follow_up("apply", planned).report["run_id"]
     of_it = ("runs", "--instance", stand.instance_file())
     rows = json.loads(stand.call(*of_it, "--json").stdout)["runs"]
