@@ -92,12 +92,10 @@ class PostgresServer:
 
     def ask(self, statement: str, *values: object, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Do something as administrator, in a connection of its own."""
-        with psycopg.connect(self.admin_url(database), autocommit=True) as connection:
+        url = f"postgresql://admin:{self._password}@127.0.0.1:{self.port}/{database}"
+        with psycopg.connect(url, autocommit=True) as connection:
             cursor = connection.execute(statement.encode(), values or None)
             return cursor.fetchall() if cursor.description else []
-
-    def admin_url(self, database: str) -> str:
-        return f"postgresql://admin:{self._password}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, password: str | None = None) -> str:
         """The address of an empty database, with the user who owns it."""
@@ -106,12 +104,6 @@ class PostgresServer:
         self.ask(role.as_string())
         self.ask(f"CREATE DATABASE {name} OWNER {name}")
         return f"postgresql://{name}:{password}@127.0.0.1:{self.port}/{name}"
-
-    def new_database_of(self, url: str) -> str:
-        """The address of a further empty database of the user of another one."""
-        start, _, user = url.rpartition("/")
-        self.ask(f"CREATE DATABASE {user}_2 OWNER {user}")
-        return f"{start}/{user}_2"
 
     def cut_off(self, database: str) -> int:
         """End all sessions in a database, and tell how many there were, when they are gone."""

@@ -1,10 +1,12 @@
 import re
+from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.machine import DEPLOY
+from tests.deploy.machine import DEPLOY, PROGRAM
+from tests.deploy.test_image import stage
 
 KUBERNETES = "1.31"
 FOLDER = DEPLOY / "kubernetes"
@@ -65,3 +67,9 @@ def test_what_the_chart_puts_into_the_pods_is_valid():
         },
     }
     kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+
+
+def test_what_the_image_is_made_of_is_not_ignored():
+    known = {line.removeprefix("!") for line in (PROGRAM / ".dockerignore").read_text().split()}
+    copied = [file for name, words in stage(0) if name == "COPY" for file in words.split()[:-1]]
+    assert [file for file in copied if Path(file).parts[0] not in known] == []

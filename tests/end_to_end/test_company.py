@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from ownership.decisions import funnel
 from reports.page import FUNNEL
 from sandbox.company import DEMO_RULES
-from tests.end_to_end.stand import COMPANY_INDEX, TODAY
+from tests.end_to_end.stand import ASSET_OWNERS, COMPANY_INDEX, TODAY
 
 pytestmark = pytest.mark.slow
 
@@ -86,8 +85,6 @@ def test_the_caption_of_the_picture_of_the_decisions_has_their_numbers(stand, fi
 
 # What asset-owners sandbox demo says, and the commands that it proposes
 
-PROGRAM = Path(sys.executable).with_name("asset-owners")
-
 
 @pytest.mark.nightly
 def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_show(tmp_path, monkeypatch):
@@ -100,7 +97,7 @@ def test_the_demo_plans_writes_and_counts_and_what_it_proposes_has_something_to_
 
     for variable, value in {"COLUMNS": "80", "NO_COLOR": "1"}.items():
         monkeypatch.setenv(variable, value)
-    on_terminal = output("script", "-qec", f"{PROGRAM} sandbox demo", "/dev/null")
+    on_terminal = output("script", "-qec", f"{ASSET_OWNERS} sandbox demo", "/dev/null")
     said = on_terminal.replace("\r\n", "\n")
     to_copy = re.compile(r"    \S*(less|asset-owners) |    ASSET_OWNERS_HOME=")
     assert [line for line in said.splitlines() if len(line) > 80 and not to_copy.match(line)] == []

@@ -3,22 +3,15 @@
 import ctypes
 import os
 import time
-from functools import partial
-from threading import Event
 
 import dagster as dg
-import polars as pl
 import pytest
 
-from assets_defs.record import RunRecord
-from pipelines.cli.app import app
-from pipelines.cli.results import build_definitions
 from pipelines.dagster_gaps.launcher import fail_dead_runs
 from pipelines.dagster_home import dagster_instance
 from resources.locks import end_if_stuck, made_progress
-from tests.end_to_end.processes import RunningProcess, settle_in
-from tests.end_to_end.stand import HELD_SECONDS, TODAY, UPDATE, WRITTEN, small_company
-from tests.pipelines.in_memory import LogFile
+from tests.end_to_end.processes import Program, RunningProcess, settle_in
+from tests.end_to_end.stand import HELD_SECONDS, TODAY, WRITTEN
 
 pytestmark = pytest.mark.slow
 
@@ -61,49 +54,20 @@ def test_only_watched_work_that_makes_no_progress_ends_its_process(monkeypatch, 
     assert (process.exit_status, "in hang_after_nested_work" in said) == (status, bool(status)), said
 
 
-def run(file, collects, environment, log):
-    """Run on logons in memory; one that `collects` for ever hangs in the end, under the lock."""
-    settle_in(environment, os.devnull, log)
-    source = LogFile(*((event.at.date(), str(event.agent), str(event.user)) for event in small_company()))
-    with pytest.MonkeyPatch.context() as patch:
-        with_logons = partial(build_definitions, source=lambda _: source)
-        patch.setattr("pipelines.cli.results.build_definitions", with_logons)
-        end = RunRecord._end
-
-        def end_never(*arguments, **named):
-            patch.setattr(pl.LazyFrame, "collect", hang)
-            end(*arguments, **named)
-
-        if collects:
-            patch.setattr(RunRecord, "_end", end_never)
-        app(["run", "--instance", str(file), "--as-of", TODAY.isoformat()])
-
-
-@pytest.mark.parametrize(
-    ("hanging", "shown", "left"), [("collect", "in _end", {}), ("write", "in send", {"written": 1})]
-)
-def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_on(
-    recorded_stand, hanging, shown, left
-):
-    stand, go_on = recorded_stand, Event()
-
-    def hold_back(request, *_):
-        if request.url.path == UPDATE and hanging == "write":
-            go_on.wait(HELD_SECONDS)
-
-    stand.inventory.hooks.after = hold_back  # once it is applied
+def test_a_run_that_hangs_ends_with_its_stacks_in_the_log_and_the_next_one_goes_on(engine_stand):
+    stand = engine_stand
+    _, go_on = stand.hold_back_writes()
     stand.environment.setenv("ASSET_OWNERS_STUCK_SECONDS", str(SECONDS))
-    with RunningProcess(run, stand.instance_file(), hanging == "collect") as process:
-        said = process.log.read()
+    with Program("run", "--instance", stand.instance_file(), "--as-of", TODAY) as process:
+        _, said = process.communicate()
     go_on.set()
-    assert (process.exit_status, f"Timeout (0:00:0{SECONDS})!" in said, shown in said) == (1, True, True), (
-        said
-    )
+    assert process.exit_status == 1, said
+    assert f"Timeout (0:00:0{SECONDS})!" in said
+    assert "in send" in said
     stand.environment.delenv("ASSET_OWNERS_STUCK_SECONDS")
-    stand.inventory.hooks.after = None
 
     ran = stand.run()
-    assert (ran.status, ran.report["writes"], stand.written()) == (0, left, WRITTEN), ran.stderr
+    assert (ran.status, ran.report["writes"], stand.written()) == (0, {"written": 1}, WRITTEN), ran.stderr
     with dagster_instance(stand.home) as recorded:
         fail_dead_runs(recorded, "Small")  # as the daemon does
         statuses = [one.status for one in recorded.get_runs()]

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from assets_defs.asset_specs import LOCATION
 from pipelines.dagster_home import DAGSTER_YAML, dagster_instance
 from resources.store.tables import Tables
 from tests.end_to_end.processes import Program
-from tests.end_to_end.stand import HELD_SECONDS, HOSTS, TENANT, TODAY, UPDATE, USERS, WRITTEN, Ran
+from tests.end_to_end.stand import HOSTS, TENANT, TODAY, UPDATE, USERS, WRITTEN, Ran
 from tests.end_to_end.webserver import SECONDS, Webserver, eventually, free_url, started
 
 pytestmark = pytest.mark.slow
@@ -132,24 +131,19 @@ def test_commands_that_start_at_the_same_time_in_an_empty_home_all_succeed(engin
 
 def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_write(engine_stand):
     """As a container's runtime does: SIGTERM, and ten seconds later the process is killed."""
-    stand, asked, answer = engine_stand, [], threading.Event()
-
-    def hang_once_it_is_applied(request, _):
-        if request.url.path == UPDATE and not asked:
-            asked.append(time.monotonic())
-            process.terminate()
-            answer.wait(HELD_SECONDS)
-
-    stand.inventory.hooks.after = hang_once_it_is_applied
+    stand = engine_stand
+    writing, go_on = stand.hold_back_writes()
     file = stand.instance_file({"writes": {"concurrency": 1}})
     with Program("run", "--instance", file) as process:
+        assert writing.wait(SECONDS)
+        told = time.monotonic()
+        process.terminate()
         _, said = process.communicate()
-        seconds = time.monotonic() - asked[0]
-    answer.set()
+        assert time.monotonic() - told < 10
+    go_on.set()
     assert process.exit_status == 1
     assert "the run was interrupted\nRun " in said
     assert "Writes: 1 host pending; the next run finds out what became of the write. 1 host skipped" in said
-    assert seconds < 10
     writes = stand.tables.writes().select("host_id", "outcome").collect()
     assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
     assert stand.tables.all_runs("runs").select("status").collect()["status"].to_list() == ["failed"]

@@ -20,7 +20,10 @@ COUNTS = ("hosts", "to_write", "written", "owned_before", "owned_after", "new_co
 def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
     planned = stand.run(None, "--dry-run", "--no-enrich").report["run_id"]
     wrote = stand.run().report["run_id"]
-    undone = stand.follow_up("undo", wrote).report["run_id"]
+    stand.inventory.state.set_field("h-1", "department", "by hand")
+    undo = stand.follow_up("undo", wrote).report
+    undone, left = undo["run_id"], {row["host_id"]: row["message"] for row in undo["left_alone"]}
+    assert left == {"h-1": "left unchanged: department is by hand now"}
     applied = stand.follow_up("apply", planned).report["run_id"]
     of_it = ("runs", "--instance", stand.instance_file())
     rows = json.loads(stand.call(*of_it, "--json").stdout)["runs"]
@@ -35,6 +38,7 @@ def test_each_kind_of_run_is_listed_with_what_came_of_it(stand):
     counts = [tuple(row[name] for name in COUNTS) for row in rows[1:]]
     assert counts == [(4, 2, 2, 3, 1, None), (4, 2, 2, 1, 3, 1), (4, 2, 0, 1, 1, 1)]
     shown = stand.call(*of_it, "--limit", "3").stdout
+    assert f", 1 of 2 undone and 1 in part by run {undone[:8]}" in shown
     assert [line.split()[0] for line in shown.splitlines()[1:]] == [row["run_id"][:8] for row in rows[:3]]
 
 

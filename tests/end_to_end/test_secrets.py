@@ -169,11 +169,6 @@ def test_a_group_of_analysts_may_read_tables_and_catalogue_and_nothing_else(stan
     }
 
 
-def said_below(folder):
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {str(path): "\n".join(texts(path)) for path in files}
-
-
 USER, HOST = "Perlmutter", "Zwiebelturm"
 
 
@@ -208,9 +203,3 @@ def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_sta
             log = "\n".join(entry.user_message for entry in recorded.all_logs(ran.report["run_id"]))
         said = {"log": log, "terminal": ran.stderr, "report": ran.stdout}
         assert found(f"(?i){USER}|{HOST}|u-[12]", said) == set()
-    # A person is found in no file then, Dagster's databases among them; the namesake stays.
-    file = stand.instance_file(settings)
-    assert found(f"(?i){USER}2|u-2", said_below(stand.home))
-    assert stand.call("forget", f"{USER}2@corp.example", "--instance", file, "--yes").exit_code == 0
-    assert found(f"(?i){USER}2|u-2", said_below(stand.home)) == set()
-    assert found(f"(?i)CORP.+{USER}", said_below(stand.home / "tables"))

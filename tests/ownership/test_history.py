@@ -17,7 +17,7 @@ from ownership.history import (
 from ownership.rules import Rules
 from ownership.tables import AcknowledgedConflicts, CurrentOwners, OwnerDecisionsHistory
 from tests import examples
-from tests.ownership.builders import DAY, NOW, counts, decide, host, hosts, user, users
+from tests.ownership.builders import DAY, NOW, PEOPLE, counts, decide, host, hosts, user, users
 from tests.resources.writeback.world import plan, values
 
 NOTHING = empty(OwnerDecisionsHistory)
@@ -164,8 +164,6 @@ def test_a_conflict_is_as_old_as_the_day_on_which_the_host_changed_hands():
 
 
 # Who owns a host now: the last of what the inventory listed, and what runs wrote, undid and saw since
-
-PEOPLE = users(user("u1", email="ann@corp.example"), user("u2", email="bob@corp.example"))
 
 
 def instant(day, **later):

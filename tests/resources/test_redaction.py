@@ -13,9 +13,10 @@ from resources.redaction import redact, redact_start
 from resources.search import logons as search_client
 from resources.search.logons import SearchClient
 from sandbox.inventory import Account
-from tests.resources import inventory_world
 from tests.resources.http_stub import Reply, Stub, envelope
+from tests.resources.inventory_world import SECRET as MFA_SECRET
 from tests.resources.samples import instance
+from tests.resources.search.test_client import PAGE, answered, error, pairs
 
 SECRET = "pä\"ss\\wörd <tag> & 100%41 +/'🦊"
 
@@ -96,8 +97,8 @@ def message_of(call, secrets):
 
 @pytest.mark.parametrize("path", [LOGIN, MFA, "/api/v1/x"])
 @pytest.mark.parametrize("page", PAGES)
-def test_what_the_inventory_service_repeats_of_a_request_is_hidden(tmp_path, path, page):
-    account = Account("coded@corp.example", SECRET, mfa_secret=inventory_world.SECRET)
+def test_what_the_inventory_service_repeats_of_a_request_is_hidden(served, path, page):
+    account = Account("coded@corp.example", SECRET, mfa_secret=MFA_SECRET)
     sent = []
 
     def service(request):
@@ -108,7 +109,7 @@ def test_what_the_inventory_service_repeats_of_a_request_is_hidden(tmp_path, pat
         writings = WRITINGS[:1] if page == "a redirect" else WRITINGS
         return PAGES[page](" ".join(write(secret) for secret in secrets for write in writings))
 
-    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url, account) as inventory:
+    with served(service, account) as (_, inventory):
         message = message_of(
             lambda: inventory.get("/api/v1/x"), [SECRET, COOKIE, quote_plus(SECRET), html.escape(SECRET)]
         )
@@ -123,13 +124,10 @@ def test_what_the_search_service_repeats_of_a_request_is_hidden(monkeypatch, pag
     monkeypatch.setenv("TEAM_COOKIE", COOKIE)
     token = base64.b64encode(f"owner-search:{SECRET}".encode()).decode()
 
-    def error(text):
-        body = {"error": {"type": "security_exception", "reason": text}}
-        return Reply(json.dumps(body).encode(), 401)
-
     def service(request):
         assert request.headers["Authorization"] == f"Basic {token}"
-        return {**PAGES, "an error": error}[page](f"{token} {SECRET} {'; '.join(request.cookies.values())}")
+        said = f"{token} {SECRET} {'; '.join(request.cookies.values())}"
+        return error("security_exception", said, 401) if page == "an error" else PAGES[page](said)
 
     with (
         Stub(service) as stub,
@@ -142,7 +140,7 @@ def test_what_the_search_service_repeats_of_a_request_is_hidden(monkeypatch, pag
 
 @pytest.mark.parametrize("write", WRITINGS, ids=lambda write: write.__name__)
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "a redirect"])
-def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(tmp_path, page, write):
+def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(served, page, write):
     """The message of a failed write is stored in owner_writes and logged."""
     values = {"owner": "jörg.mayer@corp.example", "department": "Mayer & Söhne", "criticality": "9"}
 
@@ -151,7 +149,7 @@ def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(tmp_
             return envelope()
         return PAGES[page](", ".join(write(value) for value in request.form.values()) + " in 1999")
 
-    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+    with served(service) as (_, inventory):
         message = message_of(
             lambda: inventory.write("h-1", values, right_before=lambda: None),
             [*map(write, [values["owner"], values["department"]]), "jörg", "Söhne"],
@@ -161,19 +159,14 @@ def test_a_refused_update_is_reported_without_the_person_whom_it_was_to_set(tmp_
 
 
 def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
-    monkeypatch.setenv("SEARCH_PASSWORD", SECRET)
     monkeypatch.setattr(search_client, "MAX_PAGE", 1)
-    after = {"hostname": "PC", "username": "CORP\\jörg"}
-    pairs = {"buckets": [{"key": after, "doc_count": 1}], "after_key": after}
-    found = {"pairs": pairs, "matching": {"doc_count": 1}, "latest": {}}
-    found |= {key: {"doc_count": 0} for key in ("hostname", "username")}
-    page = {"timed_out": False, "_shards": {"total": 1}, "aggregations": found}
+    user = "CORP\\jörg"
+    page = PAGE | {"aggregations": pairs(user, after=user)}
 
     def service(request):
         if not json.loads(request.body)["aggs"]["pairs"]["composite"].get("after"):
-            return Reply(json.dumps(page).encode())
-        cause = {"type": "illegal_argument_exception", "reason": f"cannot parse [{after['username']}]"}
-        return Reply(json.dumps({"error": cause}).encode(), 400)
+            return answered(page)
+        return error("illegal_argument_exception", f"cannot parse [{user}]", 400)
 
     hidden = pytest.raises(ConfigurationError, match=r"cannot parse \[\*\*\*\]")
     with Stub(service) as stub, SearchClient(instance(url=stub.url)) as search, hidden:
@@ -181,19 +174,19 @@ def test_names_of_an_after_key_that_a_search_repeats_are_hidden(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [200, 502])
-def test_a_session_that_an_answer_repeats_beside_its_cookie_is_hidden(tmp_path, status):
+def test_a_session_that_an_answer_repeats_beside_its_cookie_is_hidden(served, status):
     answer = Reply(f'{{"token": "{COOKIE}"}}'.encode(), status, {"Set-Cookie": f"session={COOKIE}; Path=/"})
-    with Stub(lambda _: answer) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+    with served(lambda _: answer) as (_, inventory):
         message_of(lambda: inventory.get("/api/v1/x"), [COOKIE])
 
 
-def test_a_short_cookie_takes_no_letters_out_of_messages(tmp_path):
+def test_a_short_cookie_takes_no_letters_out_of_messages(served):
     def service(request):
         if request.path == LOGIN:
             return envelope(headers={"Set-Cookie": "language=e; Path=/"})
         return envelope(status=False, message="Come back later.")
 
-    with Stub(service) as stub, inventory_world.client(tmp_path, stub.url) as inventory:
+    with served(service) as (stub, inventory):
         with pytest.raises(ServiceError, match=r"Come back later\."):
             inventory.get("/api/v1/x")
         assert stub.requests[-1].cookies == {"language": "e"}

@@ -1,10 +1,7 @@
-from contextlib import contextmanager
-
 import pytest
 
 from sandbox.inventory import serving
 from tests.resources.clock import Clock
-from tests.resources.http_stub import Stub, envelope
 from tests.resources.inventory_world import ADMIN, CODED, HOSTS, TENANT, USERS, client
 
 
@@ -39,20 +36,3 @@ def log_in(service, tmp_path, clock):
 def inventory(log_in):
     with log_in(ADMIN) as inventory:
         yield inventory
-
-
-@pytest.fixture
-def served(tmp_path, clock):
-    """Opens a stub, with its client, that answers as a function says, or gives a reply to all but log-ins."""
-
-    @contextmanager
-    def served(answer, account=ADMIN, **changes):
-        def reply(request):
-            if callable(answer):
-                return answer(request)
-            return envelope() if request.path.endswith("login") else answer
-
-        with Stub(reply) as stub, client(tmp_path, stub.url, account, clock=clock, **changes) as inventory:
-            yield stub, inventory
-
-    return served

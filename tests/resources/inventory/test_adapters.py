@@ -13,8 +13,6 @@ from ownership.tables import InventoryHosts, InventoryUsers
 from resources.errors import ServiceError, TransientError
 from resources.inventory.adapter import Inventory
 from resources.inventory.try_inventory import check_inventory
-from tests.ownership.builders import host
-from tests.pipelines.in_memory import Shelf
 from tests.recipes import recipe
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.inventory_world import ADMIN, TENANT
@@ -24,7 +22,7 @@ OWNED = {"owner": "u-1"}
 
 
 @contextmanager
-def asset_inventory(request, _):
+def asset_inventory(request):
     service, log_in = (request.getfixturevalue(name) for name in ("service", "log_in"))
     hosts = [{"id": key, "search_agent_name": name, "asset_owner": who} for key, (name, who) in HOSTS.items()]
     users = [{"id": key, "user_email": f"{key}@corp.example"} for key in ("u-1", "u-2")]
@@ -34,7 +32,7 @@ def asset_inventory(request, _):
 
 
 @contextmanager
-def cmdb(*_):
+def cmdb(_):
     hosts: dict[str, Any] = {key: {"id": key, "name": one[0], "owner": one[1]} for key, one in HOSTS.items()}
     users = [{"id": key, "mail": f"{key}@corp.example"} for key in ("u-1", "u-2")]
 
@@ -50,20 +48,13 @@ def cmdb(*_):
         yield inventory
 
 
-@contextmanager
-def in_memory(*_):
-    assets = [host(key, name, owners=(who,) if who else ()) for key, (name, who) in HOSTS.items()]
-    with Shelf(*assets) as inventory:
-        yield inventory
-
-
-INVENTORIES = [asset_inventory, cmdb, in_memory]
+INVENTORIES = [asset_inventory, cmdb]
 
 
 @pytest.fixture(params=INVENTORIES, ids=lambda inventory: inventory.__name__)
-def any_inventory(request, tmp_path):
+def any_inventory(request):
     """An inventory with the hosts of `HOSTS` and some users, u-1 and u-2 among them."""
-    with request.param(request, tmp_path) as inventory:
+    with request.param(request) as inventory:
         yield inventory
 
 

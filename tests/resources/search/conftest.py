@@ -6,7 +6,7 @@ import pytest
 
 from resources.search.logons import SearchClient
 from tests.resources.samples import instance
-from tests.resources.search.documents import never
+from tests.resources.search.documents import NOON, never
 
 
 @pytest.fixture
@@ -28,3 +28,16 @@ def client(service, index, monkeypatch):
     settings = {"username": reader.username, "ca_file": service.ca_file} if reader else {}
     settings |= {"url": service.url, "index": f"{index}*", "query": "*"}
     return lambda **changes: SearchClient(instance(**{**settings, **changes}), sleep=never)
+
+
+@pytest.fixture
+def load(service, index):
+    """Loads documents with these fields, at noon of the day if they do not say when; gives their index."""
+
+    def loaded(name, documents, /, **fields):
+        properties = {"@timestamp": {"type": "date"}, **fields}
+        rows = [{"@timestamp": NOON} | document for document in documents]
+        service.load(f"{index}{name}", {"mappings": {"properties": properties}}, rows)
+        return f"{index}{name}"
+
+    return loaded

@@ -44,9 +44,8 @@ SOURCES = [search, exports]
 
 
 @pytest.fixture(params=SOURCES, ids=lambda source: source.__name__)
-def holding(request, tmp_path, monkeypatch):
+def holding(request, tmp_path):
     """Opens the source with these logons, each a day, a host and a user."""
-    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
     return lambda logons: request.param(logons, tmp_path)
 
 

@@ -34,16 +34,12 @@ def client(client):
 
 
 @pytest.fixture
-def load(service, index):
-    """Loads documents, at noon of the day if they do not say when, with these fields."""
-
-    def loaded(name, documents, **fields):
-        properties = {"@timestamp": {"type": "date"}, "user": KEYWORD, "host": KEYWORD, **fields}
-        rows = [{"@timestamp": NOON, "host": "PC"} | document for document in documents]
-        service.load(f"{index}{name}", {"mappings": {"properties": properties}}, rows)
-        return f"{index}{name}"
-
-    return loaded
+def load(load):
+    """Loads documents of a host, and names as keywords, if they do not say otherwise."""
+    names = {"user": KEYWORD, "host": KEYWORD}
+    return lambda name, documents, /, **fields: load(
+        name, [{"host": "PC"} | document for document in documents], **names | fields
+    )
 
 
 @pytest.mark.parametrize("kind", ["date", "date_nanos", "long", "double"])

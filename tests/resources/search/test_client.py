@@ -22,29 +22,23 @@ from resources.http import MAX_TRIES
 from resources.search import logons as search
 from resources.search.logons import SearchClient
 from resources.search.source import Logs
-from tests.resources.fake_search import FakeSearch
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.samples import instance
 from tests.resources.search.documents import DAY, ZONES, counted, event, found, never, random_documents
 
 
-@pytest.fixture(autouse=True)
-def password(monkeypatch):
-    monkeypatch.setenv("SEARCH_PASSWORD", "pass wörd")
-
-
 @pytest.fixture
-def client():
+def client(search_service):
     """Opens a client on documents; the service is left on it to inspect."""
-    with FakeSearch() as service:
 
-        def open_client(documents, **changes):
-            service.documents = None if documents is None else list(documents)
-            opened: Any = SearchClient(instance(url=service.url, **{"query": "*", **changes}), sleep=never)
-            opened.service = service
-            return opened
+    def open_client(documents, **changes):
+        search_service.documents = documents
+        settings = instance(url=search_service.url, **{"query": "*", **changes})
+        opened: Any = SearchClient(settings, sleep=never)
+        opened.service = search_service
+        return opened
 
-        yield open_client
+    return open_client
 
 
 @pytest.mark.parametrize(("timezone", "first"), ZONES)
@@ -410,23 +404,21 @@ LOGS = [
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def opened(search_service):
     """Opens the two logs on documents: Windows' as they are, and Linux' with other fields."""
-    monkeypatch.setenv("SEARCH_PASSWORD", "secret")
-    with FakeSearch() as service:
 
-        def opened(windows=(), linux=(), logs=LOGS):
-            service.documents = [event(*pair) | {"kind": "windows"} for pair in windows]
-            service.documents += [
-                event(None, user) | {"kind": "linux", "tty": "ssh", "host": {"name": host}}
-                for host, user in linux
-            ]
-            given = instance(url=service.url, logs=logs)
-            found: Any = Logs(given, lambda one: SearchClient(one, sleep=lambda _: None))
-            found.service = service
-            return found
+    def opened(windows=(), linux=(), logs=LOGS):
+        search_service.documents = [event(*pair) | {"kind": "windows"} for pair in windows]
+        search_service.documents += [
+            event(None, user) | {"kind": "linux", "tty": "ssh", "host": {"name": host}}
+            for host, user in linux
+        ]
+        given = instance(url=search_service.url, logs=logs)
+        found: Any = Logs(given, lambda one: SearchClient(one, sleep=lambda _: None))
+        found.service = search_service
+        return found
 
-        yield opened
+    return opened
 
 
 def test_each_log_is_counted_by_itself_with_its_own_fields(opened):

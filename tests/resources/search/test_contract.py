@@ -89,15 +89,7 @@ def test_an_empty_index_and_a_pattern_without_index_give_empty_days(engine, clie
 KEYWORD = {"type": "keyword"}
 
 
-def load(engine, index, documents, **fields):
-    """Load documents with these fields at noon of the day."""
-    properties = {"@timestamp": {"type": "date"}, **fields}
-    engine.load(
-        index, {"mappings": {"properties": properties}}, [{"@timestamp": NOON} | d for d in documents]
-    )
-
-
-def test_counts_and_totals_are_asked_for_in_one_way(engine, client, index):
+def test_counts_and_totals_are_asked_for_in_one_way(client, load):
     """Fields that cannot be searched, documents that stand for several, a name beside `-`."""
     documents = [
         {"user": "ann", "host": "PC", "_doc_count": 5},
@@ -108,15 +100,15 @@ def test_counts_and_totals_are_asked_for_in_one_way(engine, client, index):
         {"user": "eve"},
     ]
     unsearchable = KEYWORD | {"index": False}
-    load(engine, index, documents, user=unsearchable, host=unsearchable)
+    load("", documents, user=unsearchable, host=unsearchable)
     with client(user_field="user", hostname_field="host") as logons:
         (day,) = logons.logons([DAY])
         assert logons.totals(DAY, DAY) == (11, 4, 1)
     assert found(day) == (11, 4, 1, [("PC", "ann", 5), ("PC", "bob", 1)])
 
 
-def test_a_red_index_is_named_and_not_asked_for_again(engine, client, index):
-    load(engine, f"{index}-a", [{"user": "ann", "host": "PC"}], user=KEYWORD, host=KEYWORD)
+def test_a_red_index_is_named_and_not_asked_for_again(engine, client, index, load):
+    load("-a", [{"user": "ann", "host": "PC"}], user=KEYWORD, host=KEYWORD)
     with client(index=f"{index}-*", user_field="user", hostname_field="host") as logons:
         red = {"index.routing.allocation.include._name": "nobody", "index.number_of_replicas": 0}
         engine.request("PUT", f"{index}-red?wait_for_active_shards=0", json={"settings": red})
@@ -125,27 +117,21 @@ def test_a_red_index_is_named_and_not_asked_for_again(engine, client, index):
     engine.request("DELETE", f"{index}-red")
 
 
-def test_the_indexes_whose_documents_lack_a_field_are_named(engine, client, index):
+def test_the_indexes_whose_documents_lack_a_field_are_named(client, load):
     old = {"user": {"type": "text", "fields": {"keyword": KEYWORD}}, "host": KEYWORD}
-    load(engine, f"{index}-1", [{"user": "ann", "host": "PC"}], **old)
-    load(
-        engine,
-        f"{index}-2",
-        [{"user": "ann", "host": "PC"}] * 2 + [{"host": "PC"}],
-        user=KEYWORD,
-        host=KEYWORD,
-    )
-    with client(index=f"{index}-*", user_field="user.keyword", hostname_field="host") as logons:
+    load("-1", [{"user": "ann", "host": "PC"}], **old)
+    index = load("-2", [{"user": "ann", "host": "PC"}] * 2 + [{"host": "PC"}], user=KEYWORD, host=KEYWORD)
+    with client(user_field="user.keyword", hostname_field="host") as logons:
         assert logons.totals(DAY, DAY) == (4, 3, 0)
         why = logons.why_lacking(DAY, DAY, user=True)
-        assert f"in {index}-2 (3 of 3 documents, which have user). All" in why
+        assert f"in {index} (3 of 3 documents, which have user). All" in why
         assert logons.why_lacking(DAY, DAY, user=False) == ""
-    with client(index=f"{index}-*", user_field="nowhere", hostname_field="host") as logons:
+    with client(user_field="nowhere", hostname_field="host") as logons:
         assert "field-level security of the role hides" in logons.why_lacking(DAY, DAY, user=True)
 
 
-def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, index):
-    load(engine, index, [{"code": "4624", "name": "x"}] * 3, code=KEYWORD, name=KEYWORD)
+def test_each_clause_of_a_query_that_matches_nothing_is_counted(client, load):
+    load("", [{"code": "4624", "name": "x"}] * 3, code=KEYWORD, name=KEYWORD)
     for query in ("code:4624 AND NOT name:x", {"bool": {"filter": {"term": {"code": "4624"}}, "must_not": [
         {"term": {"name": "x"}}]}}):  # fmt: skip
         with client(query=query) as logons:
@@ -158,8 +144,8 @@ def test_each_clause_of_a_query_that_matches_nothing_is_counted(engine, client, 
         assert "has no documents from" in logons.why_nothing(DAY.replace(day=9), DAY.replace(day=9)).text
 
 
-def test_parts_of_an_index_pattern_that_match_nothing_are_listed(engine, client, index):
-    load(engine, f"{index}-a", [])
+def test_parts_of_an_index_pattern_that_match_nothing_are_listed(client, index, load):
+    load("-a", [])
     some = {f"{index}-a": [], f"{index}-b*": [], f"unknown:{index}*": [f"unknown:{index}*"]}
     some |= {f"{index}-a,unknown:-{index}-test*": []}
     some |= {f"{index}-a,{index}-b*,-{index}-c*, other:x-*": [f"{index}-b*", "other:x-*"]}

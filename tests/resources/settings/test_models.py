@@ -83,7 +83,6 @@ def test_settings_are_tried_without_changing_the_file(write):
     [
         ("rules.share_threshold_percent", "is not SETTING=VALUE, such as rules.share"),
         ("rules..x=1", "is not SETTING=VALUE"),
-        ("rules.share_threshold_percent=30", "rules.share_threshold_percent: '30' must be at least 50"),
         ("rules.share_treshold=70", "did you mean 'share_threshold_percent'?"),
         ("min_active_days=2", "min_active_days: unknown key; did you mean rules.min_active_days?"),
         ("colour=1", "colour: unknown key; known here are "),
@@ -150,7 +149,6 @@ def test_what_the_file_says_is_kept(write):
         ("scan.first_day", "9999-12-31"),
         ("rules.share_threshold_percent", 49),
         ("rules.share_threshold_percent", 66.6),
-        ("rules.logon_type_weights", {2: 10}),  # without logon_type_field
         ("query", "{term: x}"),
         ("name", "---"),
         ("name", "Main"),  # a schema of DuckDB's own
@@ -172,13 +170,8 @@ def test_a_wrong_value_is_refused_by_its_key(write, key, wrong):
     [
         ("CORP\\", "write CORP"),
         (r"CORP\\", "write CORP"),
-        (r"CORP\ann", "write CORP"),
-        (r"CORP\*", "write CORP"),
-        ("@corp.example", "write corp.example"),
-        ("ann@corp.example", "write corp.example"),
         ("*@corp.example", "write corp.example"),
         ("*.corp.example", "write corp.example"),
-        (".corp.example", "write corp.example"),
         ("corp.example.", "write corp.example"),
         ("corp.*", "write corp"),
         ("CO?P", "name each, without wildcards, or none to take all"),
@@ -377,7 +370,6 @@ def test_a_secret_that_is_not_there_is_named(write, tmp_path, monkeypatch, place
     monkeypatch.setenv("INVENTORY_PASSWORD", "there")
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfea\x00b")
-    monkeypatch.setenv("SEARCH_PASSWORD", "there")
     (name,) = place.values()
     for key in ("password", "platform.mfa_secret", "cookies.a"):
         with pytest.raises(ConfigurationError, match=rf"\.yaml: {key}: .*{name}"):

@@ -3,18 +3,12 @@
 import pytest
 
 from resources.writeback.writer import Writer
-from tests.resources.clock import Clock
 from tests.resources.writeback.world import FakeInventory
 
 
 @pytest.fixture
 def inventory():
     return FakeInventory()
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture

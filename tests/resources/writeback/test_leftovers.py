@@ -83,6 +83,7 @@ def test_a_write_on_a_host_that_the_list_lacks_is_settled_by_reading_the_host(in
     assert number == 2
     found = {host_id: stored["outcome"] for host_id, stored in rows.items()}
     assert found == {"h-0": "written", "h-1": "intended", "h-404": "not_written", "h-5": "intended"}
+    assert rows["h-404"]["message"] == "the run was cut off; the inventory no longer has the host"
 
 
 def test_a_log_in_that_fails_settles_nothing(inventory, ledger):
