@@ -64,6 +64,8 @@ def draw(
 
     `written`: of those that were written since the last draw, or else ever, and that hosts still have.
     """
+    from assets_defs.tuning import table_filled
+
     instance = load_instance(path)
     seed = secrets.randbelow(MAX_SEED) if seed is None else seed
     if out is None and sys.stdout.isatty() and not as_json:
@@ -92,6 +94,8 @@ def draw(
         others = earlier.join(sample, on=("host_id", "user_id"), how="anti")
         stored = pl.concat([others, sample])
         tables.write("audit_sample", stored)
+        with dagster_instance(home()) as dagster:
+            dagster.report_runless_asset_event(table_filled(instance, "audit_sample", stored))
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
@@ -114,10 +118,6 @@ def draw(
     else:
         sys.stdout.write(sheet_content(table, is_workbook=False).decode())
         note("\n".join(lines))
-    from assets_defs.tuning import table_filled
-
-    with dagster_instance(home()) as dagster:
-        dagster.report_runless_asset_event(table_filled(instance, "audit_sample", stored))
 
 
 def read_answers(path: Path, files: Sequence[Path], precision: float) -> tuple[str, list[str]]:
