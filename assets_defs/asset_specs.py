@@ -1,5 +1,6 @@
 """The stored tables as Dagster's assets: what it shows of each, and the steps that make them."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -183,7 +184,9 @@ def _funnel_metadata(decisions: pl.DataFrame, written: int | None) -> dict[str, 
     """Return the funnel, and why others drop out as a table of its own: a page cuts off a third column."""
     lost_after = pl.col("stage").alias("lost after")
     why = drop_outs(decisions).select("reason", pl.col("hosts").cast(pl.String), lost_after)
-    drop_out = {"drop_out": _table(why.to_dicts())} if why.height else {}
+    actions = Counter(decisions.drop_nulls("host_id")["action"])
+    those = f"{actions['none']:,} without an owner, {actions['keep']:,} that keep theirs"
+    drop_out = {"drop_out": _table(why.to_dicts()), "drop_out_owners": those} if why.height else {}
     return {"funnel": _table(funnel(decisions, written=written).drop("others").to_dicts()), **drop_out}
 
 

@@ -108,7 +108,9 @@ _DOES = {
     "apply": "Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
     + _HOW_TO,
     "undo": "Undoes what a run of {name} wrote, field by field, where hosts still hold it." + _HOW_TO,
-    "tuning": "Estimates how many owners of {name} would be wrong, and what other settings would change.",
+    "tuning": "Estimates how many owners of {name} would be wrong, and what other settings would change.\n\n"
+    "*Launchpad*, *Launch Run* fills the tables of the group of this name. They have no *Materialize*: one "
+    "step fills them together. On a terminal: `{command}`.",
 }
 
 

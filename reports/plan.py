@@ -100,6 +100,8 @@ def _cells(host: Mapping[str, Any]) -> list[str]:
     changes = [text or "" for text in host["changes"]]
     sure = f"{host['confidence']:.0%} sure" if host["confidence"] is not None else ""
     evidence = logons(host) if host["events"] is not None else ""
+    # Why it may come before others: the user seems to have another machine.
+    evidence += ", more on other hosts" if (host["user_days"] or 0) > 2 * (host["active_days"] or 0) else ""
     return [host["hostname"] or host["host_id"], changes[0], evidence, sure, *changes[1:]]
 
 
@@ -152,6 +154,7 @@ def differences_in_words(
     """
     yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
     hosts = [*compared["diff"], *compared["not_chosen"], *compared["not_chosen_before"]]
+    called = Counter(name for name, _ in {(row["hostname"], row["host_id"]) for row in hosts})
     for change, (sign, meaning) in _SIGNS.items():
         if not (changed := [row for row in hosts if row["change"] == change]):
             continue
@@ -161,7 +164,9 @@ def differences_in_words(
         for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
             owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
             owners = owners[::-1] if change == "confirm" else owners
-            cells = [row["hostname"] or row["host_id"] or "", joint.join(dict.fromkeys(owners))]
+            name = row["hostname"] or row["host_id"] or ""
+            name += f" ({row['host_id']})" if called[row["hostname"]] > 1 else ""
+            cells = [name, joint.join(dict.fromkeys(owners))]
             rows.append((sign, [*cells, row["reason"] or ""]))
         yield from _lines(rows)
         if len(changed) > len(rows):

@@ -104,6 +104,7 @@ def demo() -> None:
             "each reason and its number of hosts, and unknown names": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(shown)}",
             "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
+            "the same, as before this plan was written": _to_paste(None, "sandbox", "up", "--fresh"),
             "or, instead of that, both services with Dagster's UI": _to_paste(None, "sandbox", "ui"),
             "an instance file for services of your own": _to_paste(None, "init"),
         }

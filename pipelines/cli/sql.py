@@ -257,7 +257,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     cells = shown_cells(relation)
     for table, model in TABLES.items() if len(cells) == 1 else ():
         if model.__filled_by__ and cells[0] == [*polars_schema(model)]:
-            note(f"{table} has no rows. {description(model)}")
+            what = description(model).rpartition(" Filled by")[0]
+            note(f"{table} has no rows; `asset-owners {model.__filled_by__}` fills it: {what}")
     if not (width := columns_of()):
         return "".join(f"{line}\n" for line in in_columns(cells))
     shown, same = cells[: ROWS_ON_SCREEN + 1], ""

@@ -59,7 +59,7 @@ _WRITTEN = {
     "owner": "Id of the owner written; null: not sent; empty: cleared.",
     "criticality_before": "Criticality that the host had.",
     "criticality": "Criticality written; null: not sent; empty: cleared.",
-    **_from("owner_writes", "message host_id intended_at run_id"),
+    **_from("owner_writes", "message host_id intended_at run_id by"),
 }
 
 VIEWS: Mapping[str, View] = {
@@ -167,7 +167,7 @@ SELECT hostname, nullif(array_to_string(user_email, ', '), '') AS owner_email,
        old_values.department AS department_before, new_values.department AS department, outcome, completed_at,
        old_values.owner AS owner_before, new_values.owner AS owner,
        old_values.criticality AS criticality_before, new_values.criticality AS criticality,
-       message, host_id, intended_at, run_id
+       message, host_id, intended_at, run_id, "by"
 FROM owner_writes LEFT JOIN inventory_users ON user_id = new_values.owner
 LEFT JOIN (SELECT host_id AS planned_id, {_CERTAINTY} AS certainty FROM owner_decisions)
     ON planned_id = host_id AND outcome = 'planned'

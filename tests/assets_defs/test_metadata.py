@@ -81,6 +81,7 @@ def test_decisions_show_the_way_from_events_to_owners():
     assert records(found["funnel"])[0] == {"stage": "in the inventory", "hosts": 5}
     dropped = {"reason": "no host name", "hosts": "1", "lost after": "in the inventory"}
     assert records(found["drop_out"])[0] == dropped
+    assert found["drop_out_owners"] == "2 without an owner, 0 that keep theirs"
     numbers = ("events", "hosts_owned_percent", "hosts_to_write", "conflicts", "new_conflicts")
     assert [found[name] for name in numbers] == [26, 40.0, 1, 1, 1]
     written = decisions_metadata(DECISIONS, events=26, written=1)

@@ -37,6 +37,8 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     ]
     some = lines_of(found, is_undo=False, in_all=168)
     assert "Plan: 2 of 168 owners to write, department replaced on 1. Nothing was written." in some
+    several = lines_of(planned(*(host(f"h{n}", f"ws{n}") for n in range(3))), is_undo=False)
+    assert all("1 of 1 logons on 1 day, more on other hosts" in line for line in several[1:4])
 
 
 def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
@@ -121,6 +123,8 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "1 host keeps its owner, though run B would not choose it:",
         "= written  ann@corp.example  now: no majority (100%)",
     ]
+    alike = [row | {"hostname": "ws"} for row in compared if row["change"] == "drop"]
+    assert [line.split("  ")[0] for line in told([], alike, [])][2:] == ["- ws (dropped)", "- ws (taken)"]
     for ready, says in (
         (DAY, f"would be written from {DAY} on, if nothing changes"),
         (None, f"named since {DAY}"),
