@@ -154,6 +154,8 @@ def departments_metadata(owners: pl.DataFrame) -> dict[str, Any]:
         {"department": name or "none", "with owner": f"{owned:,} of {hosts:,} ({percent(owned / hosts)})"}
         for name, hosts, owned in counted.head(MAX_DEPARTMENTS).rows()
     ]
+    if more := counted.height - len(shown):
+        shown.append({"department": f"and {more:,} more", "with owner": "all of them: FROM coverage"})
     return {"owners_by_department": _table(shown)} if shown else {}
 
 

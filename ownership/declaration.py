@@ -148,10 +148,15 @@ def _validator(model: type[Table]) -> Any:
     return type(model.__name__, (pa.DataFrameModel,), parts)
 
 
+def purpose(model: type[Table]) -> str:
+    """Return what a table holds, as one paragraph."""
+    return " ".join((inspect.getdoc(model) or "").split())
+
+
 def description(model: type[Table]) -> str:
     """Return what a table holds, as one paragraph, and which command fills it."""
     filled = f" Filled by `asset-owners {model.__filled_by__}`." if model.__filled_by__ else ""
-    return " ".join((inspect.getdoc(model) or "").split()) + filled
+    return purpose(model) + filled
 
 
 def column_descriptions(model: type[Table]) -> dict[str, str]:

@@ -116,14 +116,22 @@ function acknowledged(host) {
   return isKnown(host) ? `${date(hosts.acknowledged_at[host])} by ${hosts.acknowledged_by[host]}${note}` : "";
 }
 
-function howSure(host) {
+function sureText(host) {
   const [confidence, share] = [hosts.confidence[host], hosts.share[host]];
-  if (confidence !== null || share === null) {
-    return one(confidence).map((sure) => `${Math.min(99, Math.round(100 * sure))} of 100`);
+  if (confidence !== null) {
+    return `${Math.min(99, Math.round(100 * confidence))} of 100`;
+  }
+  return share === null ? null : `${Math.floor(100 * share + 1e-9)}%`;
+}
+
+function howSure(host) {
+  const [text, share] = [sureText(host), hosts.share[host]];
+  if (hosts.confidence[host] !== null || share === null) {
+    return one(text);
   }
   const value = drawn("rect", { class: "value", width: 100 * share, height: 4 });
   const bar = { class: "bar", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" };
-  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), `${Math.floor(100 * share + 1e-9)}%`];
+  return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), text];
 }
 
 // Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.
@@ -147,8 +155,7 @@ function dates(head, of) {
 const owner = persons(content.plan ? "Owner (PLAN)" : "Owner", ownersOf);
 const hostName = column("Host", (host) => hosts.name[host], (host) => [hostLink(host)]);
 const status = column("Status", (host) => `${hosts.status[host]}: ${hosts.why[host]}`, state);
-const asSeen = (host) => howSure(host).at(-1); // in a file as in the list
-const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), asSeen, isNumber: true };
+const sure = { ...column(content.measured === "share" ? "Share" : "How sure", sureOf, howSure), saved: sureText, isNumber: true };
 const seen = dates("Last logon", hosts.seen);
 const department = column("Department", (host) => hosts.departments[host]);
 const primary = persons("Primary user", (host) => one(hosts.primary[host]));
@@ -486,7 +493,7 @@ function download() {
   const formula = new RegExp(content.formula, "gv");
   const quoted = (cell) => `"${String(cell ?? "").replace(formula, "$1'$2").replaceAll('"', '""')}"`;
   const columns = Object.values({ ...list.view.columns, ...list.view.saved });
-  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text, asSeen = text }) => asSeen(row)))];
+  const rows = [columns.map(({ head }) => head), ...list.rows.map((row) => columns.map(({ text, saved = text }) => saved(row)))];
   const text = rows.map((cells) => cells.map(quoted).join(",")).join("\r\n");
   const href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
   element("a", { href, download: `${content.plan ? "PLAN-" : ""}${list.name}.csv` }).click();

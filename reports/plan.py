@@ -10,7 +10,7 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
-from reports.sentences import COUNTS, display_names, in_columns, logons, percent
+from reports.sentences import COUNTS, display_names, host_name, in_columns, logons, percent
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -164,8 +164,8 @@ def differences_in_words(
         for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
             owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
             owners = owners[::-1] if change == "confirm" else owners
-            name = row["hostname"] or row["host_id"] or ""
-            name += f" ({row['host_id']})" if called[row["hostname"]] > 1 else ""
+            is_only = called[row["hostname"]] < 2
+            name = (row["hostname"] or row["host_id"] or "") if is_only else host_name(row)
             cells = [name, joint.join(dict.fromkeys(owners))]
             rows.append((sign, [*cells, row["reason"] or ""]))
         yield from _lines(rows)

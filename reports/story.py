@@ -294,9 +294,8 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
     day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
-        then = f" yet; it is to get {candidate}" if named else f": {reason}"
-        if named and re.match(STAND_IN, named):
-            then = " yet"
+        to_get = "" if named and re.match(STAND_IN, named) else f"; it is to get {candidate}"
+        then = f" yet{to_get}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
             then = f" that is known: what became of the write of {who} {unknown}"

@@ -77,7 +77,7 @@ def database_failure(error: sqlite3.Error, what: str, where: Path | str) -> str:
     """Return the message about an SQLite file: `what` it is, and `where` it is."""
     return (
         f"{what[0].upper()}{what[1:]} ({where}) cannot be used: {error}. Wait if it is locked, free space on "
-        "its disk (not a network's: SQLite needs its locks), let this user write it and its folder; if it is "
+        "its disk (a local one: SQLite needs file locks), let this user write it and its folder; if it is "
         "damaged, restore it from a backup, or move it away with those that begin with its name"
     )
 

@@ -228,7 +228,7 @@ def next_steps(
         give = "would give" if report["dry_run"] else "gives"
         no_run = f"For {instance.keep.history_days} days no run of {printable(instance.name)}"
         yield f"{no_run} {give} {them} again; another instance may"
-        yield "To take that back: set the owner in the inventory, or say yes on an audit sheet with the host"
+        yield "To end that: set the owner in the inventory, or say yes on an audit sheet with the host"
     elif again[0] == "undo" and (undone := outcomes.get("planned" if report["dry_run"] else "undone")):
         them = ("these owners", "the hosts") if undone > 1 else ("this owner", "the host")
         yield "The next run writes {} again, unless rules.exclude_hosts names {}".format(*them)

@@ -22,7 +22,7 @@ import typer
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_exponential
 from upath import UPath
 
-from ownership.declaration import description, polars_schema
+from ownership.declaration import polars_schema, purpose
 from ownership.names import as_shown, counted, printable_lines
 from ownership.tables import TABLES
 from pipelines.cli.options import (
@@ -257,8 +257,7 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     cells = shown_cells(relation)
     for table, model in TABLES.items() if len(cells) == 1 else ():
         if model.__filled_by__ and cells[0] == [*polars_schema(model)]:
-            what = description(model).rpartition(" Filled by")[0]
-            note(f"{table} has no rows; `asset-owners {model.__filled_by__}` fills it: {what}")
+            note(f"{table} has no rows; `asset-owners {model.__filled_by__}` fills it: {purpose(model)}")
     if not (width := columns_of()):
         return "".join(f"{line}\n" for line in in_columns(cells))
     shown, same = cells[: ROWS_ON_SCREEN + 1], ""

@@ -94,11 +94,11 @@ def draw(
         others = earlier.join(sample, on=("host_id", "user_id"), how="anti")
         stored = pl.concat([others, sample])
         tables.write("audit_sample", stored)
-        with dagster_instance(home()) as dagster:
-            dagster.report_runless_asset_event(table_filled(instance, "audit_sample", stored))
         if out:
             is_workbook = out.suffix.lower() == ".xlsx"
             write_file("--audit-file", out, sheet_content(table, is_workbook=is_workbook))
+        with dagster_instance(home()) as dagster:  # held, so that nothing is stored of who leaves meanwhile
+            dagster.report_runless_asset_event(table_filled(instance, "audit_sample", stored))
     planned = decisions.filter(action="write").height
     some = f"{sample.height:,} of " if sample.height < planned else ""
     fewer = "the others were asked about already" if sample.height < planned else "there are no more"
@@ -152,8 +152,8 @@ def read_answers(path: Path, files: Sequence[Path], precision: float) -> tuple[s
     planned = with_answers(decisions, asked).height if decisions.height else 0
     plans = [tables.written_and_undone(plan) for plan in {run_id, *asked["run_id"]}]
     written, undone = sum(number for number, _ in plans), pl.concat(each for _, each in plans)
-    done = {"written": written, "undone": undone}
-    return run_id, [*audit_in_words(asked, planned, users, **done, precision=precision), *lines]
+    words = audit_in_words(asked, planned, users, written=written, undone=undone, precision=precision)
+    return run_id, [*words, *lines]
 
 
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:

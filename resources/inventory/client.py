@@ -271,7 +271,7 @@ class AssetInventory(Inventory):
         if isinstance(page.refusal, TransientError) and not complete:
             raise page.refusal
         if complete or overlap:
-            reason += ", and assets moved from page to page: name in params what sorts them"
+            reason += ", and assets moved from page to page: set a sort order in params"
         reason = reason or "; check that the account may see all"
         raise _IncompleteError(
             f"{self.where}: incomplete list after {MAX_LIST_READS} attempts: {len(seen)} of {size} {kind}"

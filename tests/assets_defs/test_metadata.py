@@ -99,6 +99,11 @@ def test_departments_are_listed_with_their_hosts_that_have_an_owner_the_largest_
         {"department": "Legal", "with owner": "0 of 1 (0%)"},
     ]
     assert departments_metadata(owners.clear()) == {}
+    many = hosts(*(host(f"h{n}", department=f"D{n}") for n in range(60)))
+    listed = records(
+        departments_metadata(current_owners(many, PEOPLE, empty(OwnerWrites).lazy()))["owners_by_department"]
+    )
+    assert (len(listed), listed[-1]["department"]) == (51, "and 10 more")
 
 
 def test_days_are_listed_that_lack_events():

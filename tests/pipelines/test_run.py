@@ -123,7 +123,7 @@ def test_an_undo_says_before_and_after_what_the_next_run_does(tmp_path, dry_run,
     first, *others = next_steps(instance(), tables, report, ["undo", "run-0", "--host", "pc-1", *more])
     wrong = "undo --instance small run-0 --host pc-1 --wrong"
     said = said.format(gives="would give" if dry_run else "gives", name=instance().name)
-    back = "To take that back: set the owner in the inventory, or say yes on an audit sheet with the host"
+    back = "To end that: set the owner in the inventory, or say yes on an audit sheet with the host"
     (then,) = others
     assert (first, then == back, wrong in then) == (said, bool(more), not more)
 

@@ -114,7 +114,8 @@ def second_machine(home, object_store, tmp_path, monkeypatch):  # noqa: ARG001  
     return home
 
 
-def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call, home):  # noqa: ARG001
+@pytest.mark.usefixtures("home")
+def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call):
     said = call("sql", "FROM confidence_bands")[2]
     assert "confidence_bands has no rows; `asset-owners tune` fills it: How many of the" in said
     assert said.endswith("once 50 are audited (rules 9.8).\n")

@@ -204,7 +204,7 @@ LATIN = Reply(b'{"status": true, "data": "J\xf6rg"}')
     ("page_of", "says", "most"),
     [
         (lambda page, _: (10, items(*range(2 * page, min(2 * page + 2, 6)))), "6 of 10 .*may see all", MANY),
-        (lambda page, _: (6, items(*range(page, page + 2)[: 3 - page])), "3 of 6.*params what sorts", MANY),
+        (lambda page, _: (6, items(*range(page, page + 2)[: 3 - page])), "3 of 6.*a sort order in", MANY),
         (lambda page, call: (99 - call, items(2 * page, 2 * page + 1)), "announced 9", MANY),
         (lambda _page, _: (10, items(0, 1)), "2 of 10", MANY),
         (lambda _page, _: (10, []), "0 of 10 .*; check that the account may see them", MANY),
