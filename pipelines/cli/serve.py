@@ -30,7 +30,7 @@ RELOAD_SECONDS = 60
 """How long the code may take to load before `serve` asks again."""
 SECONDS_TO_ANSWER = 30
 SECONDS_TO_STOP = 8
-"""After which services that were asked to stop are killed: three more than a run waits for answers
+"""After which services that were asked to stop are killed: five more than a run waits for answers
 (`GRACE_SECONDS`), to store what became of its writes. The next run settles the rest; a container has ten."""
 
 

@@ -16,9 +16,10 @@ from resources.ledger.ledger import Ledger, Result
 from resources.writeback.decide import Decide, Row
 from resources.writeback.writer import Writer, WritingEndedError
 
-GRACE_SECONDS = 5
-"""How long requests under way may take when the run is interrupted: containers are killed after ten seconds.
-Later answers are lost, and their writes stay `intended`."""
+GRACE_SECONDS = 3
+"""How long requests under way may take when the run is interrupted: containers are killed after ten seconds,
+and on a busy machine it takes five more to store what became of the writes. Later answers are lost, and their
+writes stay `intended`."""
 
 SECONDS_BETWEEN_QUESTIONS = 2  # how often `require_running` and `on_progress` are called
 
