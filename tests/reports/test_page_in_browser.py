@@ -225,6 +225,8 @@ def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(op
     page = opened(html, "host=h3", **CLIPBOARD)
     panel = page.get_by_role("complementary")
     expect(panel).to_contain_text("u9 (no such user asset) (owner): no logon in 30 days")
+    heads = ["What would change it", "Or let the owner stay, for operators", "Who logs on"]
+    assert panel.locator("h3").all_text_contents()[:3] == heads
     sentence, please = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
     assert sentence.startswith(
         "pc-10 belongs to u9 (no such user asset) in the inventory, but the logons name"
