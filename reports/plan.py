@@ -10,7 +10,7 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
-from reports.sentences import COUNTS, display_names, host_name, in_columns, logons, percent
+from reports.sentences import COUNTS, distinct_hosts, distinct_people, in_columns, logons, percent
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -57,11 +57,12 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataF
     values |= {f"{name}_before": old.field(name) for name in _FIELDS}
     evidence = tuple(dict.fromkeys((*COUNTS, *CERTAINTY)))
     planned = writes.filter(outcome="planned").with_columns(**values)
+    names = distinct_people(users)
     named = pl.concat([planned["owner"], planned["owner_before"]]).implode()
     users = users.filter(pl.col("user_id").is_in(named))
     emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
     email = pl.col("owner", "owner_before").replace_strict(emails, default=None, return_dtype=pl.String)
-    changes = pl.concat_list(sent_changes(display_names(users)))
+    changes = pl.concat_list(sent_changes(names))
     rows = planned.select("host_id", "hostname", *values, email.name.suffix("_email"), changes=changes)
     rows = rows.join(decisions.select("host_id", *evidence), on="host_id", how="left", maintain_order="left")
     return (least_certain_first(rows) if decisions.height else rows).to_dicts()
@@ -86,7 +87,8 @@ def plan_in_words(
         yield f"Plan: nothing to {'undo' if is_undo else 'write'}."
         return
     yield "Plan:" if is_undo else "Plan, the least certain first:"
-    yield from _lines([("-" if is_undo else "+", _cells(host)) for host in hosts[:SHOWN_HOSTS]])
+    names = distinct_hosts(hosts)
+    yield from _lines([("-" if is_undo else "+", _cells(host, names)) for host in hosts[:SHOWN_HOSTS]])
     if len(hosts) > SHOWN_HOSTS:
         yield f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}"
     in_all = max(in_all, len(hosts))
@@ -96,13 +98,11 @@ def plan_in_words(
     yield from (*sure, how, f"    {apply}")
 
 
-def _cells(host: Mapping[str, Any]) -> list[str]:
+def _cells(host: Mapping[str, Any], names: Mapping[tuple[str | None, str | None], str]) -> list[str]:
     changes = [text or "" for text in host["changes"]]
     sure = f"{host['confidence']:.0%} sure" if host["confidence"] is not None else ""
     evidence = logons(host) if host["events"] is not None else ""
-    # Why it may come before others: the user seems to have another machine.
-    evidence += ", more on other hosts" if (host["user_days"] or 0) > 2 * (host["active_days"] or 0) else ""
-    return [host["hostname"] or host["host_id"], changes[0], evidence, sure, *changes[1:]]
+    return [names[host["hostname"], host["host_id"]], changes[0], evidence, sure, *changes[1:]]
 
 
 def _lines(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
@@ -154,7 +154,7 @@ def differences_in_words(
     """
     yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
     hosts = [*compared["diff"], *compared["not_chosen"], *compared["not_chosen_before"]]
-    called = Counter(name for name, _ in {(row["hostname"], row["host_id"]) for row in hosts})
+    names = distinct_hosts(hosts)
     for change, (sign, meaning) in _SIGNS.items():
         if not (changed := [row for row in hosts if row["change"] == change]):
             continue
@@ -164,9 +164,7 @@ def differences_in_words(
         for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
             owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
             owners = owners[::-1] if change == "confirm" else owners
-            is_only = called[row["hostname"]] < 2
-            name = (row["hostname"] or row["host_id"] or "") if is_only else host_name(row)
-            cells = [name, joint.join(dict.fromkeys(owners))]
+            cells = [names[row["hostname"], row["host_id"]], joint.join(dict.fromkeys(owners))]
             rows.append((sign, [*cells, row["reason"] or ""]))
         yield from _lines(rows)
         if len(changed) > len(rows):

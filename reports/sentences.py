@@ -1,9 +1,11 @@
 """Parts of sentences: names with ids in parentheses, numbers of logons, rows in columns."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from unicodedata import combining, east_asian_width
 
 import polars as pl
 
@@ -45,6 +47,13 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
 
 
+def distinct_people(users: pl.DataFrame) -> dict[str, str]:
+    """Return `display_names`, those that several people have with the id."""
+    names = display_names(users)
+    often = Counter(names.values())
+    return {user_id: person(user_id, names) if often[name] > 1 else name for user_id, name in names.items()}
+
+
 NO_SUCH_ASSET = "no such user asset"
 
 
@@ -54,11 +63,29 @@ def host_name(row: Mapping[str, Any]) -> str:
     return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
+def distinct_hosts(hosts: Iterable[Mapping[str, Any]]) -> dict[tuple[str | None, str | None], str]:
+    """Return what to call hosts, by hostname and host_id: the name, with the id where several have it."""
+    rows = {(row["hostname"], row["host_id"]): row for row in hosts}
+    often = Counter(name for name, _ in rows)
+    return {
+        (name, host_id): host_name(row) if often[name] > 1 else name or host_id or ""
+        for (name, host_id), row in rows.items()
+    }
+
+
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Return rows of texts as indented lines, each column as wide as its widest text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()
+        cells = (part + " " * (width - _columns(part)) for part, width in zip(row, widths, strict=True))
+        yield "  " + "  ".join(cells).rstrip()
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a Chinese letter takes two, an accent none."""
+    if text.isascii():
+        return len(text)
+    return sum(1 + (east_asian_width(letter) in "WF") for letter in text if not combining(letter))
 
 
 def instant(moment: datetime) -> str:
@@ -77,12 +104,12 @@ def percent(share: float) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """Return how many logons of a host are a user's, on how many days, and what they count for."""
+    """Return how many logons of a host are a user's, on how many days, what they count for; and a doubt."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
-    if weight in (None, row["events"]):
-        return said
-    share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
-    what = "user days" if weight == days else "as weighed"
-    return f"{said}, {weight:,} of {row['total_weight']:,} {what} ({share}%)"
+    if weight not in (None, row["events"]):
+        share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
+        what = "user days" if weight == days else "as weighed"
+        said += f", {weight:,} of {row['total_weight']:,} {what} ({share}%)"
+    return said + (", more on other hosts" if days and (row.get("user_days") or 0) > 2 * days else "")

@@ -1,3 +1,4 @@
+import re
 from datetime import date
 from typing import Any
 
@@ -7,7 +8,7 @@ from ownership.declaration import empty
 from ownership.plan import compare_plans
 from ownership.tables import OwnerDecisions, OwnerWrites
 from reports.plan import SHOWN_HOSTS, compared_owners, differences_in_words, plan_in_words, planned_hosts
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.writeback import world
 
 DAY = date(2026, 4, 2)
@@ -47,6 +48,24 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
     assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department set on 1,200.")
+
+
+def test_hosts_and_people_of_one_name_are_told_apart_and_wide_letters_keep_the_columns():
+    people = users(
+        *(user(f"u{n}", sam=name, email=f"{name}@{n}.example") for n, name in enumerate(("li.na", "li.na"))),
+        user("u2", sam="sam", surname="王小明"),
+    )
+    assets = hosts(host("h0", "ws"), host("h1", "ws"), host("h2", "张伟的电脑"), host("h3", "pc"))
+    logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("pc", "sam", 4))
+    decisions = decide(logons, people, assets)
+    planned = plan(decisions, people, assets).with_columns(
+        new_values=pl.struct(owner=pl.col("host_id").replace({"h0": "u0", "h1": "u1", "h2": "u2", "h3": "u2"}))
+    )
+    lines = lines_of(planned_hosts(planned, people, decisions), is_undo=False)[1:5]
+    assert [line.split("  ")[0][2:] for line in lines] == ["pc", "ws (h0)", "ws (h1)", "张伟的电脑"]
+    assert [line.partition(" → ")[2].split("  ")[0] for line in lines] == ["王小明", "Li Na (u0)", "Li Na (u1)", "王小明"]
+    wide = [len(line.partition("4 of 4")[0]) + len(re.findall("[一-龥]", line)) for line in lines]
+    assert len(set(wide)) == 1, "each letter takes two columns of a terminal"
 
 
 def test_an_undo_says_what_it_sets_clears_and_keeps():
