@@ -34,6 +34,7 @@ from resources.settings.models import (
     ListCall,
     Platform,
     is_slug,
+    recommended,
     slug_of,
     time_between_runs,
 )

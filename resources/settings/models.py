@@ -76,6 +76,16 @@ def presets() -> dict[str, Preset]:
     return {name: Preset(**content) for name, content in yaml.safe_load(text).items()}
 
 
+@cache
+def recommended() -> dict[str, dict[str, Any]]:
+    """Return the values that `init` recommends, by section and setting; not its names to exclude."""
+    content = yaml.safe_load(Path(__file__).with_name("example.yaml").read_text(encoding="utf-8"))
+    return {
+        section: {name: value for name, value in content[section].items() if not isinstance(value, list)}
+        for section in ("rules", "scan")
+    }
+
+
 MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
 # DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be ambiguous.

@@ -59,11 +59,18 @@ def test_hosts_and_people_of_one_name_are_told_apart_and_wide_letters_keep_the_c
     logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("pc", "sam", 4))
     decisions = decide(logons, people, assets)
     planned = plan(decisions, people, assets).with_columns(
-        new_values=pl.struct(owner=pl.col("host_id").replace({"h0": "u0", "h1": "u1", "h2": "u2", "h3": "u2"}))
+        new_values=pl.struct(
+            owner=pl.col("host_id").replace({"h0": "u0", "h1": "u1", "h2": "u2", "h3": "u2"})
+        )
     )
     lines = lines_of(planned_hosts(planned, people, decisions), is_undo=False)[1:5]
     assert [line.split("  ")[0][2:] for line in lines] == ["pc", "ws (h0)", "ws (h1)", "张伟的电脑"]
-    assert [line.partition(" → ")[2].split("  ")[0] for line in lines] == ["王小明", "Li Na (u0)", "Li Na (u1)", "王小明"]
+    assert [line.partition(" → ")[2].split("  ")[0] for line in lines] == [
+        "王小明",
+        "Li Na (u0)",
+        "Li Na (u1)",
+        "王小明",
+    ]
     wide = [len(line.partition("4 of 4")[0]) + len(re.findall("[一-龥]", line)) for line in lines]
     assert len(set(wide)) == 1, "each letter takes two columns of a terminal"
 
