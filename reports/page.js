@@ -199,7 +199,7 @@ const VIEWS = {
     seen,
     department,
   }),
-  conflicts: hostsView("Conflicts", "No host has another owner than the logons name.", isConflict, {
+  conflicts: hostsView("Conflicts", "No host has another owner than its primary user.", isConflict, {
     name: hostName,
     recorded: persons("Owner in the inventory", ownersOf),
     primary,

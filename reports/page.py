@@ -174,7 +174,7 @@ def _environment() -> Environment:
 class People:
     """Numbers for the people of the page, so that each name is in it once.
 
-    A person is a user asset, by its id, or an account that stands for none.
+    A person is a user asset, by its id, or an account without one.
     """
 
     def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
@@ -195,7 +195,7 @@ class People:
         return [None if user_id is None else number(user_id) for user_id in values]
 
     def account(self, username: str) -> int:
-        """Return the number of an account that stands for no user asset."""
+        """Return the number of an account without a user asset."""
         return self._number(username, is_account=True)
 
     def _number(self, key: str, *, is_account: bool = False) -> int:

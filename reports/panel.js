@@ -59,7 +59,7 @@ function strips(title, users, named, without = []) {
   return section(title, [...(users.length ? [table] : []), ...without]);
 }
 
-// Of a conflict, each owner whom no logon names.
+// The owners of a host in conflict who did not log on to it.
 function ownersWithoutLogons(host) {
   const seen = new Set(usersOf(host).map(personOf));
   const absent = isConflict(host) ? ownersOf(host).filter((person) => !seen.has(person)) : [];

@@ -90,7 +90,7 @@ class Remedies:
             yield f"If the owner is wrong: {undo}"
 
     def _to_be_named(self, decision: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what would make the logons name the primary user."""
+        """Yield what would make the primary user the owner."""
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
         threshold, share = self._rules.share_threshold_percent, decision["share"]
         if decision["evidence"] == "no_majority" and 200 * share < threshold:
@@ -102,7 +102,7 @@ class Remedies:
             needed += f" on at least {counted(days, 'more day')}" if days else ""
             yield f"{who} would be named as the owner with {needed}."
         else:
-            yield f"By the present rules the logons name {who}: run again."
+            yield f"By the present rules {who} would be named as the owner: run again."
         user_id = self._user_of.get(decision["username"] or "")
         if user_id and user_id == self._user_of.get(second or "") and not self._rules.unite_accounts:
             one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
@@ -137,7 +137,7 @@ class Remedies:
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif named and re.match(STAND_IN, named):
-            yield "The logons named a person who was forgotten since: the next run decides without them."
+            yield "The primary user was forgotten since: the next run decides without them."
         elif owners and host["acknowledged_at"]:
             yield f"The conflict is acknowledged. To end that: {acknowledge(host['host_id'], undo=True)}"
         elif owners:
@@ -151,7 +151,7 @@ class Remedies:
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
-    "conflict": "The inventory has one owner, who stays; the logons name another.",
+    "conflict": "The inventory has an owner, who stays; the primary user is another person.",
     "written": "asset-owners wrote the owner, and the host still has it.",
     "set by hand": "The inventory has an owner whom asset-owners did not write.",
     "no owner": "The inventory has no owner, or the host asset cannot be read.",
@@ -252,7 +252,7 @@ def _why(*, has_plan: bool) -> pl.Expr:
 def with_words(
     hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], present: Present
 ) -> pl.DataFrame:
-    """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
+    """Add to rows of `hosts_by_now` a sentence about the owner of each host, and what would change it.
 
     The other arguments are those of `Remedies`. Columns: name (with the id where several hosts have it),
     summary, what_would_change (sentences), and those of `Remedies.with_needs`.
@@ -268,7 +268,7 @@ def with_words(
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
 
 
-def told_hosts(
+def describe_hosts(
     decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, present: Present
 ) -> pl.DataFrame:
     """Return decisions as `hosts_by_now` with their words, from stored tables."""
@@ -287,7 +287,7 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
     reason, owners = _reason(host), host["owner_ids"]
     if host["source"] is None:
-        who = f"; the logons name {candidate}" if named else f": {reason}"
+        who = f"; its primary user is {candidate}" if named else f": {reason}"
         return f"{name} is not a host of the inventory{who}."
     if owners is None:
         return f"{name} cannot be read, so its owner is not known: {reason}."
@@ -298,9 +298,9 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
         then = f" yet{to_get}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
-            then = f" that is known: what became of the write of {who} {unknown}"
+            then = f" that is known: whether {who} was written {unknown}"
         elif ours:
-            then = f": what asset-owners wrote was undone on {day}"
+            then = f": the owner that asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
                 then += f"; it was marked as wrong, {_NOT_AGAIN} {host['no_until']}"
         return f"{name} has no owner{then}."
@@ -309,10 +309,10 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
-        found = f": {logons(host)}" if len(owners) == 1 else f"; the logons name {candidate}"
+        found = f": {logons(host)}" if len(owners) == 1 else f"; its primary user is {candidate}"
         return f"{belongs}{found}; {wrote or 'the inventory had this owner already'}.{_remark(host)}"
     known = f"; {wrote}" if ours else " in the inventory"
-    but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
+    but = f", but its primary user is {candidate}" if named else f"; no owner is found: {reason}"
     return f"{belongs}{known}{but}.{_remark(host)}"
 
 
@@ -328,7 +328,7 @@ def _remark(host: Mapping[str, Any]) -> str:
 
 
 def _reason(host: Mapping[str, Any]) -> str:
-    """Return why the logons name somebody, or nobody, as a part of a sentence."""
+    """Return why an owner is found or not, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":

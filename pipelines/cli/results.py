@@ -1,4 +1,4 @@
-"""What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
+"""Prints the results of `run`, `apply` and `undo`: what a run did, its plan, why it failed."""
 
 import json
 import logging

@@ -316,7 +316,7 @@ class ItemCall(Section):
 
 
 class MfaRequired(Section):
-    """What in the log-in answer says that a code is needed: a dotted path and its value."""
+    """How the log-in answer says that a code is needed: a dotted path and its value."""
 
     member: Text = "data.mfa_required"
     equals: bool | int | str = True
@@ -330,7 +330,7 @@ class EnrichFields(Section):
 
 
 class Contract(Section):
-    """What the specification of the inventory service does not show (rules 5.5)."""
+    """The parts of the inventory service that its specification does not show (rules 5.5)."""
 
     tenant_param: Text = "tenant_id"
     mfa_required: MfaRequired = MfaRequired()
@@ -448,7 +448,7 @@ PresetName = Annotated[Text, AfterValidator(_known_preset)]
 
 
 class OneQuery(Section):
-    """What one query counts, and by which fields of the documents."""
+    """The documents that one query counts, and the fields by which they are counted."""
 
     query: Query = DEFAULT_QUERY
     user_field: Text = "user.name"

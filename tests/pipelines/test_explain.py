@@ -116,7 +116,7 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         ledger.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
         *shown, summary = told()
         assert shown == [False, "no owner", "write pending"]
-        assert "what became of the write of ann@corp.example (u1) is unknown until the next run" in summary
+        assert "whether ann@corp.example (u1) was written is unknown until the next run" in summary
         ledger.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
         *shown, summary = told()
         assert shown[:2] == [False, "written"]

@@ -229,7 +229,7 @@ def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(op
     assert panel.locator("h3").all_text_contents()[:3] == heads
     sentence, please = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
     assert sentence.startswith(
-        "pc-10 belongs to u9 (no such user asset) in the inventory, but the logons name"
+        "pc-10 belongs to u9 (no such user asset) in the inventory, but its primary user is"
     )
     assert please == "Please check whose it is, and correct the inventory if it is wrong."
     page.route("http://localhost/**", lambda route: route.fulfill(body=html, content_type="text/html"))

@@ -52,27 +52,26 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
 
 def test_hosts_and_people_of_one_name_are_told_apart_and_wide_letters_keep_the_columns():
     people = users(
-        *(user(f"u{n}", sam=name, email=f"{name}@{n}.example") for n, name in enumerate(("li.na", "li.na"))),
+        *(user(f"u{n}", sam=f"lina{n}", email=f"li.na@{n}.example") for n in range(2)),
         user("u2", sam="sam", surname="王小明"),
     )
-    assets = hosts(host("h0", "ws"), host("h1", "ws"), host("h2", "张伟的电脑"), host("h3", "pc"))
-    logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("pc", "sam", 4))
-    decisions = decide(logons, people, assets)
-    planned = plan(decisions, people, assets).with_columns(
-        new_values=pl.struct(
-            owner=pl.col("host_id").replace({"h0": "u0", "h1": "u1", "h2": "u2", "h3": "u2"})
-        )
+    assets = hosts(
+        *(host("h0", "ws"), host("h1", "ws"), host("h2", "张伟的电脑")),
+        *(host("h3", "pc", "a"), host("h4", "pc", "b")),
     )
-    lines = lines_of(planned_hosts(planned, people, decisions), is_undo=False)[1:5]
-    assert [line.split("  ")[0][2:] for line in lines] == ["pc", "ws (h0)", "ws (h1)", "张伟的电脑"]
-    assert [line.partition(" → ")[2].split("  ")[0] for line in lines] == [
-        "王小明",
-        "Li Na (u0)",
-        "Li Na (u1)",
-        "王小明",
-    ]
-    wide = [len(line.partition("4 of 4")[0]) + len(re.findall("[一-龥]", line)) for line in lines]
-    assert len(set(wide)) == 1, "each letter takes two columns of a terminal"
+    logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("a", "lina0", 4), ("b", "lina1", 4))
+    decisions = decide(logons, people, assets)
+    lines = lines_of(planned_hosts(plan(decisions, people, assets), people, decisions), is_undo=False)[1:6]
+    cells = {tuple(re.split(" {2,}", line)[:2]) for line in lines}
+    assert cells == {
+        ("+ ws (h0)", "no owner → 王小明"),
+        ("+ ws (h1)", "no owner → 王小明"),
+        ("+ 张伟的电脑", "no owner → 王小明"),
+        ("+ pc (h3)", "no owner → Li Na (u0)"),
+        ("+ pc (h4)", "no owner → Li Na (u1)"),
+    }
+    before = [line.partition("4 of 4")[0] for line in lines]
+    assert len({len(text) + len(re.findall("[一-龥]", text)) for text in before}) == 1
 
 
 def test_an_undo_says_what_it_sets_clears_and_keeps():
