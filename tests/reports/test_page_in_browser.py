@@ -376,6 +376,14 @@ def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
     expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("Ann Lee (u2)")
 
 
+def test_a_share_that_is_not_the_owner_s_names_its_user(opened):
+    page = opened(report(), "q=ann")
+    shares = {"pc-1": "100%", "pc-2": "70% ann@corp.example", "pc-4": "60% ann"}
+    for name, share in shares.items():
+        row = page.locator("#rows tbody tr", has=page.get_by_role("link", name=name, exact=True))
+        expect(row.locator("td.sure")).to_have_text(share)
+
+
 def test_all_hosts_of_a_person_are_listed_and_no_others(opened):
     people = users(user("u1", email="ann@corp.example", sam="x1"), user("u12", email="joanna@corp.example"))
     logons = counts(("pc-1", "x1", 9), ("pc-2", "ann", 5), ("pc-4", "joanna", 5))
