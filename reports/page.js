@@ -138,7 +138,7 @@ function howSure(host) {
 function whoseShare(host) {
   const [person, owners] = [hosts.primary[host], ownersOf(host)];
   const name = person === null ? hosts.user[host] : owners.includes(person) ? null : nameOf(person);
-  return one(name).map((known) => quiet(` ${known}`));
+  return one(name).flatMap((known) => [" ", quiet(known)]);
 }
 
 // Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.

@@ -105,8 +105,8 @@ function hostPanel(host) {
   return [
     ...namesakes(host),
     element("p", {}, ...state(host)),
-    element("p", {}, bdi(hosts.sentence[host])),
-    ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
+    element("p", {}, hosts.sentence[host]), // from left to right, whatever name it begins with
+    ...section("What would change it", one(hosts.remedy[host])),
     ...(isConflict(host) && !isKnown(host) ? command("Or let the owner stay, for operators", hosts.acknowledge[host]) : []),
     copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
     ...strips("Who logs on", usersOf(host), userNames, ownersWithoutLogons(host)),

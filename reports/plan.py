@@ -10,7 +10,7 @@ from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
 from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
-from reports.sentences import COUNTS, distinct_hosts, distinct_people, in_columns, logons, percent
+from reports.sentences import COUNTS, distinct_host, distinct_people, host_name, in_columns, logons, percent
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -49,8 +49,9 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataF
 
     `decisions` are those that the plan rests on; without rows, as for an undo, the order stays. Columns:
     host_id, hostname, owner, department, criticality, the same with `_before`, owner_email,
-    owner_before_email, what the owner rests on (null: not known), and changes (of each field, as text). Null
-    is what is not set, or was not there before; an empty text is to be cleared.
+    owner_before_email, changes (of each field, as text), name (with the id where several hosts have it), and
+    what the owner rests on (null: not known). Null is what is not set, or was not there before; an empty text
+    is to be cleared.
     """
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
     values = {name: new.field(name) for name in _FIELDS}
@@ -62,8 +63,9 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataF
     users = users.filter(pl.col("user_id").is_in(named))
     emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
     email = pl.col("owner", "owner_before").replace_strict(emails, default=None, return_dtype=pl.String)
-    changes = pl.concat_list(sent_changes(names))
-    rows = planned.select("host_id", "hostname", *values, email.name.suffix("_email"), changes=changes)
+    known = (decisions if decisions.height else planned).drop_nulls("host_id")["hostname"]
+    texts = {"changes": pl.concat_list(sent_changes(names)), "name": distinct_host(known)}
+    rows = planned.select("host_id", "hostname", *values, email.name.suffix("_email"), **texts)
     rows = rows.join(decisions.select("host_id", *evidence), on="host_id", how="left", maintain_order="left")
     return (least_certain_first(rows) if decisions.height else rows).to_dicts()
 
@@ -87,8 +89,7 @@ def plan_in_words(
         yield f"Plan: nothing to {'undo' if is_undo else 'write'}."
         return
     yield "Plan:" if is_undo else "Plan, the least certain first:"
-    names = distinct_hosts(hosts)
-    yield from _lines([("-" if is_undo else "+", _cells(host, names)) for host in hosts[:SHOWN_HOSTS]])
+    yield from _lines([("-" if is_undo else "+", _cells(host)) for host in hosts[:SHOWN_HOSTS]])
     if len(hosts) > SHOWN_HOSTS:
         yield f"  and {len(hosts) - SHOWN_HOSTS:,} more; all of them: {see_all}"
     in_all = max(in_all, len(hosts))
@@ -98,11 +99,11 @@ def plan_in_words(
     yield from (*sure, how, f"    {apply}")
 
 
-def _cells(host: Mapping[str, Any], names: Mapping[tuple[str | None, str | None], str]) -> list[str]:
+def _cells(host: Mapping[str, Any]) -> list[str]:
     changes = [text or "" for text in host["changes"]]
     sure = f"{host['confidence']:.0%} sure" if host["confidence"] is not None else ""
     evidence = logons(host) if host["events"] is not None else ""
-    return [names[host["hostname"], host["host_id"]], changes[0], evidence, sure, *changes[1:]]
+    return [host["name"], changes[0], evidence, sure, *changes[1:]]
 
 
 def _lines(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
@@ -154,7 +155,7 @@ def differences_in_words(
     """
     yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
     hosts = [*compared["diff"], *compared["not_chosen"], *compared["not_chosen_before"]]
-    names = distinct_hosts(hosts)
+    called = Counter(name for name, _ in {(row["hostname"], row["host_id"]) for row in hosts})
     for change, (sign, meaning) in _SIGNS.items():
         if not (changed := [row for row in hosts if row["change"] == change]):
             continue
@@ -164,7 +165,9 @@ def differences_in_words(
         for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
             owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
             owners = owners[::-1] if change == "confirm" else owners
-            cells = [names[row["hostname"], row["host_id"]], joint.join(dict.fromkeys(owners))]
+            is_only = called[row["hostname"]] < 2
+            name = (row["hostname"] or row["host_id"] or "") if is_only else host_name(row)
+            cells = [name, joint.join(dict.fromkeys(owners))]
             rows.append((sign, [*cells, row["reason"] or ""]))
         yield from _lines(rows)
         if len(changed) > len(rows):

@@ -65,14 +65,11 @@ def host_name(row: Mapping[str, Any]) -> str:
     return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
-def distinct_hosts(hosts: Iterable[Mapping[str, Any]]) -> dict[tuple[str | None, str | None], str]:
-    """Return what to call hosts, by hostname and host_id: the name, with the id where several have it."""
-    rows = {(row["hostname"], row["host_id"]): row for row in hosts}
-    often = Counter(name for name, _ in rows)
-    return {
-        (name, host_id): host_name(row) if often[name] > 1 else name or host_id or ""
-        for (name, host_id), row in rows.items()
-    }
+def distinct_host(known: pl.Series) -> pl.Expr:
+    """Return a host's name, with the id where several of the `known` host names are the same; or the id."""
+    is_shared = pl.col("hostname").is_in(known.filter(known.is_duplicated()).implode())
+    with_id = pl.when(is_shared).then(pl.format("{} ({})", "hostname", "host_id"))
+    return pl.coalesce(with_id, "hostname", "host_id")
 
 
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ownership.matching import SURNAME, Present, people_by_account
 from ownership.names import STAND_IN, counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
+from reports.sentences import NO_SUCH_ASSET, display_names, distinct_host, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
@@ -258,8 +258,7 @@ def with_words(
     summary, what_would_change (sentences), and those of `Remedies.with_needs`.
     """
     remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
-    alike = pl.when(pl.col("hostname").is_duplicated()).then(pl.format("{} ({})", "hostname", "host_id"))
-    asked = remedies.with_needs(hosts.with_columns(name=pl.coalesce(alike, "hostname", "host_id")))
+    asked = remedies.with_needs(hosts.with_columns(name=distinct_host(hosts["hostname"])))
     rows = [
         (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
         for host in asked.iter_rows(named=True)

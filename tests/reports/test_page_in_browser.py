@@ -376,6 +376,12 @@ def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
     expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("Ann Lee (u2)")
 
 
+def test_a_sentence_is_read_from_left_to_right_whatever_name_it_begins_with(opened):
+    html = report(counts(("حاسوب-أحمد", "ann", 5)), assets=hosts(host("h1", "حاسوب-أحمد", owners=("u2",))))
+    sentence = opened(html, "host=h1").get_by_role("complementary").get_by_text("belongs to bob")
+    assert sentence.evaluate("found => getComputedStyle(found).direction") == "ltr"
+
+
 def test_a_share_that_is_not_the_owner_s_names_its_user(opened):
     page = opened(report(), "q=ann")
     shares = {"pc-1": "100%", "pc-2": "70% ann@corp.example", "pc-4": "60% ann"}

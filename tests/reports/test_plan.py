@@ -57,7 +57,7 @@ def test_hosts_and_people_of_one_name_are_told_apart_and_wide_letters_keep_the_c
     )
     assets = hosts(
         *(host("h0", "ws"), host("h1", "ws"), host("h2", "张伟的电脑")),
-        *(host("h3", "pc", "a"), host("h4", "pc", "b")),
+        *(host("h3", "pc", "a"), host("h4", "pc", "b"), host("h5", "pc", owners=("u9",))),
     )
     logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("a", "lina0", 4), ("b", "lina1", 4))
     decisions = decide(logons, people, assets)
