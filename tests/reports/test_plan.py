@@ -29,8 +29,8 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
     assert lines_of(found, is_undo=False, sure=["About 1 is wrong."]) == [
         "Plan, the least certain first:",
-        "+ server-2  no owner → ann@corp.example  1 of 1 logons on 1 day",
-        "+ ws1       no owner → ann@corp.example  1 of 1 logons on 1 day  IT → Sales",
+        "+ server-2  no owner → ann@corp.example  1 of 1 logons on 1 day, none for 28 days",
+        "+ ws1       no owner → ann@corp.example  1 of 1 logons on 1 day, none for 28 days  IT → Sales",
         "Plan: 2 owners to write, department replaced on 1. Nothing was written.",
         "About 1 is wrong.",
         "To apply it:",
