@@ -20,11 +20,9 @@ from reports.plan import sent_changes
 from reports.sentences import (
     COUNTS,
     NO_SUCH_ASSET,
-    confidence_words,
     display_names,
     host_name,
     in_columns,
-    instant,
     logons,
     names_of,
     percent,
@@ -224,7 +222,7 @@ def _history_lines(decision: Mapping[str, Any]) -> Iterator[str]:
         happened.insert(0, (host["listed_at"], _inventory_lines(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
         head, *details = lines
-        yield f"  - {instant(at)}, {head}"
+        yield f"  - {at:%Y-%m-%d %H:%M} UTC, {head}"
         yield from (f"    {detail}" for detail in details)
 
 
@@ -235,7 +233,8 @@ def _decision_lines(decision: Mapping[str, Any]) -> Iterator[str]:
     yield f"run {_shown(decision['run_id'])} decided by the logons of {window}, {threshold}:"
     yield f"{reason_of(decision)}{details_of(decision)}"
     if decision["confidence"] is not None:
-        yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
+        right = min(max(round(100 * decision["confidence"]), 1), 99)
+        yield f"About {right} of 100 such owners are right, by the answers to the audit (rules 9.8)."
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or NO_SUCH_ASSET

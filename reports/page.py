@@ -34,8 +34,6 @@ from reports.sentences import NO_SUCH_ASSET, display_names
 from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
-_HEAD_CHARACTERS = 1_000
-"""The first characters of a page, which its fingerprint is among."""
 _BINS = 10
 MAX_TEXT = 1_000
 """Characters of a text in the page: one of our sentences has up to 300 with long names."""
@@ -146,7 +144,7 @@ def page_fingerprint(file: Path | UPath) -> str | None:
     if not file.exists():
         return None
     with file.open(encoding="utf-8") as page:
-        found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
+        found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(1_000))  # it is in the head
     return found and found[1]
 
 

@@ -1,13 +1,11 @@
 """Parts of sentences: names with ids in parentheses, numbers of logons, rows in columns."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
-from unicodedata import combining, east_asian_width
 
 import polars as pl
+from rich.cells import cell_len
 
 from ownership.names import counted, printable
 
@@ -49,13 +47,6 @@ def person(user_id: str, name_of: Mapping[str, str]) -> str:
     return f"{printable(name)} ({printable(user_id)})" if name else printable(user_id)
 
 
-def distinct_people(users: pl.DataFrame) -> dict[str, str]:
-    """Return `display_names`, those that several people have with the id."""
-    names = display_names(users)
-    often = Counter(names.values())
-    return {user_id: person(user_id, names) if often[name] > 1 else name for user_id, name in names.items()}
-
-
 NO_SUCH_ASSET = "no such user asset"
 
 
@@ -74,27 +65,10 @@ def distinct_host(known: pl.Series) -> pl.Expr:
 
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Return rows of texts as indented lines, each column as wide as its widest text."""
-    widths = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = (part + " " * (width - _columns(part)) for part, width in zip(row, widths, strict=True))
+        cells = (part + " " * (width - cell_len(part)) for part, width in zip(row, widths, strict=True))
         yield "  " + "  ".join(cells).rstrip()
-
-
-def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: a Chinese letter takes two, an accent none."""
-    if text.isascii():
-        return len(text)
-    return sum(1 + (east_asian_width(letter) in "WF") for letter in text if not combining(letter))
-
-
-def instant(moment: datetime) -> str:
-    """Return an instant in UTC, to the minute."""
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def confidence_words(confidence: float) -> str:
-    """Say how sure an owner is (0 to 1), as a part of owners like it."""
-    return f"About {min(max(round(100 * confidence), 1), 99)} of 100 such owners are right"
 
 
 def percent(share: float) -> str:

@@ -150,7 +150,6 @@ _QUESTION = (
     "Is it this person's? yes, no; empty: not known. instead: address, account name or id of whose it is"
 )
 _AGAIN = "Asked again, on purpose: yes or no, as if new"
-_INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
 
 def as_sample(
@@ -369,7 +368,11 @@ def audit_in_words(
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
-    return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
+    if instead:
+        words.append(
+            "Owners that were named instead. asset-owners does not write them; set them in the inventory:"
+        )
+    return [*words, *in_columns(instead)]
 
 
 def _verdict(least: int, most: int, asked: float) -> str:

@@ -20,7 +20,6 @@ from reports.sentences import NO_SUCH_ASSET, display_names, distinct_host, logon
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
 _NOT_AGAIN = "so runs of this instance do not write it again until"
-_NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
 class Remedies:
@@ -146,7 +145,7 @@ class Remedies:
             yield f"If the owner may stay: {acknowledge(host['host_id'])}"
         elif named and owners is not None:
             advice = OUTCOME[host["outcome"]].advice if host["outcome"] else ""
-            yield (advice or _NEXT_RUN_WRITES).format(owner=owner)
+            yield (advice or "The next run that may write sets {owner}.").format(owner=owner)
 
 
 STATUS: Mapping[str, str] = {

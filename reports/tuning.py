@@ -17,8 +17,6 @@ from ownership.tuning.confidence import BOTH_WAYS, MIN_ANSWERED, Model, answers_
 from reports.sentences import TOO_FEW_LEFT, in_columns
 
 MAX_SUGGESTIONS = 10
-LEAST_CERTAIN = 5
-"""How many of the least certain owners are named."""
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
@@ -26,9 +24,6 @@ _MEASURES = {
     "people": "Of {hosts:,} hosts whose owner somebody set,",
     "future": "Of {hosts:,} primary users who logged on in the last week,",
 }
-
-_OF_PEOPLE = "If people set owners for their own hosts only, far more are wrong. An audit tells."
-_OF_BEST = "Chosen by one half of the hosts, measured on the other."
 
 
 @dataclass(frozen=True)
@@ -131,11 +126,7 @@ def claim_in_words(
 
 
 def backtest_sentence(
-    line: Mapping[str, Any],
-    rules: Rules,
-    *,
-    written: int | None = None,
-    undone: pl.DataFrame | None = None,
+    line: Mapping[str, Any], rules: Rules, *, written: int | None = None, undone: pl.DataFrame | None = None
 ) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
@@ -176,7 +167,7 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
                 f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%})."
             )
     if line["wrong_measure"] == "people":
-        sentences.append(_OF_PEOPLE)
+        sentences.append("If people set owners for their own hosts only, far more are wrong. An audit tells.")
     if line["no_claim"]:
         unknown = f"How many {'more ' * bool(round(line['wrong_low'] or 0))}are wrong is not known yet"
         if brief:
@@ -225,7 +216,7 @@ def settings_in_words(
     return [
         *words,
         title,
-        f"  {_OF_BEST}",
+        "  Chosen by one half of the hosts, measured on the other.",
         *measured,
         "",
         "Lines for the instance file:",
@@ -276,7 +267,7 @@ def confidence_in_words(
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
-        for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
+        for row in least_certain_first(to_check).head(5).iter_rows(named=True)
     ]
     asked = "The least sure, to check by hand; that does not change the figures above"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from resources.settings import recommended
+from resources.settings.models import recommended
 from sandbox.draft import Draft, Expectation
 from sandbox.logons import MAPPING, Clock, Logon, document
 from sandbox.scenarios import tell

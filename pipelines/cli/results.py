@@ -33,7 +33,7 @@ from pipelines.dagster_home import dagster_instance
 from pipelines.definitions import build_definitions
 from reports.plan import SHOWN_HOSTS, changes, differences_in_words, plan_in_words, planned_hosts
 from reports.run_results import count_conflicts, decisions_in_words, not_stable_in_words, writes_in_words
-from reports.sentences import distinct_people, host_name
+from reports.sentences import display_names, host_name
 from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
 from resources.settings import Instance, command_line, home, journal_url
@@ -124,8 +124,6 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
-PLANNED = 3
-"""The exit status that tells of a plan with something to write, where that is asked for."""
 
 
 def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:
@@ -135,7 +133,7 @@ def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: st
     """
     if "error" in report or fail_on in report["writes"]:
         return 1
-    return PLANNED if detailed_exitcode and report.get("plan") else 0
+    return 3 if detailed_exitcode and report.get("plan") else 0
 
 
 def print_result(
@@ -222,7 +220,7 @@ def next_steps(
     if "--wrong" in again and "error" not in report:
         about, this = report["about_run_id"], report["run_id"]
         undone = tables.run_writes(about).join(tables.run_writes(this), on="host_id", how="semi")
-        names = distinct_people(tables.view(about).read("inventory_users").collect())
+        names = display_names(tables.view(about).read("inventory_users").collect())
         owners = undone.select(pl.coalesce("hostname", "host_id"), pl.col("new_values").struct.field("owner"))
         them = some_of([printable(f"{host} to {names.get(owner, owner)}") for host, owner in owners.rows()])
         give = "would give" if report["dry_run"] else "gives"

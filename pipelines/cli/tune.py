@@ -44,15 +44,8 @@ from reports.sheets import (
 )
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
-from resources.settings import (
-    Instance,
-    command_line,
-    home,
-    load_instance,
-    part_name,
-    recommended,
-    system_user,
-)
+from resources.settings import Instance, command_line, home, load_instance, part_name, system_user
+from resources.settings.models import recommended
 from resources.store.retention import (
     audited_plans,
     decided_with,
@@ -61,8 +54,6 @@ from resources.store.retention import (
     runs_by_file,
 )
 from resources.store.tables import Tables, short_run_id
-
-MAX_SEED = 1_000_000
 
 
 def draw(
@@ -75,7 +66,7 @@ def draw(
     from assets_defs.tuning import table_filled
 
     instance = load_instance(path)
-    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
     if out is None and sys.stdout.isatty() and not as_json:
         names = (f"audit-{seed}{f'-{copy}' * (copy > 1)}.xlsx" for copy in count(1))
         out = next(path for path in map(Path, names) if not path.exists())

@@ -34,7 +34,6 @@ from resources.settings.models import (
     ListCall,
     Platform,
     is_slug,
-    recommended,
     slug_of,
     time_between_runs,
 )

@@ -76,7 +76,6 @@ def presets() -> dict[str, Preset]:
     return {name: Preset(**content) for name, content in yaml.safe_load(text).items()}
 
 
-@cache
 def recommended() -> dict[str, dict[str, Any]]:
     """Return the values that `init` recommends, by section and setting; not its names to exclude."""
     content = yaml.safe_load(Path(__file__).with_name("example.yaml").read_text(encoding="utf-8"))

@@ -23,7 +23,8 @@ from pipelines.dagster_home import dagster_instance
 from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
-from resources.settings import load_instance, recommended, system_user
+from resources.settings import load_instance, system_user
+from resources.settings.models import recommended
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run, store_writes
 from tests.ownership import builders

@@ -148,7 +148,8 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "1 host keeps its owner, though run B would not choose it:",
         "= written  ann@corp.example  now: no majority (100%)",
     ]
-    alike = [row | {"hostname": "ws"} for row in compared if row["change"] == "drop"]
+    differences = compare_plans(first, second).filter(change="drop").with_columns(hostname=pl.lit("ws"))
+    alike = compared_owners(differences, names)
     assert [line.split("  ")[0] for line in told([], alike, [])][2:] == ["- ws (dropped)", "- ws (taken)"]
     for ready, says in (
         (DAY, f"would be written from {DAY} on, if nothing changes"),

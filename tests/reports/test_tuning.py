@@ -157,8 +157,8 @@ def test_where_hardly_any_owner_is_left_there_is_no_estimate(written, said):
 def test_owners_come_with_each_rule_that_differs_from_the_specification():
     """The line's where it has them: `tune` tries others than the instance has."""
     line = LINE | {"min_active_days": 3, "evidence_metric": "days", "primary_devices": 1}
-    others = {"unite_accounts": True, "max_idle_days": 14, "min_stable_days": 14, "exclude_users": ("x",)}
-    sentence, *_ = claim_in_words(line, Rules(share_threshold_percent=70, **others), NO_ANSWERS)
+    rules = Rules(70, exclude_users=("x",), unite_accounts=True, max_idle_days=14, min_stable_days=14)
+    sentence, *_ = claim_in_words(line, rules, NO_ANSWERS)
     assert sentence.startswith(
         "168 owners would be written (rule: more than 60% over 30 days, min_active_days 3, evidence_metric "
         "days, primary_devices 1, unite_accounts true, max_idle_days 14, min_stable_days 14), about 65 of"
