@@ -137,7 +137,7 @@ function howSure(host) {
 // Whose share it is, where that is not the owner.
 function whoseShare(host) {
   const [person, owners] = [hosts.primary[host], ownersOf(host)];
-  const name = person === null ? hosts.user[host] : owners.includes(person) ? null : nameOf(person);
+  const name = person === null ? hosts.username[host] : owners.includes(person) ? null : nameOf(person);
   return one(name).flatMap((known) => [" ", quiet(known)]);
 }
 

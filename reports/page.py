@@ -225,7 +225,7 @@ def hosts_columns(
         "confidence",
         "kind",
         "acknowledged_by",
-        user=pl.when(pl.col("resolved_owner").is_null()).then("username"),
+        username=pl.when(pl.col("resolved_owner").is_null()).then("username"),
         sentence="summary",
         remedy=pl.col("what_would_change").list.first(),
         name=pl.coalesce("hostname", "host_id"),

@@ -187,7 +187,7 @@ def test_a_conflict_is_acknowledged_and_not_a_warning_until_its_evidence_changes
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "70")
     heads, row, below, _, counted, _, how = call("conflicts", "--instance", catalogued)[1].splitlines()
-    assert heads.split() == ["host", "owner", "logons", "name", "share", "since"]
+    assert heads.split() == ["host", "owner", "primary", "user", "share", "since"]
     assert row.split() == ["pc-2", "bob@corp.example", "ann@corp.example", "100%", f"{NOW:%Y-%m-%d}"]
     assert below == "    acknowledged by olga: a loan", "what has no room is said below"
     assert counted.split() == ["1", "1", "0"]
