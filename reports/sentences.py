@@ -77,7 +77,7 @@ def percent(share: float) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """Return how many logons of a host are a user's, on how many days, what they count for; and a doubt."""
+    """Say how many logons of a host are a user's, what they count for, and if other hosts have more."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
