@@ -292,8 +292,8 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
     day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
-        to_get = "" if named and re.match(STAND_IN, named) else f"; it is to get {candidate}"
-        then = f" yet{to_get}" if named else f": {reason}"
+        primary = "" if named and re.match(STAND_IN, named) else f"; its primary user is {candidate}"
+        then = f" yet{primary}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
             then = f" that is known: whether {who} was written {unknown}"
