@@ -1,1 +1,1 @@
-"""What is kept: Dagster assets, the sink, asset checks and partitions."""
+"""Dagster's view of the pipeline: assets, the sink, asset checks and partitions."""

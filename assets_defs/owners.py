@@ -117,7 +117,7 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows, and without the people
         hosts = map(printable, some["host_id"])
         run.log.debug(
-            "\n".join(f"Conflict: host {host} has another owner than the logons name" for host in hosts)
+            "\n".join(f"Conflict: host {host} has another owner than its primary user" for host in hosts)
         )
     return found | {
         "window_from": run.window.first.isoformat(),

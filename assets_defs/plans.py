@@ -18,7 +18,7 @@ from ownership.windows import gap_days
 from reports.plan import SHOWN_HOSTS
 from reports.run_results import writes_in_words
 from reports.sheets import answered_wrong
-from reports.story import told_hosts
+from reports.story import describe_hosts
 from resources.errors import AssetOwnersError, ConfigurationError, PlanRefusedError, ServiceError
 from resources.ledger.ledger import Ledger
 from resources.settings import Instance, command_line, load_instance, present_of
@@ -83,9 +83,9 @@ def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
 
 
 def _tell_not_planned(run: ScanRun, decisions: pl.DataFrame) -> None:
-    """Say of hosts that a run was asked for why there is nothing to write for them."""
+    """Warn of hosts that a run was asked for and that it does not write, with the reason."""
     some, writes = decisions.head(SHOWN_HOSTS), run.tables.all_runs("owner_writes")
-    told = told_hosts(some, run.read, writes, present_of(run.instance))
+    told = describe_hosts(some, run.read, writes, present_of(run.instance))
     for host in told.iter_rows(named=True):
         name = printable(host["name"])
         why, advice = host["summary"].removeprefix(f"{name} "), host["what_would_change"][:1]
@@ -356,7 +356,7 @@ def _show_plan(run: InstanceRun, plan: Plan) -> None:
 
 
 def _settle_earlier_runs(run: InstanceRun, ledger: Ledger) -> None:
-    """Settle what runs on the target left pending that were cut off, and count again what came of them."""
+    """Settle what runs on the target left pending that were cut off, and count their outcomes again."""
     target, runs = run.instance.target, ledger.targets()
     if elsewhere := [run_id for run_id, other in runs.items() if other != target]:
         run.log.warning(

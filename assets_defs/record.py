@@ -138,7 +138,7 @@ class RunRecord:
                 _store(self.tables, row | found)
 
     def count_writes(self) -> None:
-        """Store what became of this run's writes: from then on it is none that was cut off while it wrote."""
+        """Store the outcomes of this run's writes: from then on it was not cut off while writing."""
         if row := self.row():
             self.add(**_counts(row, self.tables.run_writes(self.run_id)))
 
@@ -149,7 +149,7 @@ class RunRecord:
             raise AssetOwnersError(message or "Not started: another step of the run failed")
 
     def succeed(self) -> None:
-        """Store that the run succeeded; if another step has failed, only what came of it."""
+        """Store that the run succeeded; if another step has failed, only its outcomes."""
         self._end("succeeded", None)
 
     def fail(self, message: str, *, transient: bool = False) -> None:
@@ -166,7 +166,7 @@ class RunRecord:
             self.log.warning(f"How this run ended could not be stored in the table runs: {error}")
 
     def _end(self, status: str, message: str | None, *, transient: bool = False) -> None:
-        """Count what came of the run; a step may go on, and write, after another one has failed it."""
+        """Count the outcomes of the run; a step may go on, and write, after another one has failed it."""
         steps = self._steps()
         with self.tables.changing():
             row = self.row()
@@ -209,7 +209,7 @@ class RunRecord:
         return self.recorded.get_runs_count(again) < MAX_RETRIES
 
     def recount(self, run_id: str) -> None:
-        """Count again what came of an earlier run that was cut off, once its pending writes are settled."""
+        """Count the outcomes of a run that was cut off again, once its pending writes are settled."""
         with self.tables.changing():
             if not (row := self.row(run_id)):
                 return
@@ -266,7 +266,7 @@ def _store(tables: Tables, row: Mapping[str, Any]) -> None:
 
 
 def _counts(row: Mapping[str, Any], writes: pl.DataFrame) -> dict[str, Any]:
-    """Return what became of the writes of a run, as columns of `runs`."""
+    """Return the outcomes of the writes of a run, as columns of `runs`."""
     if row["kind"] == "backfill" and row["hosts"] is None:
         return {}
     by_outcome = dict(writes["outcome"].value_counts().iter_rows())
@@ -358,7 +358,7 @@ def failure_message(error: Any) -> str:
 
 
 def announce(instance: Instance, row: Mapping[str, Any], log: logging.Logger) -> None:
-    """Tell the addresses of `notify` what came of a run, by its row of `runs`; never fails the run."""
+    """Tell the addresses of `notify` the result of a run, by its row of `runs`; never fails the run."""
     if text := run_notice(instance, row):
         tell(instance, text, log, kind="failure" if row["status"] == "failed" else "info")
 

@@ -219,7 +219,7 @@ def how_sure(
     # By other rules it would have written others.
     is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
     done = {"written": written, "undone": undone} if written and is_same else {}
-    said = claim_in_words(line, answers, ask=draw, why=why, **done)
+    said = claim_in_words(line, instance.rules.as_rules(), answers, ask=draw, why=why, **done)
     if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

@@ -94,7 +94,7 @@ def _written_in_time(run: ScanRun, rows: pl.DataFrame) -> dg.AssetCheckResult:
 
 
 def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]:
-    """Return what became of the hosts of a plan, as metadata of the asset; `known` replaces entries."""
+    """Return the outcomes of a plan's hosts as metadata of the asset; `known` replaces entries."""
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     plan_id = tables.decided_by(run.run_id)
     decisions = tables.read_own("owner_decisions", plan_id)
@@ -233,7 +233,7 @@ def _still_written(tables: Tables, plan_id: str) -> int:
 
 
 def _followed(run: InstanceRun, written: pl.DataFrame) -> dict[str, Any]:
-    """Return what became of each host of a run that followed another one."""
+    """Return the outcome of each host of a run that followed another one."""
     row = run.record.row()
     said = f"{result_in_words(row)}; this run followed run {short_run_id(row['of_run'])}"
     known = dict[str, Any](result=said)

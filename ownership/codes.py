@@ -102,11 +102,11 @@ MOVED = Words(
 
 
 def reason_of(decision: Mapping[str, Any]) -> Words:
-    """Return why a decision names a person, or does not: of a code's several reasons the one that applies."""
+    """Return why a decision names an owner or none: of several reasons for a code the one that applies."""
     match, is_excluded = decision["match"], decision["excluded_by"] is not None
     if match == "no_user_asset":
-        of_nobody = Words("The account belongs to no person in the inventory.", MATCH[match].advice)
-        return EXCLUDED_USER if is_excluded else of_nobody
+        no_person = Words("The account belongs to no person in the inventory.", MATCH[match].advice)
+        return EXCLUDED_USER if is_excluded else no_person
     if match == "ambiguous_user":
         several = len(decision["candidate_ids"]) > 1
         return Words(f"{'Several user assets' if several else 'An unreadable user asset'} may be the user.")
@@ -142,7 +142,7 @@ ACTION: Mapping[str, Words] = {
     "write": Words("The host has no owner and gets this one."),
     "agree": Words("The host has this owner already.", short="had this owner"),
     "conflict": Words("Conflict: the host has another owner, who stays.", short="has another owner"),
-    "keep": Words("The logons give no owner; the host keeps the one it has."),
+    "keep": Words("No owner found; the host keeps the one it has."),
     "none": Words("No owner found, and none recorded."),
     "no_host": Words(
         "No host asset has this name.",
@@ -153,17 +153,17 @@ ACTION: Mapping[str, Words] = {
 GONE = "gone"
 PAST_ACTION: Mapping[str, str] = {
     **ACTION,
-    GONE: "There are no more decisions about the host; the rest of the row is the last one.",
+    GONE: "The host is gone; the rest of the row is the last decision about it.",
 }
 """Actions in `owner_decisions_history`."""
 
 OUTCOME: Mapping[str, Words] = {
     "planned": Words("Planned only; nothing was sent."),
     "intended": Words(
-        "Sent or about to be sent; what became of it is not known yet.",
+        "Sent or about to be sent; the outcome is not known yet.",
         "The next run finds out whether {owner} was written.",
         short="write pending",
-        counted="pending; the next run finds out what became of the write",
+        counted="pending; the next run finds out the outcome",
     ),
     "written": Words("The service has the new values."),
     "owned_meanwhile": Words(
@@ -193,7 +193,7 @@ SUCCESSES = ("written", "undone")
 
 OWNER_SOURCE: Mapping[str, str] = {
     "asset-owners": "A run of this instance sent the owner, and the host still has it.",
-    "inventory": "Somebody else set the owner, or there is none.",
+    "inventory": "Somebody else set the owner, or the host has no owner.",
 }
 """Where the owner of a host comes from: `current_owners.source`."""
 
@@ -261,8 +261,8 @@ DRIFT: Mapping[str, str] = {
     "gone": "The owner is not a user asset any more.",
     "never_seen": "No logon of the owner is stored, on any host.",
     "left": "The owner logged on before the window and nowhere in it, and all days of it are stored.",
-    "moved": "The logons name somebody else.",
-    "unsupported": "The logons name nobody, and no logon of the owner on the host is stored in the window.",
+    "moved": "The primary user is another person.",
+    "unsupported": "No owner is found, and no logon of this owner on the host is stored in the window.",
 }
 
 STATUS: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""What is decided for each host, and why."""
+"""Decides who owns each host, and why."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime

@@ -1,4 +1,4 @@
-"""Which user assets a user name could stand for."""
+"""Finds the user assets that a user name may stand for."""
 
 import shlex
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class FieldNames:
 
 
 class Present(NamedTuple):
-    """What advice follows from: an instance's rules, field names, commands and keep.history_days, and now."""
+    """What advice depends on: an instance's rules, field names, commands, keep.history_days and the time."""
 
     rules: Rules
     fields: FieldNames

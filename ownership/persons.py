@@ -1,4 +1,4 @@
-"""Who a person is in the stored tables: a user asset and its accounts, or an account that has none."""
+"""Finds persons in the stored tables: a user asset with its accounts, or an account without one."""
 
 import re
 from collections import defaultdict
@@ -28,15 +28,15 @@ _LINKS: Mapping[str, Sequence[tuple[str, str | pl.Expr]]] = {
 _PAIR = ("document_hostname", "document_username")
 _NAME_AND_ID = re.compile(r"(.+) \((.+)\)")
 _Key = tuple[str | None, str | None]
-"""The id of a user asset, or an account that has none."""
+"""The id of a user asset, or an account without one."""
 
 
 @dataclass(frozen=True)
 class Person:
-    """One person, and the stored values that stand for them and for nobody else.
+    """One person, and the stored values that stand for this person alone.
 
     Attributes:
-        user_id: Id of the user asset; None: the account has none.
+        user_id: Id of the user asset; None: the account has no user asset.
         names: Account names, spellings and e-mail addresses as they are stored, each with its account.
         shared: Names of the person that also stand for other people.
     """

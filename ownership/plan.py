@@ -40,7 +40,7 @@ class _Limits(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run may write, and what that rests on.
+    """The rows that a run may write, and what they rest on.
 
     Attributes:
         rows: Of `owner_writes`, of the run that writes; those that are `planned` are to be written.
@@ -75,7 +75,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What is true when a plan is about to be written.
+    """The state of instance and inventory when a plan is about to be written.
 
     Attributes:
         target: The inventory to which the instance points (rules 7.8).
@@ -96,7 +96,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a plan may not be written now, a whole sentence, and what a person does about it."""
+    """The reason why a plan may not be written now, as a sentence, and what a person does about it."""
 
     reason: str
     remedy: Remedy

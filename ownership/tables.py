@@ -54,7 +54,7 @@ _USER_DAYS = "Days with a logon of username, summed over hosts."
 _IDLE_DAYS = "Days from last_seen to the end of the window."
 _CANDIDATES = "User assets that the name may stand for, sorted."
 _EXISTING_OWNER = "Ids of the owners that the host had, joined by commas (%2C in an id)."
-_RESOLVED_OWNER = "Id of the user asset that the logons name."
+_RESOLVED_OWNER = "Id of the user asset of the primary user."
 _BY = "Who started the run: `user NAME` or `schedule NAME`."
 _LOW = "Lower end of its 95% interval."
 _HIGH = "Upper end of its 95% interval."
@@ -223,7 +223,7 @@ class OwnerDecisions(Table):
     host_id: Text = column(_HOST_ID, nullable=True)
     evidence: pl.String = column("What the logons say.", codes=codes.EVIDENCE)
     match: pl.String = column(
-        "Whether username has a user asset; null: the logons name nobody.", codes=codes.MATCH, nullable=True
+        "Whether username has a user asset; null: no user is named.", codes=codes.MATCH, nullable=True
     )
     action: pl.String = column("Action for the host.", codes=codes.ACTION)
     username: Account = column("Primary user of the host, as compared.", nullable=True)
@@ -421,7 +421,7 @@ class Runs(Table):
     written: pl.Int64 = column("Hosts written, or undone by an undo.", ge=0, nullable=True)
     failed: pl.Int64 = column("Hosts whose write the service refused.", ge=0, nullable=True)
     left_alone: pl.Int64 = column("Hosts skipped, or whose outcome is not known.", ge=0, nullable=True)
-    conflicts: pl.Int64 = column("Hosts whose owner is not whom the logons name.", ge=0, nullable=True)
+    conflicts: pl.Int64 = column("Hosts with another owner than their primary user.", ge=0, nullable=True)
     new_conflicts: pl.Int64 = column("Those of them that were not published before.", ge=0, nullable=True)
     owned_before: pl.Int64 = column("Hosts with an owner before the run.", ge=0, nullable=True)
     owned_after: pl.Int64 = column("Hosts with an owner after the run.", ge=0, nullable=True)
@@ -478,7 +478,7 @@ class ThresholdBacktest(Table, filled_by="tune"):
     evidence_metric: pl.String = column("What is counted.", codes=codes.METRIC)
     primary_devices: pl.Int64 = column("Primary devices of a user; null: all hosts.", ge=1, nullable=True)
     hosts_with_evidence: pl.Int64 = column("Hosts with logons in the window.", ge=0)
-    resolved: pl.Int64 = column("Those of hosts_with_evidence whose logons name one user.", ge=0)
+    resolved: pl.Int64 = column("Those of hosts_with_evidence with one primary user.", ge=0)
     matched: pl.Int64 = column("Those of resolved whose user has one user asset.", ge=0)
     to_write: pl.Int64 = column("Those of matched without an owner.", ge=0)
     agree: pl.Int64 = column("Those of matched with this owner.", ge=0)
@@ -621,7 +621,7 @@ class OwnershipDrift(Table, filled_by="tune"):
 
     host_id: Text = _text(_HOST_ID)
     hostname: Text = column(_HOSTNAME, nullable=True)
-    owner: UserId = column("Id of the owner that the inventory holds.")
+    owner: UserId = column("Id of the owner in the inventory.")
     reason: pl.String = column("Why the evidence no longer supports the owner.", codes=codes.DRIFT)
     leader: Account = column("User with most events on the host now.", nullable=True)
     since: pl.Date = column("Day after the owner's last stored logon.", nullable=True)

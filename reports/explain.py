@@ -1,4 +1,4 @@
-"""All about one host, from the counts to the write, or about one person: as values, and in words."""
+"""Explains one host, from the counts to the write, or one person: as values, and in words."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,17 +20,15 @@ from reports.plan import sent_changes
 from reports.sentences import (
     COUNTS,
     NO_SUCH_ASSET,
-    confidence_words,
     display_names,
     host_name,
     in_columns,
-    instant,
     logons,
     names_of,
     percent,
     person,
 )
-from reports.story import details_of, told_hosts
+from reports.story import describe_hosts, details_of
 
 _SHOWN_USERS = 10
 SHOWN_ELSEWHERE = 20
@@ -102,7 +100,7 @@ def host_explanation(
             "now": now,
         }
 
-    told = told_hosts(decisions, read, writes, present)
+    told = describe_hosts(decisions, read, writes, present)
     alike = hosts_named_alike(
         pl.Series([*names]), pl.concat([hosts["hostnames"].explode(), shares["hostname"]])
     )
@@ -224,7 +222,7 @@ def _history_lines(decision: Mapping[str, Any]) -> Iterator[str]:
         happened.insert(0, (host["listed_at"], _inventory_lines(host)))
     for at, lines in sorted(happened, key=lambda event: event[0]):
         head, *details = lines
-        yield f"  - {instant(at)}, {head}"
+        yield f"  - {at:%Y-%m-%d %H:%M} UTC, {head}"
         yield from (f"    {detail}" for detail in details)
 
 
@@ -235,7 +233,8 @@ def _decision_lines(decision: Mapping[str, Any]) -> Iterator[str]:
     yield f"run {_shown(decision['run_id'])} decided by the logons of {window}, {threshold}:"
     yield f"{reason_of(decision)}{details_of(decision)}"
     if decision["confidence"] is not None:
-        yield f"{confidence_words(decision['confidence'])}, by the answers to the audit (rules 9.8)."
+        right = min(max(round(100 * decision["confidence"]), 1), 99)
+        yield f"About {right} of 100 such owners are right, by the answers to the audit (rules 9.8)."
     for asset in decision["user_assets"]:
         values = (f"{name} {_shown(value)}" for name, value in asset.items() if value and name != "user_id")
         held = ", ".join(values) or NO_SUCH_ASSET
@@ -296,10 +295,10 @@ def person_explanation(
     writes: pl.LazyFrame,
     present: Present,
 ) -> dict[str, Any]:
-    """Gather the hosts of a person, or of persons who are told of as one, as `host_explanation` those of one.
+    """Gather the hosts of a person, or of persons shown as one, as `host_explanation` does of one host.
 
     The values are asked, usernames, excluded_by (what excludes the user asset), candidate_ids (user assets
-    that the names fit), user_assets, hosts_named (the logons name the person), hosts_owned (theirs now),
+    that the names fit), user_assets, hosts_named (whose primary user it is), hosts_owned (theirs now),
     hosts (both, with status, why, summary and what_would_change) and hosts_elsewhere (others with logons).
     """
     ids = [one.user_id for one in found if one.user_id]
@@ -324,7 +323,7 @@ def person_explanation(
     )
     theirs_now = pl.col("host_id").is_in(owned["host_id"].implode())
     of_person = decisions.filter((theirs & pl.col("match").is_not_null()) | theirs_now)
-    told = told_hosts(of_person, read, writes, present)
+    told = describe_hosts(of_person, read, writes, present)
     words = ("hostname", "host_id", "status", "why", "summary", "what_would_change")
     return {
         "asked": asked,

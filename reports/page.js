@@ -134,6 +134,13 @@ function howSure(host) {
   return [drawn("svg", bar, drawn("rect", { width: 100, height: 4 }), value), text];
 }
 
+// Whose share it is, where that is not the owner.
+function whoseShare(host) {
+  const [person, owners] = [hosts.primary[host], ownersOf(host)];
+  const name = person === null ? hosts.username[host] : owners.includes(person) ? null : nameOf(person);
+  return one(name).flatMap((known) => [" ", quiet(known)]);
+}
+
 // Lists: of each column the head, the text by which it is sorted and saved, and what its cell shows.
 
 function column(head, text, cell = (row) => [bdi(text(row) ?? "")]) {
@@ -195,11 +202,11 @@ const VIEWS = {
     name: hostName,
     owner,
     status,
-    sure,
+    sure: { ...sure, cell: (host) => [...howSure(host), ...whoseShare(host)] },
     seen,
     department,
   }),
-  conflicts: hostsView("Conflicts", "No host has another owner than the logons name.", isConflict, {
+  conflicts: hostsView("Conflicts", "No host has another owner than its primary user.", isConflict, {
     name: hostName,
     recorded: persons("Owner in the inventory", ownersOf),
     primary,

@@ -34,8 +34,6 @@ from reports.sentences import NO_SUCH_ASSET, display_names
 from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
-_HEAD_CHARACTERS = 1_000
-"""The first characters of a page, which its fingerprint is among."""
 _BINS = 10
 MAX_TEXT = 1_000
 """Characters of a text in the page: one of our sentences has up to 300 with long names."""
@@ -146,7 +144,7 @@ def page_fingerprint(file: Path | UPath) -> str | None:
     if not file.exists():
         return None
     with file.open(encoding="utf-8") as page:
-        found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(_HEAD_CHARACTERS))
+        found = re.search('name="fingerprint" content="([0-9a-f]+)"', page.read(1_000))  # it is in the head
     return found and found[1]
 
 
@@ -174,7 +172,7 @@ def _environment() -> Environment:
 class People:
     """Numbers for the people of the page, so that each name is in it once.
 
-    A person is a user asset, by its id, or an account that stands for none.
+    A person is a user asset, by its id, or an account without one.
     """
 
     def __init__(self, users: pl.DataFrame, names: Mapping[str, str]) -> None:
@@ -195,7 +193,7 @@ class People:
         return [None if user_id is None else number(user_id) for user_id in values]
 
     def account(self, username: str) -> int:
-        """Return the number of an account that stands for no user asset."""
+        """Return the number of an account without a user asset."""
         return self._number(username, is_account=True)
 
     def _number(self, key: str, *, is_account: bool = False) -> int:
@@ -226,8 +224,8 @@ def hosts_columns(
         "share",
         "confidence",
         "kind",
-        "user_count",
         "acknowledged_by",
+        username=pl.when(pl.col("resolved_owner").is_null()).then("username"),
         sentence="summary",
         remedy=pl.col("what_would_change").list.first(),
         name=pl.coalesce("hostname", "host_id"),

@@ -59,7 +59,7 @@ function strips(title, users, named, without = []) {
   return section(title, [...(users.length ? [table] : []), ...without]);
 }
 
-// Of a conflict, each owner whom no logon names.
+// The owners of a host in conflict who did not log on to it.
 function ownersWithoutLogons(host) {
   const seen = new Set(usersOf(host).map(personOf));
   const absent = isConflict(host) ? ownersOf(host).filter((person) => !seen.has(person)) : [];
@@ -105,8 +105,10 @@ function hostPanel(host) {
   return [
     ...namesakes(host),
     element("p", {}, ...state(host)),
-    element("p", {}, bdi(hosts.sentence[host])),
-    ...section("What would change it", one(hosts.remedy[host]).map(bdi)),
+    element("p", {}, hosts.sentence[host]), // from left to right, whatever name it begins with
+    ...section("What would change it", one(hosts.remedy[host])),
+    ...(isConflict(host) && !isKnown(host) ? command("Or let the owner stay, for operators", hosts.acknowledge[host]) : []),
+    copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
     ...strips("Who logs on", usersOf(host), userNames, ownersWithoutLogons(host)),
     ...facts([
       [hosts.planned[host] === null ? "Owner" : owner.head, owner.cell(host)],
@@ -122,9 +124,7 @@ function hostPanel(host) {
       ["Host id", hosts.host_id[host]],
     ]),
     ...section(content.plan ? "Planned and written" : "Written", items(history.map(writeItem))),
-    copyButton("Copy for a ticket", [hosts.sentence[host], TO_CHECK, ...(isFile ? [] : [hostLink(host).href])].join("\n")),
     ...one(hosts.undo[host]).flatMap((undo) => command("If the owner is wrong, for operators", undo, effect)),
-    ...(isConflict(host) && !isKnown(host) ? command("To let it stay, for operators", hosts.acknowledge[host]) : []),
   ];
 }
 

@@ -7,10 +7,10 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
-from ownership.decisions import CERTAINTY, least_certain_first
+from ownership.decisions import CERTAINTY, IDLE_DAYS, least_certain_first
 from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
-from reports.sentences import COUNTS, display_names, host_name, in_columns, logons, percent
+from reports.sentences import COUNTS, display_names, distinct_host, in_columns, logons, percent, person
 
 SHOWN_HOSTS = 20
 _ENRICHED = ("department", "criticality")
@@ -49,20 +49,25 @@ def planned_hosts(writes: pl.DataFrame, users: pl.DataFrame, decisions: pl.DataF
 
     `decisions` are those that the plan rests on; without rows, as for an undo, the order stays. Columns:
     host_id, hostname, owner, department, criticality, the same with `_before`, owner_email,
-    owner_before_email, what the owner rests on (null: not known), and changes (of each field, as text). Null
-    is what is not set, or was not there before; an empty text is to be cleared.
+    owner_before_email, changes (of each field, as text), name (with the id where several hosts have it), and
+    what the owner rests on (null: not known). Null is what is not set, or was not there before; an empty text
+    is to be cleared.
     """
     old, new = pl.col("old_values").struct, pl.col("new_values").struct
     values = {name: new.field(name) for name in _FIELDS}
     values |= {f"{name}_before": old.field(name) for name in _FIELDS}
     evidence = tuple(dict.fromkeys((*COUNTS, *CERTAINTY)))
     planned = writes.filter(outcome="planned").with_columns(**values)
+    names = display_names(users)
+    often = Counter(names.values())
+    names |= {user_id: person(user_id, names) for user_id, name in names.items() if often[name] > 1}
     named = pl.concat([planned["owner"], planned["owner_before"]]).implode()
     users = users.filter(pl.col("user_id").is_in(named))
     emails = dict(users.select("user_id", pl.col("user_email").list.join(", ").replace("", None)).iter_rows())
     email = pl.col("owner", "owner_before").replace_strict(emails, default=None, return_dtype=pl.String)
-    changes = pl.concat_list(sent_changes(display_names(users)))
-    rows = planned.select("host_id", "hostname", *values, email.name.suffix("_email"), changes=changes)
+    known = (decisions if decisions.height else planned).drop_nulls("host_id")["hostname"]
+    texts = {"changes": pl.concat_list(sent_changes(names)), "name": distinct_host(known)}
+    rows = planned.select("host_id", "hostname", *values, email.name.suffix("_email"), **texts)
     rows = rows.join(decisions.select("host_id", *evidence), on="host_id", how="left", maintain_order="left")
     return (least_certain_first(rows) if decisions.height else rows).to_dicts()
 
@@ -100,9 +105,9 @@ def _cells(host: Mapping[str, Any]) -> list[str]:
     changes = [text or "" for text in host["changes"]]
     sure = f"{host['confidence']:.0%} sure" if host["confidence"] is not None else ""
     evidence = logons(host) if host["events"] is not None else ""
-    # Why it may come before others: the user seems to have another machine.
-    evidence += ", more on other hosts" if (host["user_days"] or 0) > 2 * (host["active_days"] or 0) else ""
-    return [host["hostname"] or host["host_id"], changes[0], evidence, sure, *changes[1:]]
+    if (host["idle_days"] or 0) >= IDLE_DAYS:  # why it comes before others
+        evidence += f", none for {host['idle_days']} days"
+    return [host["name"], changes[0], evidence, sure, *changes[1:]]
 
 
 def _lines(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
@@ -130,17 +135,18 @@ def changes_in_words(hosts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compared_owners(differences: pl.DataFrame, name_of: Mapping[str, str]) -> list[dict[str, str | None]]:
-    """Return `compare_plans` for people: change, host_id, hostname, owner_before, owner and reason."""
+    """Return `compare_plans` for people: change, host_id, hostname, name, owner_before, owner, reason."""
 
     def cells(row: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-        yield from ((name, row[name]) for name in ("change", "host_id", "hostname"))
+        yield from ((name, row[name]) for name in ("change", "host_id", "hostname", "name"))
         for name in ("owner_before", "owner"):
             yield name, row[name] and name_of.get(row[name], row[name])
         was, now = f"was: {_short_reason(row, '_before')}", f"now: {_short_reason(row, '')}"
         reasons = {"add": was, "drop": now, "change": f"{was}, {now}", "keep": now, "confirm": was}
         yield "reason", reasons[row["change"]]
 
-    return [dict(cells(row)) for row in differences.iter_rows(named=True)]
+    named = differences.with_columns(name=distinct_host(differences["hostname"]))
+    return [dict(cells(row)) for row in named.iter_rows(named=True)]
 
 
 def differences_in_words(
@@ -154,7 +160,6 @@ def differences_in_words(
     """
     yield f"Settings that differ: {', '.join(compared['settings']) or 'none'}"
     hosts = [*compared["diff"], *compared["not_chosen"], *compared["not_chosen_before"]]
-    called = Counter(name for name, _ in {(row["hostname"], row["host_id"]) for row in hosts})
     for change, (sign, meaning) in _SIGNS.items():
         if not (changed := [row for row in hosts if row["change"] == change]):
             continue
@@ -164,10 +169,7 @@ def differences_in_words(
         for row in changed[:SHOWN_HOSTS] if see_all and change in KEPT else changed:
             owners = [owner for owner in (row["owner_before"], row["owner"]) if owner]
             owners = owners[::-1] if change == "confirm" else owners
-            is_only = called[row["hostname"]] < 2
-            name = (row["hostname"] or row["host_id"] or "") if is_only else host_name(row)
-            cells = [name, joint.join(dict.fromkeys(owners))]
-            rows.append((sign, [*cells, row["reason"] or ""]))
+            rows.append((sign, [row["name"], joint.join(dict.fromkeys(owners)), row["reason"] or ""]))
         yield from _lines(rows)
         if len(changed) > len(rows):
             yield f"  and {len(changed) - len(rows):,} more: {see_all}"

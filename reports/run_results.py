@@ -82,7 +82,7 @@ def hosts_in_words(hosts: int, names: int) -> str:
 def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = None) -> Iterator[str]:
     """Yield how many hosts there are, a line for each action, and why hosts get no owner; from `summary`.
 
-    The reasons are those of the funnel: of all hosts for which the logons give no owner, in the same words.
+    The reasons are those of the funnel: of all hosts for which no owner is found, in the same words.
     `in_run` is how many of the owners a run of some hosts writes; None: it is of all hosts.
     """
     actions, reasons = Counter[str](), Counter[str]()
@@ -100,7 +100,7 @@ def decisions_in_words(decisions: Mapping[str, int], *, in_run: int | None = Non
             sentence = f"{sentence[:-1]}: {in_run:,} in this run, {count - in_run:,} left for later."
         yield f"{count:>8,}  {sentence}"
     if reasons:
-        yield f"Why the logons give no owner for {counted(reasons.total(), 'host')}:"
+        yield f"Why no owner is found for {counted(reasons.total(), 'host')}:"
         for code, number in reasons.most_common():
             yield f"{number:>8,}  {words[code]}: {sentences[code]}"
 

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import polars as pl
+from rich.cells import cell_len
 
 from ownership.names import counted, printable
 
@@ -13,6 +13,8 @@ NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directo
 """Fields of a user asset of which the first that has a value names the person."""
 COUNTS = ("events", "total_events", "active_days", "weight", "total_weight")
 """Columns that `logons` puts into words."""
+TOO_FEW_LEFT = "too few are left to estimate how many are wrong"
+"""What is said of owners of whom nearly all are undone."""
 _FIRST_AND_LAST = re.compile(r"[^\W\d_][\w'-]*(?:\.[^\W\d_][\w'-]*)+")
 
 
@@ -54,21 +56,19 @@ def host_name(row: Mapping[str, Any]) -> str:
     return f"{name} ({host_id})" if name and host_id else name or host_id
 
 
+def distinct_host(known: pl.Series) -> pl.Expr:
+    """Return a host's name, with the id where several of the `known` host names are the same; or the id."""
+    is_shared = pl.col("hostname").is_in(known.filter(known.is_duplicated()).implode())
+    with_id = pl.when(is_shared).then(pl.format("{} ({})", "hostname", "host_id"))
+    return pl.coalesce(with_id, "hostname", "host_id")
+
+
 def in_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Return rows of texts as indented lines, each column as wide as its widest text."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  " + "  ".join(f"{part:<{width}}" for part, width in zip(row, widths, strict=True)).rstrip()
-
-
-def instant(moment: datetime) -> str:
-    """Return an instant in UTC, to the minute."""
-    return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def confidence_words(confidence: float) -> str:
-    """Say how sure an owner is (0 to 1), as a part of owners like it."""
-    return f"About {min(max(round(100 * confidence), 1), 99)} of 100 such owners are right"
+        cells = (part + " " * (width - cell_len(part)) for part, width in zip(row, widths, strict=True))
+        yield "  " + "  ".join(cells).rstrip()
 
 
 def percent(share: float) -> str:
@@ -77,12 +77,12 @@ def percent(share: float) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """Return how many logons of a host are a user's, on how many days, and what they count for."""
+    """Say how many logons of a host are a user's, what they count for, and if other hosts have more."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
-    if weight in (None, row["events"]):
-        return said
-    share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
-    what = "user days" if weight == days else "as weighed"
-    return f"{said}, {weight:,} of {row['total_weight']:,} {what} ({share}%)"
+    if weight not in (None, row["events"]):
+        share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
+        what = "user days" if weight == days else "as weighed"
+        said += f", {weight:,} of {row['total_weight']:,} {what} ({share}%)"
+    return said + (", more on other hosts" if days and (row.get("user_days") or 0) > 2 * days else "")

@@ -27,7 +27,7 @@ from ownership.tuning.backtest import MIN_COMPARED
 from ownership.tuning.confidence import ASKED_TWICE, BOTH_WAYS, asked_twice
 from ownership.windows import Window
 from reports.exports import BOM, as_csv, as_xlsx, printable_texts, with_formulas
-from reports.sentences import host_name, in_columns, logons, names_of, person
+from reports.sentences import TOO_FEW_LEFT, host_name, in_columns, logons, names_of, person
 
 _YES = frozenset(("yes", "y", "true", "right", "1", "ja", "j", "oui", "si", "sí"))
 _NO = frozenset(("no", "n", "false", "wrong", "0", "nein", "non"))
@@ -150,7 +150,6 @@ _QUESTION = (
     "Is it this person's? yes, no; empty: not known. instead: address, account name or id of whose it is"
 )
 _AGAIN = "Asked again, on purpose: yes or no, as if new"
-_INSTEAD = ("Owners that were named instead. asset-owners does not write them; set them in the inventory:",)
 
 
 def as_sample(
@@ -363,11 +362,17 @@ def audit_in_words(
         words.append(f"Of the {planned:,} {all_of} owners {wrong.format(*found)}{fewer}.")
         if undone.height:
             others, left = wrong_of_others(found, planned, undone)
-            words.append(f"{undone.height:,} undone since. Of the other {others:,} {wrong.format(*left)}.")
+            estimated = f". Of the other {others:,} {wrong.format(*left)}"
+            unknown = f"; {TOO_FEW_LEFT}" if others else ""
+            words.append(f"{undone.height:,} undone since{estimated if round(left[-1]) else unknown}.")
     names = names_of(users.iter_rows(named=True))
     named = sample.drop_nulls("instead_id").sort("hostname", "host_id").iter_rows(named=True)
     instead = [(host_name(row), person(row["instead_id"], names)) for row in named]
-    return [*words, *_INSTEAD, *in_columns(instead)] if instead else words
+    if instead:
+        words.append(
+            "Owners that were named instead. asset-owners does not write them; set them in the inventory:"
+        )
+    return [*words, *in_columns(instead)]
 
 
 def _verdict(least: int, most: int, asked: float) -> str:

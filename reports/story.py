@@ -15,12 +15,11 @@ from ownership.matching import SURNAME, Present, people_by_account
 from ownership.names import STAND_IN, counted, either, printable
 from ownership.rules import NAMING, events_needed, first_that_holds, further_days_needed
 from reports.exports import printable_texts
-from reports.sentences import NO_SUCH_ASSET, display_names, logons, names_of, percent, person
+from reports.sentences import NO_SUCH_ASSET, display_names, distinct_host, logons, names_of, percent, person
 
 _TO_WIN = {"no_logons", "too_few_events", "no_majority"}
 _STILL_EXCLUDED = "If it were not excluded (rules.{excluded_by}), no user would have enough of the logons."
 _NOT_AGAIN = "so runs of this instance do not write it again until"
-_NEXT_RUN_WRITES = "The next run that may write sets {owner}."
 
 
 class Remedies:
@@ -90,7 +89,7 @@ class Remedies:
             yield f"If the owner is wrong: {undo}"
 
     def _to_be_named(self, decision: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what would make the logons name the primary user."""
+        """Yield what would make the primary user the owner."""
         who, second = printable(decision["username"] or "One user"), decision["runner_up_username"]
         threshold, share = self._rules.share_threshold_percent, decision["share"]
         if decision["evidence"] == "no_majority" and 200 * share < threshold:
@@ -102,7 +101,7 @@ class Remedies:
             needed += f" on at least {counted(days, 'more day')}" if days else ""
             yield f"{who} would be named as the owner with {needed}."
         else:
-            yield f"By the present rules the logons name {who}: run again."
+            yield f"By the present rules {who} would be named as the owner: run again."
         user_id = self._user_of.get(decision["username"] or "")
         if user_id and user_id == self._user_of.get(second or "") and not self._rules.unite_accounts:
             one = f"{who} and {printable(second)} are accounts of one person ({printable(user_id)})"
@@ -137,7 +136,7 @@ class Remedies:
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif named and re.match(STAND_IN, named):
-            yield "The logons named a person who was forgotten since: the next run decides without them."
+            yield "The primary user was forgotten since: the next run decides without them."
         elif owners and host["acknowledged_at"]:
             yield f"The conflict is acknowledged. To end that: {acknowledge(host['host_id'], undo=True)}"
         elif owners:
@@ -146,12 +145,12 @@ class Remedies:
             yield f"If the owner may stay: {acknowledge(host['host_id'])}"
         elif named and owners is not None:
             advice = OUTCOME[host["outcome"]].advice if host["outcome"] else ""
-            yield (advice or _NEXT_RUN_WRITES).format(owner=owner)
+            yield (advice or "The next run that may write sets {owner}.").format(owner=owner)
 
 
 STATUS: Mapping[str, str] = {
     "planned": "A run would write this owner; nothing is written yet.",
-    "conflict": "The inventory has one owner, who stays; the logons name another.",
+    "conflict": "The inventory has an owner, who stays; the primary user is another person.",
     "written": "asset-owners wrote the owner, and the host still has it.",
     "set by hand": "The inventory has an owner whom asset-owners did not write.",
     "no owner": "The inventory has no owner, or the host asset cannot be read.",
@@ -252,14 +251,13 @@ def _why(*, has_plan: bool) -> pl.Expr:
 def with_words(
     hosts: pl.DataFrame, users: pl.DataFrame, name_of: Mapping[str, str], present: Present
 ) -> pl.DataFrame:
-    """Add to rows of `hosts_by_now` whose each host is, in one sentence, and what would change that.
+    """Add to rows of `hosts_by_now` a sentence about the owner of each host, and what would change it.
 
     The other arguments are those of `Remedies`. Columns: name (with the id where several hosts have it),
     summary, what_would_change (sentences), and those of `Remedies.with_needs`.
     """
     remedies, known = Remedies(users, name_of, present), {*users["user_id"]}
-    alike = pl.when(pl.col("hostname").is_duplicated()).then(pl.format("{} ({})", "hostname", "host_id"))
-    asked = remedies.with_needs(hosts.with_columns(name=pl.coalesce(alike, "hostname", "host_id")))
+    asked = remedies.with_needs(hosts.with_columns(name=distinct_host(hosts["hostname"])))
     rows = [
         (ownership_sentence(host, name_of, known), [*remedies.of_host(host)])
         for host in asked.iter_rows(named=True)
@@ -268,7 +266,7 @@ def with_words(
     return asked.hstack(pl.DataFrame(rows, schema, orient="row"))
 
 
-def told_hosts(
+def describe_hosts(
     decisions: pl.DataFrame, read: Callable[[str], pl.LazyFrame], writes: pl.LazyFrame, present: Present
 ) -> pl.DataFrame:
     """Return decisions as `hosts_by_now` with their words, from stored tables."""
@@ -287,20 +285,20 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     candidate = f"{person(named, name_of)}: {logons(host)}" if named else ""
     reason, owners = _reason(host), host["owner_ids"]
     if host["source"] is None:
-        who = f"; the logons name {candidate}" if named else f": {reason}"
+        who = f"; its primary user is {candidate}" if named else f": {reason}"
         return f"{name} is not a host of the inventory{who}."
     if owners is None:
         return f"{name} cannot be read, so its owner is not known: {reason}."
     ours, is_pending = host["source"] == "asset-owners", host["outcome"] == "intended"
     day, unknown = f"{host['since']:%Y-%m-%d}" if ours else "", "is unknown until the next run"
     if not owners:
-        to_get = "" if named and re.match(STAND_IN, named) else f"; it is to get {candidate}"
-        then = f" yet{to_get}" if named else f": {reason}"
+        primary = "" if named and re.match(STAND_IN, named) else f"; its primary user is {candidate}"
+        then = f" yet{primary}" if named else f": {reason}"
         if is_pending:
             who = person(named, name_of) if named else "an owner"
-            then = f" that is known: what became of the write of {who} {unknown}"
+            then = f" that is known: whether {who} was written {unknown}"
         elif ours:
-            then = f": what asset-owners wrote was undone on {day}"
+            then = f": the owner that asset-owners wrote was undone on {day}"
             if host["no_until"] and (host["is_wrong"] or host["evidence"] == "answered_no"):
                 then += f"; it was marked as wrong, {_NOT_AGAIN} {host['no_until']}"
         return f"{name} has no owner{then}."
@@ -309,10 +307,10 @@ def ownership_sentence(host: Mapping[str, Any], name_of: Mapping[str, str], know
     wrote = f"asset-owners wrote it on {day} (run {printable((host['wrote_in'] or '')[:8])})" if ours else ""
     wrote += f"; whether that was undone {unknown}" if ours and is_pending else ""
     if named in owners:
-        found = f": {logons(host)}" if len(owners) == 1 else f"; the logons name {candidate}"
+        found = f": {logons(host)}" if len(owners) == 1 else f"; its primary user is {candidate}"
         return f"{belongs}{found}; {wrote or 'the inventory had this owner already'}.{_remark(host)}"
     known = f"; {wrote}" if ours else " in the inventory"
-    but = f", but the logons name {candidate}" if named else f"; the logons give no owner: {reason}"
+    but = f", but its primary user is {candidate}" if named else f"; no owner is found: {reason}"
     return f"{belongs}{known}{but}.{_remark(host)}"
 
 
@@ -328,7 +326,7 @@ def _remark(host: Mapping[str, Any]) -> str:
 
 
 def _reason(host: Mapping[str, Any]) -> str:
-    """Return why the logons name somebody, or nobody, as a part of a sentence."""
+    """Return why an owner is found or not, as a part of a sentence."""
     if host["problem"]:
         return printable(host["problem"])
     if host["evidence"] == "answered_no":

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
@@ -14,11 +14,9 @@ from ownership.rules import Rules
 from ownership.tuning.accuracy import wrong_of_others
 from ownership.tuning.backtest import KEY, SETTINGS, key_of
 from ownership.tuning.confidence import BOTH_WAYS, MIN_ANSWERED, Model, answers_missing
-from reports.sentences import in_columns
+from reports.sentences import TOO_FEW_LEFT, in_columns
 
 MAX_SUGGESTIONS = 10
-LEAST_CERTAIN = 5
-"""How many of the least certain owners are named."""
 LEVELS = (70, 80, 90, 95)
 """Percentages of `rules.min_confidence` that are compared."""
 _MEASURES = {
@@ -26,9 +24,6 @@ _MEASURES = {
     "people": "Of {hosts:,} hosts whose owner somebody set,",
     "future": "Of {hosts:,} primary users who logged on in the last week,",
 }
-
-_OF_PEOPLE = "If people set owners for their own hosts only, far more are wrong. An audit tells."
-_OF_BEST = "Chosen by one half of the hosts, measured on the other."
 
 
 @dataclass(frozen=True)
@@ -110,15 +105,15 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any], answers: pl.DataFrame, *, ask: str = "", why: str = "", **done: Any
+    line: Mapping[str, Any], rules: Rules, answers: pl.DataFrame, *, ask: str = "", why: str = "", **done: Any
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
     `answers` are rows of `audit_sample` about the same rules, `ask` is the command that draws an audit, `why`
-    the one that says why a number is not known; without it that is said here. `done` is for
+    the one that says why a number is not known; without it that is said here. `rules` and `done` are for
     `backtest_sentence`.
     """
-    said = [backtest_sentence(line, **done)]
+    said = [backtest_sentence(line, rules, **done)]
     is_judged = line["wrong_measure"] == "audit"
     if not (is_judged or answers_missing(answers)):
         checked, right = answers["right"].count(), answers["right"].sum()
@@ -131,21 +126,22 @@ def claim_in_words(
 
 
 def backtest_sentence(
-    line: Mapping[str, Any], *, written: int | None = None, undone: pl.DataFrame | None = None
+    line: Mapping[str, Any], rules: Rules, *, written: int | None = None, undone: pl.DataFrame | None = None
 ) -> str:
     """Say how many owners a line's settings would write, and how many are wrong.
 
-    `written`: how many of them a run wrote; None: it may not write. `undone`: those of these undone since, as
-    `Tables.written_and_undone` returns them.
+    `rules` are the instance's, which decide what the line does not. `written`: how many of the owners a run
+    wrote; None: it may not write. `undone`: those of these undone since, as `Tables.written_and_undone`
+    returns them.
     """
     done = written is not None
+    values = asdict(rules) | {SETTINGS[name]: line[name] for name in KEY}
     asked = [f"rule: more than {line['threshold_percent']}% over {line['window_days']} days"]
-    if line["evidence_metric"] == "days":
-        asked.append("days with a logon counted")
-    if line["min_active_days"] > 1:
-        asked.append(f"at least {line['min_active_days']} active days")
-    if number := line["primary_devices"]:
-        asked.append(f"primary devices only ({number} per user)")
+    asked += [
+        f"{name} {str(values[name]).lower()}"
+        for name, specified in asdict(Rules(share_threshold_percent=line["threshold_percent"])).items()
+        if values[name] != specified and isinstance(values[name], int | str)
+    ]
     if not line["to_write"]:
         return f"No owner {'was to' if done else 'would'} be written ({', '.join(asked)})."
     owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
@@ -157,8 +153,7 @@ def backtest_sentence(
         wrong = f", {no:,} of these answered no" if no else ""
         since = f"; {number}{undone.height:,} undone since{wrong}"
         others, found = wrong_of_others(found, line["to_write"], undone)
-    of_which = "them" if others is None else f"the other {others:,}"
-    return f"{owners} {verb} written ({', '.join(asked)}{since}){_wrong(line, found, of_which)}."
+    return f"{owners} {verb} written ({', '.join(asked)}{since}){_wrong(line, found, others)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
@@ -172,7 +167,7 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
                 f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%})."
             )
     if line["wrong_measure"] == "people":
-        sentences.append(_OF_PEOPLE)
+        sentences.append("If people set owners for their own hosts only, far more are wrong. An audit tells.")
     if line["no_claim"]:
         unknown = f"How many {'more ' * bool(round(line['wrong_low'] or 0))}are wrong is not known yet"
         if brief:
@@ -185,6 +180,7 @@ def settings_in_words(
     now: Mapping[str, Any],
     best: Mapping[str, Any] | None,
     nearest: Mapping[str, Any] | None,
+    rules: Rules,
     aim: Aim,
     *,
     tried: int,
@@ -193,7 +189,7 @@ def settings_in_words(
     """Say what the present settings lead to, and the best of those `tried`, with lines for the file.
 
     `nearest` is shown where no setting reaches the aim, so that `best` is None. `claim` is `claim_in_words`
-    of the present settings, unless an audit has said already what they lead to.
+    of the present settings, unless an audit has said already what they lead to; `rules` are the present ones.
     """
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
     all_tried = f"{tried:,} combinations of settings"
@@ -214,13 +210,13 @@ def settings_in_words(
         )
         title += f". This one comes closest: {wrong}, {more}."
     shown = best or nearest or now
-    measured = [f"  {backtest_sentence(shown)}", f"  {reason(shown)}"]
+    measured = [f"  {backtest_sentence(shown, rules)}", f"  {reason(shown)}"]
     if _is_present(shown, now):
         return [*words, title, *measured, "", "These are the present settings."]
     return [
         *words,
         title,
-        f"  {_OF_BEST}",
+        "  Chosen by one half of the hosts, measured on the other.",
         *measured,
         "",
         "Lines for the instance file:",
@@ -271,7 +267,7 @@ def confidence_in_words(
     to_check = owners.join(done, on="host_id", how="anti")
     least = [
         printable(f"{row['hostname']} ({row['username']}, {100 * row['confidence']:.0f}% sure)")
-        for row in least_certain_first(to_check).head(LEAST_CERTAIN).iter_rows(named=True)
+        for row in least_certain_first(to_check).head(5).iter_rows(named=True)
     ]
     asked = "The least sure, to check by hand; that does not change the figures above"
     return [*lines, f"{asked}: {', '.join(least)}."] if least else lines
@@ -321,8 +317,11 @@ def _as_yaml(now: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     return [line for section, changed in lines.items() if changed for line in (f"{section}:", *changed)]
 
 
-def _wrong(line: Mapping[str, Any], found: Sequence[float], of_which: str) -> str:
+def _wrong(line: Mapping[str, Any], found: Sequence[float], others: int | None) -> str:
     estimate, low, high = map(round, found)
+    of_which = "them" if others is None else f"the other {others:,}"
     if line["wrong"] is None:  # `reason` says that it is not known
         return f", by an estimate at least {low:,} of {of_which} wrong" if low else ""
+    if others is not None and not high:
+        return f"; {TOO_FEW_LEFT}" if others else ""
     return f", about {estimate:,} of {of_which} wrong ({low:,} to {high:,})"

@@ -144,7 +144,7 @@ def _happened(
         yield f"Wrong, {scenario}: {', '.join(row.hostname or '' for row in hosts)}. {example}"
     yield "`explain` says why each was chosen"
     conflicts = decisions.filter(action="conflict").height
-    yield f"Conflicts: {conflicts} hosts have another owner than the logons name, and keep theirs"
+    yield f"Conflicts: {conflicts} hosts have another owner than their primary user, and keep theirs"
 
 
 def _to_paste(file: Path | None, command: str, *arguments: str) -> str:

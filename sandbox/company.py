@@ -7,20 +7,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import yaml
-
+from resources.settings.models import recommended
 from sandbox.draft import Draft, Expectation
 from sandbox.logons import MAPPING, Clock, Logon, document
 from sandbox.scenarios import tell
 from sandbox.staff import hire
 
 __all__ = ["DEMO_RULES", "MAPPING", "RECOMMENDED", "Company", "Expectation", "generate"]
-
-_EXAMPLE = Path(__file__).parents[1] / "resources" / "settings" / "example.yaml"
 
 DEMO_RULES: dict[str, Any] = {
     "share_threshold_percent": 60,
@@ -33,12 +29,8 @@ DEMO_RULES: dict[str, Any] = {
     "min_events": 3,
 }
 """The `rules` section of the demo's instance file; the truth of a company holds under these."""
-RECOMMENDED: dict[str, Any] = {
-    name: value
-    for name, value in yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))["rules"].items()
-    if name not in {"exclude_users", "min_stable_days"}
-}
-"""The stricter rules that `init` writes, of those that one run decides by."""
+RECOMMENDED = {name: value for name, value in recommended()["rules"].items() if name != "min_stable_days"}
+"""The recommended rules, of those that one run decides by."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _SERVICE_ACCOUNTS = ("svc_backup", "SVC_Deploy", r"CORP\svc_sql", "adm-jkraus", 
 class Group:
     """Hosts that share a story, by kind of machine, of their primary users' accounts, and of owner.
 
-    Where it is `lent`, the logons name somebody else: as often with an owner set by hand as without one.
+    Where it is `lent`, somebody else is the primary user: as often with an owner set by hand as without one.
     """
 
     scenario: str

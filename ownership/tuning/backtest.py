@@ -1,4 +1,4 @@
-"""What other settings would have led to, on the stored evidence: counted for many of them together."""
+"""Counts what other settings would have led to on the stored evidence, many of them together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -149,7 +149,7 @@ class _Now(_Hosts):
     def why_no_people(self, people: np.ndarray, to_write: np.ndarray) -> str | None:
         """Return why owners set by hand say nothing of the hosts to write; None: they do (rules 9.4)."""
         if people.sum() < MIN_COMPARED:
-            return f"fewer than {MIN_COMPARED} hosts have an owner whom somebody set and the logons name"
+            return f"fewer than {MIN_COMPARED} hosts have an owner set by hand and one found by the rules"
         if self.biased_trait:
             return f"owners set by hand are not a fair sample: most unlike the others in {self.biased_trait}"
         unlike = self.most_different_trait(people | to_write, people, level=0.01)

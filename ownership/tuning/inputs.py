@@ -210,7 +210,7 @@ def ownership_drift(stored: Inputs, all_counts: pl.LazyFrame) -> pl.DataFrame:
     """Find the owners who are not primary users of their hosts any more, and the first reason that applies.
 
     `all_counts` are those of `tuning_tables`. Rows of `ownership_drift`; a host with several owners has a row
-    for each, unless the logons name one of them.
+    for each, unless one of them is the primary user.
     """
     evidence, window = stored.evidence, stored.window
     on_host = (

@@ -34,7 +34,7 @@ ORDER BY conflicts.acknowledged_at NULLS FIRST, share DESC, events DESC, hostnam
 FOR_PEOPLE = """\
 SELECT concat_ws(' ', hostname, CASE WHEN hostname IS NULL OR count(*) OVER (PARTITION BY hostname) > 1
                                      THEN host_id END) AS host,
-       owner, named_by_logons AS "logons name", CAST(floor(100 * share) AS INT) || '%' AS share, since,
+       owner, named_by_logons AS "primary user", CAST(floor(100 * share) AS INT) || '%' AS share, since,
        concat_ws(': ', acknowledged_by, note) AS "acknowledged by"
 ORDER BY acknowledged_at NULLS FIRST, listed.share DESC, hostname, host_id;
 SELECT count(*) AS conflicts, count(acknowledged_at) AS acknowledged,
@@ -63,10 +63,10 @@ def conflicts(
 ) -> int | None:
     """Print the conflicts of a run, unacknowledged ones first, or acknowledge some.
 
-    since is the day from which the logons name another, or else of the first run that found it. One that is
-    acknowledged is no longer a warning, until the evidence (its code) or one of its owners changes. To
-    acknowledge many, write them into a file with --format csv, delete the lines of the others, and give it
-    as @FILE.
+    since is the day from which the primary user is not the owner, or else of the first run that found it.
+    One that is acknowledged is no longer a warning, until the evidence (its code) or one of its owners
+    changes. To acknowledge many, write them into a file with --format csv, delete the lines of the others,
+    and give it as @FILE.
 
     Example: --instance NAME --acknowledge PC-0815 --note 'a loan'
     """

@@ -36,7 +36,7 @@ def forget(
     *,
     yes: Yes = False,
 ) -> None:
-    """Put a stand-in in the place of one person in all that is stored of an instance; say first what that is.
+    """Replace one person by a stand-in in everything that is stored for an instance; list it first.
 
     It replaces their ids and names in tables, history and ledger, and empties notes, reasons and
     messages in these rows. Reports and exports in the home, and all runs of the instance in Dagster, are
@@ -160,7 +160,7 @@ def remove(
     *,
     yes: Yes = False,
 ) -> None:
-    """Delete all that is stored of an instance; say first what that is.
+    """Delete everything that is stored for an instance; list it first.
 
     Example: NAME
     """

@@ -60,7 +60,7 @@ Values = Sequence[tuple[str, Sequence[str], float]]
 
 
 class Metrics(Collector):
-    """What the last runs of one instance, or of all in the folder, came to; read for each request."""
+    """The results of the last runs of one instance, or of all in the folder; read for each request."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

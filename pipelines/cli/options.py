@@ -1,4 +1,4 @@
-"""What several commands share: options, how they open tables, and what they print on a terminal."""
+"""Shared by several commands: options, opening tables, and printing on a terminal."""
 
 import csv
 import logging

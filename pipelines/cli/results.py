@@ -1,4 +1,4 @@
-"""What `run`, `apply` and `undo` print: what a run did, the plan that it did not write, why it failed."""
+"""Prints the results of `run`, `apply` and `undo`: what a run did, its plan, why it failed."""
 
 import json
 import logging
@@ -124,8 +124,6 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
 SKIPPED = ~pl.col("outcome").is_in([*SUCCESSES, "planned"]) | (pl.col("kept").list.len() > 0)
 """Hosts that were skipped, or undone in part."""
 HOW_SURE = "SELECT hostname, confidence FROM owner_decisions ORDER BY confidence"
-PLANNED = 3
-"""The exit status that tells of a plan with something to write, where that is asked for."""
 
 
 def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: str | None) -> int:
@@ -135,7 +133,7 @@ def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: st
     """
     if "error" in report or fail_on in report["writes"]:
         return 1
-    return PLANNED if detailed_exitcode and report.get("plan") else 0
+    return 3 if detailed_exitcode and report.get("plan") else 0
 
 
 def print_result(

@@ -45,6 +45,7 @@ from reports.sheets import (
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, home, load_instance, part_name, system_user
+from resources.settings.models import recommended
 from resources.store.retention import (
     audited_plans,
     decided_with,
@@ -53,8 +54,6 @@ from resources.store.retention import (
     runs_by_file,
 )
 from resources.store.tables import Tables, short_run_id
-
-MAX_SEED = 1_000_000
 
 
 def draw(
@@ -67,7 +66,7 @@ def draw(
     from assets_defs.tuning import table_filled
 
     instance = load_instance(path)
-    seed = secrets.randbelow(MAX_SEED) if seed is None else seed
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
     if out is None and sys.stdout.isatty() and not as_json:
         names = (f"audit-{seed}{f'-{copy}' * (copy > 1)}.xlsx" for copy in count(1))
         out = next(path for path in map(Path, names) if not path.exists())
@@ -271,7 +270,16 @@ def tune(
     by = f"decided by run {short_run_id(decided_by)}{last}"
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     claim = [] if audited else how_sure(instance, tables, now, brief=brief)
-    settings = tuning.settings_in_words(now, best, nearest, aim, tried=lines.height, claim=claim)
+    settings = tuning.settings_in_words(now, best, nearest, rules, aim, tried=lines.height, claim=claim)
+    if lacking := [
+        part
+        for section, values in recommended().items()
+        for name, value in values.items()
+        if name not in getattr(instance, section).model_fields_set
+        for part in ("--set", f"{section}.{name}={str(value).lower()}")
+    ]:
+        compare = command_line(instance, "run", "--dry-run", *lacking)
+        settings += ["", f"To try the recommended settings that the file does not have:\n    {compare}"]
     found = [
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),

@@ -1,4 +1,4 @@
-"""What a run needs from an inventory: `Inventory`, the base class of every adapter."""
+"""`Inventory`, the base class of every adapter: the calls of a run to an inventory."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping

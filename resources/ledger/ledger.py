@@ -57,7 +57,7 @@ KEYS = {"writes": "run_id, host_id", "runs": "run_id", "together": "name, run_id
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one write."""
+    """The outcome of one write."""
 
     host_id: str
     outcome: str
@@ -169,7 +169,7 @@ class Ledger:
         self._change(self._deletion(table, rows))
 
     def replace(self, table: str, replaced: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        """Put in the place of each row what a function makes of it; its key and when it was stored stay."""
+        """Replace each row by what a function returns for it; its key and the time of storing stay."""
         if table not in BY_ROW:
             rows = [(_as_parquet(replaced(part)), table, run) for run, _, part in self._together(table)]
             self._change(("UPDATE together SET rows = ? WHERE name = ? AND run_id = ?", rows))

@@ -1,4 +1,4 @@
-"""What a run needs from logs, and checks what decisions rely on in them.
+"""The calls of a run to logs, and checks of what decisions rely on in them.
 
 An `EvidenceSource` is one log, `Logs` are all of an instance.
 """

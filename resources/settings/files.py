@@ -122,7 +122,7 @@ def validate_instance(content: dict[Any, Any], path: Path, changes: Sequence[str
         ) from None  # it shows wrong keys, which may be secrets
     if not is_slug(instance.slug):
         raise ConfigurationError(
-            f"{path}: name: {instance.name!r} gives no usable identifier; use letters or digits, {MAX_NAME} "
+            f"{path}: name: {instance.name!r} is not a valid name; use letters or digits, {MAX_NAME} "
             "at most, and no word that DuckDB, Dagster or Python keeps for itself, such as main or class"
         )
     if instance.logs and (single := sorted(instance.model_fields_set & OneQuery.model_fields.keys())):

@@ -76,6 +76,15 @@ def presets() -> dict[str, Preset]:
     return {name: Preset(**content) for name, content in yaml.safe_load(text).items()}
 
 
+def recommended() -> dict[str, dict[str, Any]]:
+    """Return the values that `init` recommends, by section and setting; not its names to exclude."""
+    content = yaml.safe_load(Path(__file__).with_name("example.yaml").read_text(encoding="utf-8"))
+    return {
+        section: {name: value for name, value in content[section].items() if not isinstance(value, list)}
+        for section in ("rules", "scan")
+    }
+
+
 MAX_NAME = 200  # a folder's name has 255 bytes, and names of parts add to it
 
 # DuckDB's own schemas, and the databases of a session: warehouse.conflicts would be ambiguous.
@@ -306,7 +315,7 @@ class ItemCall(Section):
 
 
 class MfaRequired(Section):
-    """What in the log-in answer says that a code is needed: a dotted path and its value."""
+    """How the log-in answer says that a code is needed: a dotted path and its value."""
 
     member: Text = "data.mfa_required"
     equals: bool | int | str = True
@@ -320,7 +329,7 @@ class EnrichFields(Section):
 
 
 class Contract(Section):
-    """What the specification of the inventory service does not show (rules 5.5)."""
+    """The parts of the inventory service that its specification does not show (rules 5.5)."""
 
     tenant_param: Text = "tenant_id"
     mfa_required: MfaRequired = MfaRequired()
@@ -438,7 +447,7 @@ PresetName = Annotated[Text, AfterValidator(_known_preset)]
 
 
 class OneQuery(Section):
-    """What one query counts, and by which fields of the documents."""
+    """The documents that one query counts, and the fields by which they are counted."""
 
     query: Query = DEFAULT_QUERY
     user_field: Text = "user.name"

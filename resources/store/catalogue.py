@@ -100,7 +100,7 @@ FROM (
 ORDER BY "at", id""",
     ),
     "conflicts": View(
-        comment="Hosts whose owner is not whom the logons name; the recorded owner stays. The strongest "
+        comment="Hosts that have another owner than their primary user; the owner stays. The strongest "
         "evidence comes first.",
         meanings={
             **_from("owner_decisions", "hostname host_id existing_owner"),
@@ -140,7 +140,7 @@ LEFT JOIN people ON people.user_id = resolved_owner
 ORDER BY share DESC, events DESC, hostname, host_id""",
     ),
     "owners_gone": View(
-        comment="Owners who are not user assets any more, by host, and whom the logons name instead.",
+        comment="Owners who are not user assets any more, by host, with the primary user of each host.",
         meanings={
             **_from("current_owners", "hostname host_id"),
             "owner": "Id of the owner who is gone.",

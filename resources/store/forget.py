@@ -250,5 +250,5 @@ def store_unfinished(tables: Tables, forgetting: Forgetting) -> None:
 
 
 def delete_unfinished(tables: Tables) -> None:
-    """Forget also who it was: nothing is left to be done."""
+    """Delete whom to forget: nothing is left to do."""
     _file(tables).unlink(missing_ok=True)

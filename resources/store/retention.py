@@ -1,4 +1,4 @@
-"""What is kept of earlier runs, where, and how long: decisions that changed, writes, days, plans."""
+"""Keeps decisions that changed, writes, days and plans of earlier runs, and deletes them in time."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _COLUMNS = [*_TIMES, "kind", "status", "seconds_by_step", *_COUNTS]
 
 
 def read_run_state(tables: Tables) -> dict[str, Any]:
-    """Return what the last runs came to (`run_state`), but for those of a clock that was ahead.
+    """Return the results of the last runs (`run_state`), but for those of a clock that was ahead.
 
     Raises:
         ConfigurationError: the tables are another instance's.
@@ -56,7 +56,7 @@ def read_run_state(tables: Tables) -> dict[str, Any]:
 
 
 def run_state(runs: pl.LazyFrame) -> dict[str, Any]:
-    """Return what rows of `runs` come to; times are Unix seconds.
+    """Return the results in rows of `runs` together; times are Unix seconds.
 
     - `succeeded`: when a run of each kind last succeeded
     - `last_run`: the last run or dry run that ended
@@ -314,7 +314,7 @@ EXPORTS = {".csv", ".tsv", ".xlsx", ".json", ".jsonl", ".html"}
 
 
 class What(Enum):
-    """What a file of an instance is."""
+    """The kinds of files of an instance."""
 
     TABLE = auto()
     UNKNOWN_TABLE = auto()  # of another version

@@ -415,7 +415,7 @@ class Tables:
         return appliers
 
     def followed_plan(self, plan_id: str) -> pl.DataFrame:
-        """Return the rows of owner_writes of a run, each with what became of it when the plan was applied."""
+        """Return the rows of owner_writes of a run, each with its outcome when the plan was applied."""
         applied = (self.rows("owner_writes", run_id) for run_id in self.applied_by(plan_id))
         rows = pl.concat([self.run_writes(plan_id), *applied])
         # A second apply skips the hosts that the first one wrote.

@@ -1,4 +1,4 @@
-"""Decide about one host from what it holds: what to send, or why nothing, and what became of a write."""
+"""Decide about one host by its values: what to send, or why nothing, and whether a write was done."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ Decide = Callable[[Row, Row], Values | Result]
 
 
 def was_done(row: Row, host: Row) -> bool:
-    """Return whether a host holds what a write was to set."""
+    """Return whether a host has the values that a write was to set."""
     # The service may spell other values in its own way.
     if not is_undo(row):
         return row["new_values"]["owner"] in host["owner_ids"]
@@ -64,7 +64,7 @@ def decide_undo(row: Row, host: Row) -> Values | Result:
     if len(host["owner_ids"]) > 1:  # never what was written, even if one id reads like several
         unchanged -= {"owner"}
     if not unchanged:
-        message = "skipped: the host no longer holds anything that the run wrote"
+        message = "skipped: the host no longer has any value that the run wrote"
         return Result(row["host_id"], "not_written", message, held, kept=changed)
     return {field: row["new_values"][field] for field in unchanged}
 
@@ -147,7 +147,7 @@ def compare(hostname: str, before: Row, now: Row, sent: Values, account: str) ->
     if not has_name(now, hostname):
         unseen = "the host no longer had its name"
     elif "owner" in same or not was_done(taken, now):
-        unseen = "the host did not hold what was sent"
+        unseen = "the host did not have the values that were sent"
     # Another order, a further value, a value in an empty field, a mark or a copy is not a loss.
     copies = {(held[field] or "", value) for field, value in sent.items()}
     old, new, lost = _unsent(before, sent), _unsent(now, sent), {}
@@ -238,7 +238,7 @@ def _written_since(since: Any, writes: pl.LazyFrame, pending: pl.DataFrame) -> M
 
 
 def _missing(row: Row, inventory: Inventory) -> Result | None:
-    """Return what became of a write on a host that the list lacks; None: not known."""
+    """Return the outcome of a write on a host that the list lacks; None: not known."""
     if not inventory.reads_single_hosts:
         return None
     try:
@@ -257,7 +257,7 @@ def _settled(row: Row, host: Row) -> Result:
     # A new machine under the id holds nothing of what was written: no sign of an undo. Our owner is a sign.
     done = was_done(row, host) and not (renamed and is_undo(row))
     outcome = ("undone" if is_undo(row) else "written") if done else "not_written"
-    message = f"{row['message'] or CUT_OFF}; the inventory {'holds' if done else 'does not hold'} the value"
+    message = f"{row['message'] or CUT_OFF}; the inventory {'has' if done else 'does not have'} the value"
     if renamed:
         message += ", and another name: the id may belong to another machine now"
     return Result(row["host_id"], outcome, message, kept=row["kept"] if done else None)

@@ -113,7 +113,7 @@ def seconds_since_boot() -> float:
 
 
 class WritingEndedError(AssetOwnersError):
-    """Further writes would fail, too; `result` is what became of the last one."""
+    """Further writes would fail, too; `result` is that of the last one."""
 
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
@@ -139,7 +139,7 @@ class _Attempt:
     reads_too_old: int = 0
 
     def was_done(self, host: Row) -> bool:
-        """Return whether the host holds what was sent."""
+        """Return whether the host has the values that were sent."""
         return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
 
     def success(self, message: str | None = None) -> Result:
@@ -264,7 +264,7 @@ class Writer:
         answered_at = self._clock() if self._readable else self._listed_at
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
-            confirmed = "confirmed by reading the host again: it holds what was sent"
+            confirmed = "confirmed by reading the host again: it has the values that were sent"
             return self._after_success(attempt, host, confirmed)
         attempt.held, attempt.host = held, host
         decided = attempt.decide(row, host)
@@ -303,7 +303,7 @@ class Writer:
             raise WritingEndedError(message, result or attempt.given_up(message, "not_written")) from error
 
     def _after_refusal(self, attempt: _Attempt, error: ServiceError) -> Result:
-        """Return what became of a write that was not accepted; raises `error` if it may be sent again."""
+        """Return the outcome of a write that was not accepted; raises `error` if it may be sent again."""
         sent_before = attempt.refused_at is not None
         attempt.refused_at = self._clock()
         transient = error if isinstance(error, TransientError) else None

@@ -99,7 +99,7 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
     assert written_last([event]) == (f"1 host by run {runs[1].run_id[:8]}", 0)
     host = shown["hosts"].records[0].data
     assert (host["Status"], host["Reason"]) == ("no owner", "undone")
-    assert "what asset-owners wrote was undone on" in host["In words"]
+    assert "the owner that asset-owners wrote was undone on" in host["In words"]
     last = job()
     assert last.success
     (event,) = [one for one in last.get_asset_materialization_events() if one.asset_key == WRITES]

@@ -143,7 +143,7 @@ def test_a_run_that_is_told_to_end_does_so_in_seconds_and_accounts_for_every_wri
     go_on.set()
     assert process.exit_status == 1
     assert "the run was interrupted\nRun " in said
-    assert "Writes: 1 host pending; the next run finds out what became of the write. 1 host skipped" in said
+    assert "Writes: 1 host pending; the next run finds out the outcome. 1 host skipped" in said
     writes = stand.tables.writes().select("host_id", "outcome").collect()
     assert dict(writes.iter_rows()) == {"h-1": "intended", "h-2": "not_written"}
     assert stand.tables.all_runs("runs").select("status").collect()["status"].to_list() == ["failed"]

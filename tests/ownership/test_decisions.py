@@ -107,7 +107,7 @@ def test_a_conflict_began_with_another_person_and_not_with_another_account(befor
 
 
 def test_an_owner_who_was_answered_no_is_none_under_whichever_account():
-    """Rules 1.12: of that host; if the logons name another person, that is not what was answered."""
+    """Rules 1.12: of that host; if another person is the primary user, that is not what was answered."""
     logons = counts(("pc-1", "ann", 9), ("pc-2", "a.smith", 9), ("pc-2", "bob", 1), ("pc-3", "bob", 9))
     people = users(user("u1", email="ann@corp.example", sam="a.smith"), user("u2", sam="bob"))
     assets = hosts(
@@ -277,7 +277,9 @@ def test_the_funnel_counts_the_hosts_of_each_stage_and_why_others_stay_behind():
         ("conflict", 1, None),
         ("not in the inventory", 1, None),
     ]
-    assert f"no owner for {9 - 3} hosts:" in "\n".join(decisions_in_words(summary(decisions))), "alike"
+    assert f"no owner is found for {9 - 3} hosts:" in "\n".join(decisions_in_words(summary(decisions))), (
+        "alike"
+    )
     assert owned_percent(decisions) == pytest.approx(100 * 3 / 9)
     assert owned_percent(decisions.clear()) == 0
 

@@ -116,7 +116,7 @@ def test_what_a_killed_apply_has_written_is_known_and_the_rest_is_unknown(call, 
         ledger.intend(planned.with_columns(run_id=pl.lit("apply-1"), outcome=pl.lit("intended")))
         *shown, summary = told()
         assert shown == [False, "no owner", "write pending"]
-        assert "what became of the write of ann@corp.example (u1) is unknown until the next run" in summary
+        assert "whether ann@corp.example (u1) was written is unknown until the next run" in summary
         ledger.complete(Result("h1", "written"), run_id="apply-1", completed_at=NOW + timedelta(hours=1))
         *shown, summary = told()
         assert shown[:2] == [False, "written"]
@@ -187,7 +187,7 @@ def test_a_conflict_is_acknowledged_and_not_a_warning_until_its_evidence_changes
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "70")
     heads, row, below, _, counted, _, how = call("conflicts", "--instance", catalogued)[1].splitlines()
-    assert heads.split() == ["host", "owner", "logons", "name", "share", "since"]
+    assert heads.split() == ["host", "owner", "primary", "user", "share", "since"]
     assert row.split() == ["pc-2", "bob@corp.example", "ann@corp.example", "100%", f"{NOW:%Y-%m-%d}"]
     assert below == "    acknowledged by olga: a loan", "what has no room is said below"
     assert counted.split() == ["1", "1", "0"]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from pipelines.cli.options import confirm, print_lines, prompt, read_host_names
-from pipelines.cli.results import PLANNED, execute, failure_summary, next_steps, status_of
+from pipelines.cli.results import execute, failure_summary, next_steps, status_of
 from pipelines.cli.run import chosen_window
 from reports.exports import as_csv
 from resources.errors import AssetOwnersError, ConfigurationError
@@ -274,7 +274,7 @@ def test_scripts_learn_from_the_exit_status_whether_there_is_a_plan_and_whether_
     plan, failed = {"writes": {}, "plan": ["h1"]}, {"writes": {"failed": 1, "written": 2}}
     usual: dict[str, Any] = {"detailed_exitcode": False, "fail_on": None}
     detailed: dict[str, Any] = usual | {"detailed_exitcode": True}
-    assert status_of(plan, **detailed) == PLANNED
+    assert status_of(plan, **detailed) == 3
     assert status_of(plan | {"plan": []}, **detailed) == 0
     assert status_of(plan, **usual) == 0
     assert status_of(failed, **usual) == 0

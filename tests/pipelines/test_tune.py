@@ -24,6 +24,7 @@ from reports.sheets import answered_wrong, as_sample
 from resources.errors import ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import load_instance, system_user
+from resources.settings.models import recommended
 from resources.store.tables import Tables
 from sandbox.stored_run import store_run, store_writes
 from tests.ownership import builders
@@ -118,6 +119,22 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
     assert 'rules:\n  evidence_metric: "days"\n' in printed
     assert tables.read("owner_decisions").collect().equals(before)
     assert tables.writes().collect().is_empty()
+
+
+def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_command(
+    tune, instance_file, home_with
+):
+    home_with(assets(by_hand=0))
+    content = yaml.safe_load(instance_file.read_text()) | {"rules": {"min_active_days": 5}}
+    instance_file.write_text(yaml.safe_dump(content))
+    [command] = [line for line in tune()[1].splitlines() if " --set " in line]
+    _, *changes = command.split(" --set ")
+    tried = load_instance(instance_file, changes)
+    assert (tried.rules.min_active_days, tried.scan.lookback_days) == (5, 60)
+    assert tried.rules.model_fields_set == {*recommended()["rules"]}
+    rules = tried.rules.model_dump(exclude_unset=True)
+    instance_file.write_text(yaml.safe_dump(content | {"rules": rules, "scan": {"lookback_days": 30}}))
+    assert " --set " not in tune()[1]
 
 
 def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(

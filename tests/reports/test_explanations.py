@@ -140,7 +140,7 @@ NOBODY = "has no owner: "
 ANSWERED_NO = table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW})
 CASES = {
     "to write": case(
-        "has no owner yet; it is to get alice@corp.example (u1): 3 of 3 logons on 1 day.",
+        "has no owner yet; its primary user is alice@corp.example (u1): 3 of 3 logons on 1 day.",
         "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(
@@ -154,7 +154,7 @@ CASES = {
         rules=Rules(min_active_days=3),
     ),
     "rules that changed": case(
-        NOBODY, "the logons name alice: run again", rules=Rules(min_events=5), now=Rules()
+        NOBODY, "alice would be named as the owner: run again", rules=Rules(min_events=5), now=Rules()
     ),
     "named for too few days": case(
         "has no owner: the primary user has been named for 29 of 40 days in a row; min",
@@ -162,7 +162,7 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "named for too few days on a host with an owner": case(
-        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: the primary user has",
+        "belongs to u9 (no such user asset) in the inventory; no owner is found: the primary user has",
         *(
             "alice has been named on each day since 2026-03-02, but no run writes it: the host has an owner.",
             "To change the owner, set it in the inventory (owned_by): no run replaces an owner.",
@@ -199,7 +199,7 @@ CASES = {
         rules=Rules(logon_type_weights={"2": 10}, share_threshold_percent=90),
     ),
     "no logons of an owned host": case(
-        "belongs to u9 (no such user asset) in the inventory; the logons give no owner: nobody logged on",
+        "belongs to u9 (no such user asset) in the inventory; no owner is found: nobody logged on",
         *("One user would be named as the owner", "To change the owner, set it in the inventory (owned_by)"),
         logons=[],
         assets=[OWNED],
@@ -210,7 +210,7 @@ CASES = {
         rules=Rules(exclude_hosts=("srv*", "W?1")),
     ),
     "one of two owners": case(
-        f"belongs to {ALICES} (u1), u9 (no such user asset); the logons name {ALICES} (u1): 3 of 3 logons",
+        f"belongs to {ALICES} (u1), u9 (no such user asset); its primary user is {ALICES} (u1): 3 of 3",
         "To change the owner, set it in the inventory",
         assets=[host("h1", "ws1", owners=("u1", "u9"))],
     ),
@@ -222,7 +222,7 @@ CASES = {
         rules=Rules(exclude_hosts=("ws1",)),
     ),
     "written, and answered no before this run": case(
-        "belongs to alice@corp.example (u1); asset-owners wrote it on 2026-03-30 (run run-2); the logons",
+        "belongs to alice@corp.example (u1); asset-owners wrote it on 2026-03-30 (run run-2); no owner",
         f"Undo it as wrong, so that no run of this instance writes it here again: {UNDO}",
         "Somebody said that this is not alice's. Set the right owner in the inventory, or alice if that",
         "To change the owner, set it in the inventory",
@@ -265,7 +265,7 @@ CASES = {
         logons=[("ws1", "odd", 3)],
     ),
     "conflict": case(
-        "belongs to u9 (no such user asset) in the inventory, but the logons name alice@corp.example (u1)",
+        f"belongs to u9 (no such user asset) in the inventory, but its primary user is {ALICES} (u1)",
         "Clear owned_by of ws1 (h1) in the inventory: the next run would write alice@corp.example (u1)",
         "If the owner may stay: asset-owners conflicts --acknowledge h1 --note 'why'",
         assets=[OWNED],
@@ -275,7 +275,7 @@ CASES = {
         assets=[host("h1", "ws1", owners=("u1", "u3"))],
     ),
     "no asset": case(
-        "is not a host of the inventory; the logons name alice@corp.example",
+        "is not a host of the inventory; its primary user is alice@corp.example",
         "There must be a host asset with ws1 in name.",
         assets=[host("h2", "other")],
     ),
@@ -337,7 +337,7 @@ def test_who_answered_no_is_told_with_who_was_named_instead_also_if_the_logons_n
     assert said in lines
     assert any("User u2 in the inventory: " in line for line in lines) == bool(instead)
     assert any("in the inventory (named instead: bob" in line for line in lines) == bool(instead)
-    assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "the logons name another"
+    assert lines_of([("ws1", "bob", 3)], answers=answers)[0].startswith("ws1 "), "another primary user"
     assert said in lines_of([("ws1", "bob", 3)], answers=answers)
 
 
@@ -345,11 +345,13 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
     """Also where the run that decided found the owner that was undone later: that is history."""
     text = in_words(story(ALICE, host("h1", "ws1", owners=("u1",)), writes=[UNDONE]))
     now, _, then = text.partition("What happened, the oldest first:\n")
-    assert now.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30.\n")
+    assert now.startswith("ws1 has no owner: the owner that asset-owners wrote was undone on 2026-03-30.\n")
     assert "writes alice@corp.example (u1) again" in now
     assert "already" not in now
     wrong = lines_of(ALICE, writes=[{"outcome": "written"}, UNDONE], answers=ANSWERED_NO)[0]
-    assert wrong.startswith("ws1 has no owner: what asset-owners wrote was undone on 2026-03-30; it was ")
+    assert wrong.startswith(
+        "ws1 has no owner: the owner that asset-owners wrote was undone on 2026-03-30; it was "
+    )
     assert wrong.endswith("as wrong, so runs of this instance do not write it again until 2126-03-06.")
     assert [line.split(", ")[1].split(":")[0] for line in then.splitlines() if line[2] != " "] == [
         *("in the inventory", f"run run-1 decided {BY}", "run run-2")
@@ -359,7 +361,7 @@ def test_after_an_undo_nothing_contradicts_the_present_state():
 def test_what_became_of_a_pending_write_is_unknown():
     first = lines_of(ALICE, writes=[{"outcome": "intended"}])[0]
     assert first == (
-        "ws1 has no owner that is known: what became of the write of alice@corp.example (u1) "
+        "ws1 has no owner that is known: whether alice@corp.example (u1) was written "
         "is unknown until the next run."
     )
     undo = {**UNDONE, "outcome": "intended"}
@@ -513,7 +515,8 @@ def test_of_people_who_share_a_name_each_host_says_whose_it_is():
     lines = text.splitlines()
     assert lines[0] == "This may be several people: kim (u3) or kim (u4), in the logons kim."
     assert (
-        "  - conflict, only one user: ws1 belongs to kim (u4) in the inventory, but the logons name " in text
+        "  - conflict, only one user: ws1 belongs to kim (u4) in the inventory, but its primary user is "
+        in text
     )
     assert lines[-1] == "  ws2  kim: 3 of 5 logons on 1 day  last on 2026-03-02"
 

@@ -63,7 +63,7 @@ def test_a_run_is_counted_in_words_and_who_gets_no_owner_has_the_reason_below():
     }
     hosts, *words = decisions_in_words(decisions)
     assert hosts == "1,176 hosts, and 4 names not in the inventory:"
-    assert words.pop(4) == "Why the logons give no owner for 8 hosts:"
+    assert words.pop(4) == "Why no owner is found for 8 hosts:"
     assert [int(line.split()[0].replace(",", "")) for line in words] == [1168, 7, 4, 1, 5, 2, 1]
     assert words[0].endswith(ACTION["write"])
     assert words[4] == f"{'5':>8}  no logons: {EVIDENCE['no_logons']}"

@@ -225,9 +225,11 @@ def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(op
     page = opened(html, "host=h3", **CLIPBOARD)
     panel = page.get_by_role("complementary")
     expect(panel).to_contain_text("u9 (no such user asset) (owner): no logon in 30 days")
+    heads = ["What would change it", "Or let the owner stay, for operators", "Who logs on"]
+    assert panel.locator("h3").all_text_contents()[:3] == heads
     sentence, please = copied(panel.get_by_role("button", name="Copy for a ticket")).splitlines()
     assert sentence.startswith(
-        "pc-10 belongs to u9 (no such user asset) in the inventory, but the logons name"
+        "pc-10 belongs to u9 (no such user asset) in the inventory, but its primary user is"
     )
     assert please == "Please check whose it is, and correct the inventory if it is wrong."
     page.route("http://localhost/**", lambda route: route.fulfill(body=html, content_type="text/html"))
@@ -372,6 +374,20 @@ def test_a_name_of_several_hosts_or_people_shows_each_of_them(opened):
     expect(page.locator("#hint")).to_have_text(several)
     page.locator("#hint").get_by_role("link", name="Ann Lee (u2)").click()
     expect(page.get_by_role("complementary").get_by_role("heading", level=2)).to_have_text("Ann Lee (u2)")
+
+
+def test_a_sentence_is_read_from_left_to_right_whatever_name_it_begins_with(opened):
+    html = report(counts(("حاسوب-أحمد", "ann", 5)), assets=hosts(host("h1", "حاسوب-أحمد", owners=("u2",))))
+    sentence = opened(html, "host=h1").get_by_role("complementary").get_by_text("belongs to bob")
+    assert sentence.evaluate("found => getComputedStyle(found).direction") == "ltr"
+
+
+def test_a_share_that_is_not_the_owner_s_names_its_user(opened):
+    page = opened(report(), "q=ann")
+    shares = {"pc-1": "100%", "pc-2": "70% ann@corp.example", "pc-4": "60% ann"}
+    for name, share in shares.items():
+        row = page.locator("#rows tbody tr", has=page.get_by_role("link", name=name, exact=True))
+        expect(row.locator("td.sure")).to_have_text(share)
 
 
 def test_all_hosts_of_a_person_are_listed_and_no_others(opened):

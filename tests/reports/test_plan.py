@@ -1,3 +1,4 @@
+import re
 from datetime import date
 from typing import Any
 
@@ -7,7 +8,7 @@ from ownership.declaration import empty
 from ownership.plan import compare_plans
 from ownership.tables import OwnerDecisions, OwnerWrites
 from reports.plan import SHOWN_HOSTS, compared_owners, differences_in_words, plan_in_words, planned_hosts
-from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table
+from tests.ownership.builders import PEOPLE, counts, decide, host, hosts, plan, table, user, users
 from tests.resources.writeback import world
 
 DAY = date(2026, 4, 2)
@@ -28,8 +29,8 @@ def test_a_plan_shows_what_each_host_had_and_gets_and_ends_with_the_command():
     found = planned(host("h1", "ws1", department="IT"), host("h2", "server-2", department="Sales"))
     assert lines_of(found, is_undo=False, sure=["About 1 is wrong."]) == [
         "Plan, the least certain first:",
-        "+ server-2  no owner → ann@corp.example  1 of 1 logons on 1 day",
-        "+ ws1       no owner → ann@corp.example  1 of 1 logons on 1 day  IT → Sales",
+        "+ server-2  no owner → ann@corp.example  1 of 1 logons on 1 day, none for 28 days",
+        "+ ws1       no owner → ann@corp.example  1 of 1 logons on 1 day, none for 28 days  IT → Sales",
         "Plan: 2 owners to write, department replaced on 1. Nothing was written.",
         "About 1 is wrong.",
         "To apply it:",
@@ -47,6 +48,30 @@ def test_of_a_long_plan_the_first_hosts_are_shown_and_how_to_see_all():
     assert len(lines) == SHOWN_HOSTS + 5
     assert lines[SHOWN_HOSTS + 1] == "  and 1,180 more; all of them: SEE ALL"
     assert lines[SHOWN_HOSTS + 2].startswith("Plan: 1,200 owners to write, department set on 1,200.")
+
+
+def test_hosts_and_people_of_one_name_are_told_apart_and_wide_letters_keep_the_columns():
+    people = users(
+        *(user(f"u{n}", sam=f"lina{n}", email=f"li.na@{n}.example") for n in range(2)),
+        user("u2", sam="sam", surname="王小明"),
+    )
+    assets = hosts(
+        *(host("h0", "ws"), host("h1", "ws"), host("h2", "张伟的电脑")),
+        *(host("h3", "pc", "a"), host("h4", "pc", "b"), host("h5", "pc", owners=("u9",))),
+    )
+    logons = counts(("ws", "sam", 4), ("张伟的电脑", "sam", 4), ("a", "lina0", 4), ("b", "lina1", 4))
+    decisions = decide(logons, people, assets)
+    lines = lines_of(planned_hosts(plan(decisions, people, assets), people, decisions), is_undo=False)[1:6]
+    cells = {tuple(re.split(" {2,}", line)[:2]) for line in lines}
+    assert cells == {
+        ("+ ws (h0)", "no owner → 王小明"),
+        ("+ ws (h1)", "no owner → 王小明"),
+        ("+ 张伟的电脑", "no owner → 王小明"),
+        ("+ pc (h3)", "no owner → Li Na (u0)"),
+        ("+ pc (h4)", "no owner → Li Na (u1)"),
+    }
+    before = [line.partition("4 of 4")[0] for line in lines]
+    assert len({len(text) + len(re.findall("[一-龥]", text)) for text in before}) == 1
 
 
 def test_an_undo_says_what_it_sets_clears_and_keeps():
@@ -123,7 +148,8 @@ def test_what_another_plan_adds_drops_and_changes_is_told_with_the_reasons():
         "1 host keeps its owner, though run B would not choose it:",
         "= written  ann@corp.example  now: no majority (100%)",
     ]
-    alike = [row | {"hostname": "ws"} for row in compared if row["change"] == "drop"]
+    differences = compare_plans(first, second).filter(change="drop").with_columns(hostname=pl.lit("ws"))
+    alike = compared_owners(differences, names)
     assert [line.split("  ")[0] for line in told([], alike, [])][2:] == ["- ws (dropped)", "- ws (taken)"]
     for ready, says in (
         (DAY, f"would be written from {DAY} on, if nothing changes"),

@@ -44,7 +44,7 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
     acknowledged = table(AcknowledgedConflicts, conflict | said)
     sheet = hosts_sheet(by_now(ASSETS, "written", acknowledged=acknowledged), *OF_NOW)
     day, ann, nobody = date(2026, 3, 2), "ann@corp.example", (None, None)
-    majority = "ann@corp.example (u1): 7 of 10 logons on 1 day"
+    majority = "ann@corp.example (u1): 7 of 10 logons on 1 day, more on other hosts"
     assert sheet.drop("In words").rows() == [
         (
             *("pc-1", "written", "only one user", ann, ann, *nobody, 1.0, None, day, "Sales", *[None] * 3),
@@ -64,8 +64,8 @@ def test_the_sheet_has_a_row_for_each_host_with_what_can_be_filtered_and_what_wo
         ),
     ]
     assert sheet["In words"][1] == (
-        f"pc-2 belongs to bob@corp.example (u2), u9 (no such user asset) in the inventory, but the "
-        f"logons name {majority}. kim acknowledged this conflict on {NOW:%Y-%m-%d}: a loan."
+        f"pc-2 belongs to bob@corp.example (u2), u9 (no such user asset) in the inventory, but its "
+        f"primary user is {majority}. kim acknowledged this conflict on {NOW:%Y-%m-%d}: a loan."
     )
     (planned,) = hosts_sheet(by_now(ASSETS, "planned"), *OF_NOW)[:1].to_dicts()
     expected = {"Status": "planned", "Owner": None, "Planned owner": ann, "Planned owner's id": "u1"}
@@ -77,10 +77,7 @@ def test_an_owner_who_was_forgotten_since_is_not_said_to_be_written():
     forgotten = pl.lit("forgotten-0123456789abcdef")
     told = hosts_sheet(by_now(ASSETS, "planned").with_columns(resolved_owner=forgotten), *OF_NOW)
     assert told["What would change it"].str.contains("forgotten since: the next run decides").sum() == 2
-    assert (told["In words"][0], told["In words"].str.contains("it is to get").any()) == (
-        "pc-1 has no owner yet.",
-        False,
-    )
+    assert told["In words"][0] == "pc-1 has no owner yet."
 
 
 @pytest.mark.parametrize(

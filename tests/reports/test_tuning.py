@@ -83,14 +83,20 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     lines = as_lines(LINE, better)
     assert best_line(lines, LINE, Aim()) is None
     words = settings_in_words(
-        LINE, None, nearest_line(lines, LINE, Aim()), Aim(), tried=2, claim=claim_in_words(LINE, NO_ANSWERS)
+        LINE,
+        None,
+        nearest_line(lines, LINE, Aim()),
+        Rules(),
+        Aim(),
+        tried=2,
+        claim=claim_in_words(LINE, Rules(), NO_ANSWERS),
     )
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
         "None of 2 combinations of settings is sure to be at least 90% right and to write 90% of the present "
         "owners. This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
-    nothing = settings_in_words(LINE, None, None, Aim(), tried=2)
+    nothing = settings_in_words(LINE, None, None, Rules(), Aim(), tried=2)
     assert nothing[-1].startswith("None of 2 combinations of settings does better than the present ones and")
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
@@ -99,7 +105,7 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
 @pytest.mark.parametrize("wrong", [None, 0.0])
 def test_of_no_owners_none_is_wrong(wrong):
     nothing = LINE | {"to_write": 0, "wrong": wrong, "wrong_low": wrong, "wrong_high": wrong}
-    sentence, *_ = claim = claim_in_words(nothing, NO_ANSWERS, ask="asset-owners tune")
+    sentence, *_ = claim = claim_in_words(nothing, Rules(), NO_ANSWERS, ask="asset-owners tune")
     assert sentence == "No owner would be written (rule: more than 60% over 30 days)."
     assert "asset-owners" not in " ".join(claim), "there is nothing to check"
 
@@ -110,14 +116,16 @@ def test_of_no_owners_none_is_wrong(wrong):
 )
 def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(written, said):
     unknown = {"wrong": None, "wrong_low": 5.0, "wrong_measure": "future", "no_claim": "too few answers"}
-    claim = claim_in_words(LINE | unknown, NO_ANSWERS, ask="tune --audit 50", why="tune -v", written=written)
+    claim = claim_in_words(
+        LINE | unknown, Rules(), NO_ANSWERS, ask="tune --audit 50", why="tune -v", written=written
+    )
     assert said in claim[0]
     assert claim[1:] == [
         "How many more are wrong is not known yet.",
         "Let a colleague check 50 of them: tune --audit 50",
         "Why it is not known: tune -v",
     ]
-    assert "too few answers" in claim_in_words(LINE | unknown, NO_ANSWERS)[1]
+    assert "too few answers" in claim_in_words(LINE | unknown, Rules(), NO_ANSWERS)[1]
 
 
 @pytest.mark.parametrize(
@@ -134,14 +142,38 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
 )
 def test_owners_undone_since_are_told_and_how_many_of_the_others_are_wrong(written, no, said):
     undone = pl.DataFrame({"right": [False] * no + [None] * (5 - no)}, schema={"right": pl.Boolean})
-    assert said in claim_in_words(LINE, NO_ANSWERS, written=written, undone=undone)[0]
+    assert said in claim_in_words(LINE, Rules(), NO_ANSWERS, written=written, undone=undone)[0]
+
+
+@pytest.mark.parametrize(("written", "said"), [(168, "; too few are left to estimate how many"), (165, ".")])
+def test_where_hardly_any_owner_is_left_there_is_no_estimate(written, said):
+    undone = pl.DataFrame({"right": [False] * 80 + [None] * 85})
+    line = LINE | {"to_write": written}
+    sentence, *_ = claim_in_words(line, Rules(), NO_ANSWERS, written=written, undone=undone)
+    assert f"165 undone since, 80 of these answered no){said}" in sentence
+    assert "about" not in sentence
+
+
+def test_owners_come_with_each_rule_that_differs_from_the_specification():
+    """The line's where it has them: `tune` tries others than the instance has."""
+    line = LINE | {"min_active_days": 3, "evidence_metric": "days", "primary_devices": 1}
+    rules = Rules(70, exclude_users=("x",), unite_accounts=True, max_idle_days=14, min_stable_days=14)
+    sentence, *_ = claim_in_words(line, rules, NO_ANSWERS)
+    assert sentence.startswith(
+        "168 owners would be written (rule: more than 60% over 30 days, min_active_days 3, evidence_metric "
+        "days, primary_devices 1, unite_accounts true, max_idle_days 14, min_stable_days 14), about 65 of"
+    )
 
 
 @pytest.mark.parametrize("to_write", [0, 1, 168])
 def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_asked_for(to_write):
     unknown = {"wrong": None, "wrong_low": None, "wrong_measure": None, "no_claim": "too few answers"}
     claim = claim_in_words(
-        LINE | unknown | {"to_write": to_write}, answered(50, no=4), ask="tune --audit 50", why="tune -v"
+        LINE | unknown | {"to_write": to_write},
+        Rules(),
+        answered(50, no=4),
+        ask="tune --audit 50",
+        why="tune -v",
     )
     assert claim[1:] == ["Of 50 owners by these rules that somebody checked, 46 are right."]
 
@@ -164,7 +196,7 @@ def test_how_many_answers_are_missing_is_told(answers, says):
 @pytest.mark.parametrize(("measure", "said"), [("people", True), ("audit", False)])
 def test_a_number_that_rests_on_owners_set_by_hand_says_when_it_is_too_low(measure, said):
     audited = {"audit_hosts": 40, "audit_precision": 0.9, "audit_low": 0.8, "audit_high": 0.95}
-    words = claim_in_words(LINE | audited | {"wrong_measure": measure}, NO_ANSWERS)
+    words = claim_in_words(LINE | audited | {"wrong_measure": measure}, Rules(), NO_ANSWERS)
     assert ("their own hosts only" in " ".join(words)) == said
 
 

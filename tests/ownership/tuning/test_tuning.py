@@ -305,7 +305,7 @@ def test_hosts_that_one_person_has_are_not_independent_tries():
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ({"set_by_hand": 29}, "fewer than 30 hosts have an owner whom somebody set"),
+        ({"set_by_hand": 29}, "fewer than 30 hosts have an owner set by hand"),
         (
             {"set_by_hand": 40, "few_days": range(40, 60)},
             "owners set by hand are not a fair sample: most unlike the others in the primary user's",

@@ -23,7 +23,7 @@ def decisions(run_id, at, **primary_users):
 
 
 def conflict(run_id, at, **changes):
-    """A run's decision about a host whose owner is another one than the logons name."""
+    """A run's decision about a host whose owner is not the primary user."""
     found = {"host_id": "h1", "match": "matched", "action": "conflict", "resolved_owner": "u1"}
     found |= {"existing_owner": "u9"} | changes
     return decisions(run_id, at, ws1="ann").with_columns(

@@ -684,7 +684,7 @@ def test_undo_undoes_what_the_host_still_holds(inventory, writer, changed, outco
     shown = {name: "another" if name == "owner" else value or "none" for name, value in changed.items()}
     said = f"left unchanged: {', '.join(f'{name} is {value} now' for name, value in shown.items())}"
     if outcome == "not_written":
-        said = "skipped: the host no longer holds anything that the run wrote"
+        said = "skipped: the host no longer has any value that the run wrote"
     assert (result.message or "").endswith(said) == bool(changed)
     assert result.kept == ([*changed] or None)
     if changed == {"owner": "u-2"}:
