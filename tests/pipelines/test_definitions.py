@@ -90,7 +90,7 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
     loaded = subprocess.run(  # noqa: S603  (our own command)
         [sys.executable, "-c", LOAD], check=True, capture_output=True, text=True, env=environment
     )
-    assert "'customer_0', 'customer_1__apply'" in loaded.stdout
+    assert "'customer_0__plan', 'customer_1__apply'" in loaded.stdout
     assert "DAGSTER_HOME is not set" in loaded.stderr
 
 
@@ -165,7 +165,8 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
         "customer_2": "'customer_2'",
         "same": "'customer_2'",
     }.items():
-        for part in ("", "__apply", "__undo", "__tuning"):  # as they were started before the file was changed
+        # As they were started before the file was changed.
+        for part in ("", "__plan", "__apply", "__undo", "__tuning"):
             earlier = {
                 "resources": {f"{name}__scan": {"config": {"dry_run": True}}},
                 "loggers": {"console": {}},
@@ -418,4 +419,8 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             assert dry == [], "it writes nothing anyway"
             continue
         assert len(dry) == 1, (name, dry)
-        assert dry[0][0] == ("resources" if name == slug else "ops")
+        is_scan = name in {slug, f"{slug}__plan"}
+        assert dry[0][0] == ("resources" if is_scan else "ops")
+        if is_scan:  # what the page fills in for the day that somebody chooses
+            filled_in = job.get_run_config_for_partition_key("2026-01-31")
+            assert filled_in["resources"][f"{slug}__scan"]["config"]["dry_run"] == (name != slug)
