@@ -15,7 +15,7 @@ import dagster as dg
 from assets_defs.asset_specs import asset_key, asset_place, service_specs
 from assets_defs.cleanup import ALL_INSTANCES, delete_old_of_all, require_plausible_clock, runs_of
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
-from assets_defs.run import PLAN, default_options, resource_keys
+from assets_defs.run import PLAN, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import TUNING_TABLES, tuning_op
@@ -73,7 +73,6 @@ def _scan_jobs(instance: Instance) -> list[Any]:
     """Return the jobs of all assets of an instance: that which writes, and that which only plans."""
     scan, dry_run, plan = instance.scan, instance.writes.dry_run, part_name(instance, PLAN)
     plan_only = " **Runs plan only: `writes.dry_run` is on.**" if dry_run else ""
-    options = default_options(instance).model_dump()
     facts = {
         "search service": instance.source_place,
         "inventory service": instance.platform.place,
@@ -89,9 +88,10 @@ def _scan_jobs(instance: Instance) -> list[Any]:
         tags=run_tags(instance),
         run_tags=run_tags(instance),
     )
+    # Without `config`: the launchpad would put it over what is typed once a day is chosen, and Dagster would
+    # refuse a backfill with options. These have the instance's defaults anyway.
     writing = define(
         instance.slug,
-        config=run_config(instance, **options),
         metadata={**facts, "schedule": schedule, "runs": runs},
         description=f"""\
 Finds the owner of each host in the logon events of {literal(instance.name)}, and writes the owners of
@@ -114,7 +114,7 @@ says how owners are decided, `configuration` lists every setting.""",
     )
     planning = define(
         plan,
-        config=run_config(instance, **options | {"dry_run": True}),
+        config=run_config(instance, dry_run=True),
         metadata=facts,
         description=_what_it_does(instance, PLAN, "run", "--dry-run"),
     )

@@ -421,6 +421,7 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
         assert len(dry) == 1, (name, dry)
         is_scan = name in {slug, f"{slug}__plan"}
         assert dry[0][0] == ("resources" if is_scan else "ops")
-        if is_scan:  # what the page fills in for the day that somebody chooses
-            filled_in = job.get_run_config_for_partition_key("2026-01-31")
-            assert filled_in["resources"][f"{slug}__scan"]["config"]["dry_run"] == (name != slug)
+        if is_scan:
+            replaced = job.get_run_config_for_partition_key("2026-01-31").get("resources")
+            plans = {f"{slug}__scan": {"config": {"dry_run": True}}}
+            assert replaced == (None if name == slug else plans), "what is typed stays once a day is chosen"
