@@ -22,6 +22,7 @@ from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances
+from tests.pipelines.in_memory import records
 from tests.resources.samples import TENANT, instance_content
 
 SERVICES = (SEARCH_SERVICE, INVENTORY_SERVICE)
@@ -151,7 +152,7 @@ def test_some_assets_of_one_instance_are_a_run_and_all_of_all_instances_fail_in_
     assert served.get_maybe_subset_job_def("__ASSET_JOB", None, None, None).nodes
     one = {dg.AssetKey(["customer_0", "inventory_hosts"])}
     assert served.get_maybe_subset_job_def("__ASSET_JOB", asset_selection=one).nodes
-    result = served.get_job("__ASSET_JOB").execute_in_process(raise_on_error=False)
+    result = served.get_job("__ASSET_JOB").execute_in_process(instance=records(), raise_on_error=False)
     assert not result.success
     others = [each for each in errors(result) if "asset-owners run --instance customer_0; " not in each]
     assert all("broken.yaml" in each or "'customer_2'" in each for each in others), others
@@ -172,7 +173,8 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
                 "loggers": {"console": {}},
             }
             job = repository.get_job(name + part)
-            (message,) = errors(job.execute_in_process(earlier, raise_on_error=False))
+            result = job.execute_in_process(earlier, instance=records(), raise_on_error=False)
+            (message,) = errors(result)
             assert (words in message, words in str(job.description)) == (True, True)
             assert str(job.description).startswith(
                 "No run of this instance starts until its file is corrected"
