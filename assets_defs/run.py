@@ -54,6 +54,8 @@ from resources.store.tables import INVENTORY, Tables
 from resources.writeback.writer import Writer
 
 OpenInventory = Callable[[Instance], AbstractContextManager[Inventory]]
+PLAN = "plan"
+"""The job of an instance whose runs never write."""
 
 
 class ScanOptions(dg.Config):
@@ -284,7 +286,12 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     options: ScanOptions
     tables: Tables
     options, tables, search, inventory = (getattr(context.resources, key) for key in resource_keys(instance))
+    always_dry = None
     if instance.writes.dry_run:  # a run that is executed again, or an old page, may know an earlier setting
+        always_dry = "writes.dry_run is on"
+    elif context.run.job_name == part_name(instance, PLAN):
+        always_dry = f"the job {context.run.job_name} only plans"
+    if always_dry:
         options = options.model_copy(update={"dry_run": True})
     record = run_record(context, instance, tables)
     with as_dagster_failure():
@@ -301,7 +308,7 @@ def scan_run(context: Any, instance: Instance) -> ScanRun:
     mode = mode_of(
         steps,
         dry_run=options.dry_run,
-        is_always_dry=instance.writes.dry_run,
+        always_dry=always_dry,
         force=options.force,
         days_named=len(days),
         is_of_backfill=is_of_backfill(context),

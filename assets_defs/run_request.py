@@ -34,7 +34,7 @@ def mode_of(
     steps: Collection[str],
     *,
     dry_run: bool,
-    is_always_dry: bool,  # by `writes.dry_run` of the instance file
+    always_dry: str | None,  # why, whatever was chosen
     force: bool,
     days_named: int,
     is_of_backfill: bool,  # with a run for each day
@@ -49,8 +49,7 @@ def mode_of(
     kind: Kind = "dry_run"
     why: str | None
     if dry_run:
-        why = DOES_NOT_WRITE
-        why += ", because writes.dry_run is on" if is_always_dry else ""
+        why = f"{DOES_NOT_WRITE}, because {always_dry}" if always_dry else DOES_NOT_WRITE
     elif missing:
         why = (
             "This run does not write to the inventory, nor publish a table: it does not execute "

@@ -17,8 +17,8 @@ class AssetOwnersComponent(dg.Component, dg.Resolvable):
     """Fills in the owners of hosts from Windows logon events, for one instance.
 
     It brings the instance's assets, which begin with the slug of its `name`, their checks, the jobs that
-    scan, apply, undo and tune, and schedules. Put assets of your own behind `[SLUG, "owner_decisions"]`. A
-    subclass with `services` opens another `source` of logons or `inventory` than ours.
+    scan, plan, apply, undo and tune, and schedules. Put assets of your own behind `[SLUG,
+    "owner_decisions"]`. A subclass with `services` opens another `source` of logons or `inventory` than ours.
 
     Attributes:
         instance_file: The instance file; a relative path begins at the folder of defs.yaml.

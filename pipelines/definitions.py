@@ -18,7 +18,7 @@ from pipelines.dagster_gaps.console import log_to_console_by_default
 from pipelines.dagster_gaps.launcher import keep_noticing_dead_runs
 from pipelines.dagster_gaps.repository import InstanceRepository, OneInstancePerRun
 from pipelines.dagster_home import warn_of_other_home
-from pipelines.jobs import LOGGERS, broken_definitions, other_jobs, run_executor, scan_job, schedules, sensors
+from pipelines.jobs import LOGGERS, broken_definitions, jobs_of, run_executor, schedules, sensors
 from resources.inventory import open_inventory
 from resources.search import open_source
 from resources.settings import BrokenInstance, Instance, check_environment, instances_folder, load_instances
@@ -80,7 +80,7 @@ def build_definitions(
     return dg.Definitions(
         assets=[*equipped[len(checks) :], *services, *tuning_specs(instance)],
         asset_checks=equipped[: len(checks)],
-        jobs=[scan_job(instance), *other_jobs(instance, resources)],
+        jobs=jobs_of(instance, resources),
         schedules=schedules(instance),
         sensors=sensors(instance),
         executor=run_executor(),

@@ -1,4 +1,4 @@
-"""The jobs of an instance and its schedules: the scan, what may follow it, and tuning; and the clean-up.
+"""The jobs of an instance and its schedules: scan, plan, what may follow them, and tuning; and the clean-up.
 
 An invalid instance file gives jobs that fail, and assets with a failed check. A new schedule is stopped
 until somebody switches it on; only that of the clean-up is on.
@@ -6,7 +6,7 @@ until somebody switches it on; only that of the clean-up is on.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ import dagster as dg
 from assets_defs.asset_specs import asset_key, asset_place, service_specs
 from assets_defs.cleanup import ALL_INSTANCES, delete_old_of_all, require_plausible_clock, runs_of
 from assets_defs.record import as_dagster_failure, failure, overdue_notice, tell
-from assets_defs.run import default_options, resource_keys
+from assets_defs.run import PLAN, resource_keys
 from assets_defs.run_request import INSTANCE_TAG, PARTITION, SCANNED, SINK, run_tags, scan_tags, window_of
 from assets_defs.sink import follow_up_op
 from assets_defs.tuning import TUNING_TABLES, tuning_op
@@ -64,13 +64,35 @@ def run_executor() -> dg.ExecutorDefinition:
     return dg.in_process_executor
 
 
-def scan_job(instance: Instance) -> Any:
-    """Return the job of all assets of an instance; Dagster does not export the type."""
-    plan_only = " **Runs plan only: `writes.dry_run` is on.**" if instance.writes.dry_run else ""
-    return dg.define_asset_job(
-        instance.slug,
+def jobs_of(instance: Instance, resources: Mapping[str, Any]) -> list[Any]:
+    """Return the jobs of an instance; Dagster does not export the type of those of assets."""
+    return [*_scan_jobs(instance), *_other_jobs(instance, resources)]
+
+
+def _scan_jobs(instance: Instance) -> list[Any]:
+    """Return the jobs of all assets of an instance: that which writes, and that which only plans."""
+    scan, dry_run, plan = instance.scan, instance.writes.dry_run, part_name(instance, PLAN)
+    plan_only = " **Runs plan only: `writes.dry_run` is on.**" if dry_run else ""
+    facts = {
+        "search service": instance.source_place,
+        "inventory service": instance.platform.place,
+        "sensor": instance.sensor,
+        "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
+    }
+    schedule = f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none"
+    runs = "plan only (writes.dry_run is on)" if dry_run else "write owners"
+    define = partial(
+        dg.define_asset_job,
         selection=dg.AssetSelection.groups(instance.slug),
         executor_def=run_executor(),
+        tags=run_tags(instance),
+        run_tags=run_tags(instance),
+    )
+    # Without `config`: the launchpad would put it over what is typed once a day is chosen, and Dagster would
+    # refuse a backfill with options. These have the instance's defaults anyway.
+    writing = define(
+        instance.slug,
+        metadata={**facts, "schedule": schedule, "runs": runs},
         description=f"""\
 Finds the owner of each host in the logon events of {literal(instance.name)}, and writes the owners of
 hosts that have none. A host that has an owner keeps it.{plan_only}
@@ -78,24 +100,25 @@ hosts that have none. A host that has an owner keeps it.{plan_only}
 **First steps**
 
 1. On a terminal: `{command_line(instance, "check")}` tries both services and writes nothing.
-2. Here: the arrow beside *Materialize all…*, *Open launchpad*. First choose the last day: choosing it \
-resets the settings. Then set `dry_run: true`, *Materialize*. The *Events* of the asset `owner_writes` \
-show the plan, and a link to apply it.
-3. *Materialize all…*, *Latest*, *Launch 1 run*. The run fetches the days of its window itself.
+2. The job `{plan}` shows what a run would write.
+3. Here: *Materialize all…*, *Latest*, *Launch 1 run* writes. The run fetches the days of its window itself.
 4. *Automation* in the menu switches the schedule on.
 
-A run over several days is a backfill: it fetches, decides and plans, and writes only with `force`. A run of
-some of the assets does not write. The first line of a run's log says whether it writes.
+*Launch backfill*, for several days, only fetches, decides and plans, unless `force` is on; its dialog does
+not say so. A run of some of the assets does not write. The first line of a run's log says whether it writes.
 
 The job `{part_name(instance, "apply")}` applies a stored plan, `{part_name(instance, "undo")}` undoes a run.
 
 Guides, on a terminal: `{command_line(None, "docs", "operations")}` (the daily work); `rules` in its place \
 says how owners are decided, `configuration` lists every setting.""",
-        tags=run_tags(instance),
-        run_tags=run_tags(instance),
-        config=run_config(instance, **default_options(instance).model_dump()),
-        metadata=_facts(instance),
     )
+    planning = define(
+        plan,
+        config=run_config(instance, dry_run=True),
+        metadata=facts,
+        description=_what_it_does(instance, PLAN, "run", "--dry-run"),
+    )
+    return [writing, planning]
 
 
 _HOW_TO = """
@@ -105,6 +128,9 @@ between its quotes (*Runs* in the menu lists them), and `dry_run: true` to plan 
 `writes.dry_run` is on. On a terminal: `{command} RUN_ID`.
 """
 _DOES = {
+    PLAN: "Plans what a run of {name} would write, and writes nothing, whatever `dry_run` says.\n\n"
+    "*Materialize all…*, *Latest*, *Launch 1 run*. Then the *Events* of the asset `owner_writes` show the "
+    "plan, and a link to apply it. On a terminal: `{command}`.",
     "apply": "Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
     + _HOW_TO,
     "undo": "Undoes what a run of {name} wrote, field by field, where hosts still hold it." + _HOW_TO,
@@ -114,7 +140,11 @@ _DOES = {
 }
 
 
-def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
+def _what_it_does(instance: Instance, job: str, *command: str) -> str:
+    return _DOES[job].format(name=literal(instance.name), command=command_line(instance, *command))
+
+
+def _other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobDefinition]:
     """Return the jobs that apply a stored plan, undo a run, and tune."""
     apply, undo = follow_up_op(instance, "apply"), follow_up_op(instance, "undo")
     loggers = dg.Field({"console": dict}, default_value={"console": {}})
@@ -126,7 +156,7 @@ def other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.JobD
                 lambda chosen: chosen,
                 {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}},
             ),
-            description=_DOES[job].format(name=literal(instance.name), command=command_line(instance, job)),
+            description=_what_it_does(instance, job, job),
             tags=run_tags(instance),
             run_tags=run_tags(instance),
             metadata={"inventory service": instance.platform.place},
@@ -172,19 +202,6 @@ def maintenance_schedule() -> dg.ScheduleDefinition:
 def literal(name: str) -> str:
     """Return a name as a code span of Markdown, where nothing but the backtick has a meaning."""
     return "`" + printable(name).replace("`", "'") + "`"
-
-
-def _facts(instance: Instance) -> dict[str, str]:
-    """Return what the page of a scan's job shows."""
-    scan = instance.scan
-    return {
-        "search service": instance.source_place,
-        "inventory service": instance.platform.place,
-        "sensor": instance.sensor,
-        "window": f"{scan.lookback_days} days, the running one included ({scan.timezone})",
-        "schedule": f"{scan.schedule} ({scan.timezone})" if scan.schedule else "none",
-        "runs": "plan only (writes.dry_run is on)" if instance.writes.dry_run else "write owners",
-    }
 
 
 def broken_definitions(broken: BrokenInstance) -> dg.Definitions:

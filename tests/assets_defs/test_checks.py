@@ -1,6 +1,7 @@
 """Each check on tables that a run stored: what it says when the property is broken, and when it holds."""
 
 import itertools
+import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -70,7 +71,6 @@ class Stored:
         self.tables = Tables(home, self.instance.slug)
         self.search = Search()
         self.run_id = "this"
-        self.tables.prepare()
 
     def days(self, **changed):
         """Store the days of the window; `changed` names columns of single days, `d3={"counted": 0}`."""
@@ -100,10 +100,20 @@ class Stored:
         )
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A home with the empty tables, to copy: to make it takes longer than most checks."""
+    home = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
+        Tables(home, sample().slug).prepare()
+    return home
+
+
 @pytest.fixture
-def stored(tmp_path):
-    homes = itertools.count()
-    return lambda **settings: Stored(tmp_path / str(next(homes)), **settings)
+def stored(tmp_path, prepared):
+    homes = (shutil.copytree(prepared, tmp_path / str(number)) for number in itertools.count())
+    return lambda **settings: Stored(next(homes), **settings)
 
 
 @pytest.fixture

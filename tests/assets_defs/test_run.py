@@ -43,6 +43,7 @@ def begin(tmp_path):
         service=None,
         status=None,
         changes=(),
+        job="",
         **settings,
     ):
         """It lacks the steps `without`, or executes `again` some of run-1, whose tags were `first_tags`."""
@@ -55,6 +56,7 @@ def begin(tmp_path):
         lacking = {part_name(small, step) for step in without}
         executed: Any = SimpleNamespace(
             run_id=run_id,
+            job_name=part_name(small, job) if job else small.slug,
             tags=dict(tags),
             root_run_id="run-1",
             parent_run_id="run-1",
@@ -99,6 +101,8 @@ def test_where_the_demo_s_services_do_not_run_the_failure_says_how_they_are_star
         ({"first_tags": {BACKFILL: "abc"}}, "backfill", "Backfill with a run for each day"),
         ({"tags": {PARTITION: str(LONG_AGO)}}, "dry_run", f"the window ended on {LONG_AGO}"),
         ({"writes": {"dry_run": True}}, "dry_run", "writes.dry_run is on"),
+        ({"job": "plan"}, "dry_run", "because the job windows_logons__plan only plans"),
+        ({"job": "plan", "writes": {"dry_run": True}}, "dry_run", "writes.dry_run is on"),
     ],
     ids=str,
 )
@@ -113,7 +117,7 @@ def test_a_run_only_plans_and_says_why_that_lacks_steps_or_names_many_days_or_ol
     named = (2 if says == "Backfill of 2 days" else 1) if kind == "backfill" else None
     assert json.loads(run.record.row()["options"]).get("days") == named
     assert caplog.messages == [run.why_no_writes or f"Owners are written to {run.instance.platform.address}"]
-    keeps_its_days = "without" in given or "writes" in given
+    keeps_its_days = not {"without", "writes", "job"}.isdisjoint(given)
     assert (run.private_days_of == run.run_id) == keeps_its_days
 
 
@@ -242,7 +246,7 @@ def test_an_error_that_no_operator_can_mend_keeps_its_trace():
 ALL = {*INPUTS, SINK}
 USUAL: dict[str, Any] = {
     "dry_run": False,
-    "is_always_dry": False,
+    "always_dry": None,
     "force": False,
     "days_named": 1,
     "is_of_backfill": False,
@@ -258,7 +262,7 @@ OLD = {"ended": date(2026, 1, 1)}
     [
         (ALL, {}, "run", None),
         (ALL, {"dry_run": True}, "dry_run", "^This run does not write$"),
-        (ALL, {"dry_run": True, "is_always_dry": True}, "dry_run", r"writes\.dry_run is on$"),
+        (ALL, {"dry_run": True, "always_dry": "it is"}, "dry_run", "not write, because it is$"),
         (ALL, {"dry_run": True, "force": True}, "dry_run", "^This run does not write"),
         (ALL, {"days_named": 2}, "backfill", "^Backfill of 2 days"),
         (ALL, {"days_named": 2, "force": True}, "run", None),

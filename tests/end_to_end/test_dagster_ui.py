@@ -97,20 +97,31 @@ def to_write(company):
     return {row.host_id for row in company.truth if row.action == "write"}
 
 
-def test_the_first_run_is_three_clicks_on_the_page_of_the_job(company, dagster, browser, picture):
-    """Of an instance that never ran, as the job's page says; the run fetches its window itself."""
+def launched(dagster, page, job):
+    """Launch a run of the page's job by three clicks; return its tags once it has ended."""
+    page.get_by_role("button", name="Materialize all").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Latest").click()
+    dialog.get_by_role("button", name="Launch 1 run").click()
+    (run_id,) = dagster.runs(job)
+    tags = dagster.ended(run_id)
+    assert tags["dagster/partition"] == str(TODAY)
+    return tags
+
+
+def test_the_first_plan_and_the_first_run_are_three_clicks_each(company, dagster, browser, picture):
+    """Of an instance that never ran, as the pages of its jobs say; the runs fetch their window themselves."""
     with opened(browser, dagster) as context:
         page = context.new_page()
+        page.goto("/locations/asset-owners/jobs/first__plan")
+        shows(page, "writes nothing", dagster.stand.engine.url)
+        tags = launched(dagster, page, "first__plan")
+        assert tags["asset_owners/kind"] == "dry_run"
+        assert dagster.stand.written() == {}
         page.goto("/locations/asset-owners/jobs/first")
         shows(page, "First steps", "asset-owners docs operations", dagster.stand.engine.url, "write owners")
         picture(page, "job")
-        page.get_by_role("button", name="Materialize all").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_role("button", name="Latest").click()
-        dialog.get_by_role("button", name="Launch 1 run").click()
-        (run_id,) = dagster.runs("first")
-        tags = dagster.ended(run_id)
-        assert tags["dagster/partition"] == str(TODAY)
+        tags = launched(dagster, page, "first")
         assert tags["asset_owners/kind"] == "run"
         assert tags["asset_owners/result"] == "168 written"
         assert dagster.stand.written().keys() == to_write(company)
@@ -296,7 +307,7 @@ def test_many_instances_are_found_by_a_search_and_folded_in_the_lineage(
         page.keyboard.insert_text(f'name:"{last}*"')
         page.keyboard.press("Enter")
         expect(page.locator("a[href*='/jobs/customer_000']")).to_have_count(0)
-        for job in ("", "__apply", "__tuning", "__undo"):
+        for job in ("", "__apply", "__plan", "__tuning", "__undo"):
             expect(page.locator(f"a[href$='/jobs/{last}{job}']")).to_be_visible()
         page.goto("/asset-groups")
         shows(page, "customer_000__tuning")

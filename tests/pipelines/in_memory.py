@@ -100,7 +100,7 @@ class Job:
         checks: Sequence[dg.AssetCheckKey] | None = None,
         run_id: str | None = None,
     ) -> dg.ExecuteInProcessResult:
-        """Run the job, or another one of the instance, as Dagster would; `options` are those of a scan."""
+        """Run the job, or another one of the instance, as Dagster would; `ops` are those of no scan."""
         job = self.definitions().resolve_job_def(name or self.instance.slug)
         if asset_selection:
             chosen = None if checks is None else frozenset(checks)
@@ -108,8 +108,8 @@ class Job:
         of_scan = run_config(self.instance, **{"refetch": False, **(options or {})})
         return job.execute_in_process(
             instance=recorded or (None if run_id else records()),
-            tags=tags or ({} if name else launch_tags(self.instance, window_of(self.instance, LAST))),
-            run_config={"ops": ops} if name else of_scan,
+            tags=tags or ({} if ops else launch_tags(self.instance, window_of(self.instance, LAST))),
+            run_config={"ops": ops} if ops else of_scan,
             raise_on_error=False,
             run_id=run_id,
         )

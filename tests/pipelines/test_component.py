@@ -86,7 +86,7 @@ def test_an_instance_is_added_to_a_project_that_has_an_executor_and_assets_of_it
     graph = loaded.resolve_asset_graph()
     decisions = dg.AssetKey(["head_office", "owner_decisions"])
     assert dg.AssetKey("hosts_without_owner") in graph.get(decisions).child_keys
-    assert {"head_office", "head_office__apply", "head_office__undo"} <= {
+    assert {"head_office", "head_office__plan", "head_office__apply", "head_office__undo"} <= {
         job.name for job in loaded.resolve_all_job_defs()
     }
     assert loaded.resolve_schedule_def("head_office").cron_schedule == "0 5 * * *"

@@ -22,6 +22,7 @@ from pipelines.dagster_home import DAGSTER_YAML, warn_of_other_home
 from pipelines.definitions import build_repository, define
 from pipelines.jobs import MAINTENANCE
 from resources.settings import load_instances
+from tests.pipelines.in_memory import records
 from tests.resources.samples import TENANT, instance_content
 
 SERVICES = (SEARCH_SERVICE, INVENTORY_SERVICE)
@@ -90,7 +91,7 @@ def test_the_instances_folder_is_loaded_without_the_secrets_that_its_files_name(
     loaded = subprocess.run(  # noqa: S603  (our own command)
         [sys.executable, "-c", LOAD], check=True, capture_output=True, text=True, env=environment
     )
-    assert "'customer_0', 'customer_1__apply'" in loaded.stdout
+    assert "'customer_0__plan', 'customer_1__apply'" in loaded.stdout
     assert "DAGSTER_HOME is not set" in loaded.stderr
 
 
@@ -151,7 +152,7 @@ def test_some_assets_of_one_instance_are_a_run_and_all_of_all_instances_fail_in_
     assert served.get_maybe_subset_job_def("__ASSET_JOB", None, None, None).nodes
     one = {dg.AssetKey(["customer_0", "inventory_hosts"])}
     assert served.get_maybe_subset_job_def("__ASSET_JOB", asset_selection=one).nodes
-    result = served.get_job("__ASSET_JOB").execute_in_process(raise_on_error=False)
+    result = served.get_job("__ASSET_JOB").execute_in_process(instance=records(), raise_on_error=False)
     assert not result.success
     others = [each for each in errors(result) if "asset-owners run --instance customer_0; " not in each]
     assert all("broken.yaml" in each or "'customer_2'" in each for each in others), others
@@ -165,13 +166,15 @@ def test_a_broken_file_and_two_of_one_name_say_why_on_each_asset_in_a_check_and_
         "customer_2": "'customer_2'",
         "same": "'customer_2'",
     }.items():
-        for part in ("", "__apply", "__undo", "__tuning"):  # as they were started before the file was changed
+        # As they were started before the file was changed.
+        for part in ("", "__plan", "__apply", "__undo", "__tuning"):
             earlier = {
                 "resources": {f"{name}__scan": {"config": {"dry_run": True}}},
                 "loggers": {"console": {}},
             }
             job = repository.get_job(name + part)
-            (message,) = errors(job.execute_in_process(earlier, raise_on_error=False))
+            result = job.execute_in_process(earlier, instance=records(), raise_on_error=False)
+            (message,) = errors(result)
             assert (words in message, words in str(job.description)) == (True, True)
             assert str(job.description).startswith(
                 "No run of this instance starts until its file is corrected"
@@ -418,4 +421,9 @@ def test_a_launchpad_offers_its_own_switches_and_a_dry_run_once(instances):
             assert dry == [], "it writes nothing anyway"
             continue
         assert len(dry) == 1, (name, dry)
-        assert dry[0][0] == ("resources" if name == slug else "ops")
+        is_scan = name in {slug, f"{slug}__plan"}
+        assert dry[0][0] == ("resources" if is_scan else "ops")
+        if is_scan:
+            replaced = job.get_run_config_for_partition_key("2026-01-31").get("resources")
+            plans = {f"{slug}__scan": {"config": {"dry_run": True}}}
+            assert replaced == (None if name == slug else plans), "what is typed stays once a day is chosen"
