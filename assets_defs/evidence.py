@@ -373,7 +373,7 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
 
 
 def _answered_no(resolution: Resolution, answers: pl.DataFrame) -> Sequence[tuple[str, str]]:
-    """Return host and user asset of each answer no; in place of an asset that is gone, whose account it is now."""
+    """Return host and user asset of each answer no, and who has the account of an asset that is gone."""
     no = answers.filter(~pl.col("right")).select("host_id", "user_id", "username")
     if (gone := no.join(resolution.users, on="user_id", how="anti").drop_nulls()).is_empty():
         return no.drop("username").rows()

@@ -287,7 +287,8 @@ def test_who_was_answered_no_stays_so_under_a_user_asset_that_was_made_anew(plan
     ):
         run = resolution(logons, users(*people), hosts(host("h1", "pc-1")), window=planned.window)
         knowing = with_history(run, planned.instance, planned.tables, run_id=RUN)
-        assert knowing.decisions["evidence"].to_list() == [evidence]
+        decisions = knowing.decide(run.matches, decided_at=NOW, run_id=RUN)
+        assert decisions["evidence"].to_list() == [evidence]
 
 
 @pytest.mark.parametrize(
