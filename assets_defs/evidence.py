@@ -17,6 +17,7 @@ from assets_defs.run_request import executed_steps, today_of, window_of
 from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
+from ownership.matching import owner_by_account
 from ownership.names import counted, host_arguments, printable, some_of
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
@@ -339,7 +340,9 @@ def with_history(resolution: Resolution, instance: Instance, tables: Tables, *, 
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
     window = resolution.window
-    knowing = replace(resolution, **answers_of_audits(instance, tables, window))
+    answers = answers_of_audits(instance, tables, window)
+    answered_no = _answered_no(resolution, recent_answers(tables, instance.keep.history_days))
+    knowing = replace(resolution, **answers, answered_no=answered_no)
     # No day is fetched for that: those count that are stored whole, by the present settings.
     first = max(window.first - timedelta(days=max(knowing.stable_windows, 1) - 1), instance.scan.first_day)
     before = Window(first, window.first - timedelta(days=1))
@@ -349,12 +352,11 @@ def with_history(resolution: Resolution, instance: Instance, tables: Tables, *, 
 
 
 def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dict[str, Any]:
-    """Return `confidence`, `audited` and `answered_no` of a `Resolution`, by the answers to audits.
+    """Return `confidence` and `audited` of a `Resolution`, by the answers to audits.
 
     Raises:
         ConfigurationError: `rules.min_confidence` is set, and there are too few answers.
     """
-    recent = recent_answers(tables, instance.keep.history_days)
     alike = answers_to_learn_from(instance, tables, window)
     model = fit(alike)
     if model is None and instance.rules.min_confidence is not None:
@@ -364,11 +366,21 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
             f"counted as now and of at most {window.days} days. Remove the setting, plan (run --dry-run), "
             f"draw an audit: {audit}"
         )
-    answered_no = recent.filter(~pl.col("right")).select("host_id", "user_id").rows()
     if model is None:
-        return {"answered_no": answered_no}
+        return {}
     audited = with_answers(audited_plans(tables, alike), alike).select("host_id", "resolved_owner").rows()
-    return {"confidence": model.confidence(), "audited": audited, "answered_no": answered_no}
+    return {"confidence": model.confidence(), "audited": audited}
+
+
+def _answered_no(resolution: Resolution, answers: pl.DataFrame) -> Sequence[tuple[str, str]]:
+    """Return host and user asset of each answer no, and who has the account of an asset that is gone."""
+    no = answers.filter(~pl.col("right")).select("host_id", "user_id", "username")
+    if (gone := no.join(resolution.users, on="user_id", how="anti").drop_nulls()).is_empty():
+        return no.drop("username").rows()
+    # As where a directory was imported anew: it is the same person.
+    owners = owner_by_account(resolution.match_usernames(gone).lazy()).collect()
+    anew = gone.join(owners, on="username").select("host_id", user_id="resolved_owner")
+    return pl.concat([no.drop("username"), anew]).rows()
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:

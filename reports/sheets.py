@@ -243,7 +243,8 @@ def answered(
             raise SheetError(f"line {line}: it is of another draw, with seed {other} and not {drawn}")
         whose = values["person"]
         if number is None or not (whose == ids[number][0] or whose.endswith(ids[number][1])):
-            raise SheetError(f"line {line}: {host} with {printable(whose)} is not in the sample")
+            who = f"{host} with {printable(whose)}"
+            raise SheetError(f"line {line}: {who} is not in the sample; delete the line")
         lines = seen.setdefault(number, [])
         if len(lines) > sample["is_asked_twice"][number]:
             raise SheetError(f"line {line}: {host} is in line {lines[0]}, too; delete one of the two")

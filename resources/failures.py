@@ -47,6 +47,8 @@ def _message_of(error: BaseException) -> str | None:
         message = damaged_tables() or f"The catalogue {home() / 'warehouse.duckdb'} cannot be made: {error}"
     elif isinstance(error, pl.exceptions.PolarsError):
         message = damaged_tables()
+    elif isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's, by a signal
+        message = "The query was interrupted"
     else:
         message = None
     return message

@@ -93,8 +93,9 @@ class WatchfulRunLauncher(DefaultRunLauncher):
 
 def fail_dead_runs(dagster: DagsterInstance, name: str) -> None:
     """Record the dead runs of an instance as failed, which otherwise only a daemon does."""
-    launcher, started = WatchfulRunLauncher(), [DagsterRunStatus.STARTED]
-    for run in dagster.get_runs(RunsFilter(tags={INSTANCE_TAG: name}, statuses=started)):
+    # Those of a command that was killed before its first step have not started, and never will.
+    launcher, statuses = WatchfulRunLauncher(), [DagsterRunStatus.STARTED, DagsterRunStatus.NOT_STARTED]
+    for run in dagster.get_runs(RunsFilter(tags={INSTANCE_TAG: name}, statuses=statuses)):
         code_server = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))
         if not Path(code_server.get("socket", "/")).exists():
             continue  # a service with a /tmp of its own (PrivateTmp) may listen there

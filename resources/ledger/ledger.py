@@ -143,7 +143,7 @@ class Ledger:
         if table not in BY_ROW:
             now = _as_text(datetime.now(UTC))
             self._change(
-                ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run_id)]),
+                (_DELETE_TOGETHER, [(table, run_id)]),
                 (_STORE_TOGETHER, [(table, run_id, now, _as_parquet(rows))]),
             )
         else:
@@ -151,18 +151,21 @@ class Ledger:
 
     def begin(self, before: Mapping[str, pl.DataFrame]) -> None:
         """Store the rows of tables from before this ledger, all or none; what it holds itself stays."""
-        now = _as_text(datetime.now(UTC))
+        now, replaced = _as_text(datetime.now(UTC)), list[tuple[str, str]]()
         changes = [(_STORE_SETTING, [(BEGUN, json.dumps(now))])]
         for table, rows in before.items():
             if table not in BY_ROW:
                 key = TABLES[table].__key__
                 missing = rows.join(self.rows(table), on=key, how="anti", nulls_equal=True)
-                parts = [] if missing.is_empty() else [(table, "", now, _as_parquet(missing))]
-                changes.append((_STORE_TOGETHER, parts))
+                if not missing.is_empty():
+                    replaced.append((table, ""))
+                    together = pl.concat([self.rows(table, ""), missing])
+                    changes.append((_STORE_TOGETHER, [(table, "", now, _as_parquet(together))]))
             else:
                 changes.append(_insertion(BY_ROW[table], rows.columns, _texts(rows)))
         # Another process may begin it at the same time.
-        self._change(*((f"{statement} ON CONFLICT DO NOTHING", rows) for statement, rows in changes))
+        inserted = ((f"{statement} ON CONFLICT DO NOTHING", rows) for statement, rows in changes)
+        self._change((_DELETE_TOGETHER, replaced), *inserted)
 
     def delete(self, table: str, rows: pl.DataFrame) -> None:
         """Delete the rows with these keys."""
@@ -186,7 +189,7 @@ class Ledger:
         if runs:
             rows = kept(pl.concat(rows for *_, rows in outdated).lazy())
             self._change(
-                ("DELETE FROM together WHERE name = ? AND run_id = ?", [(table, run) for run in ("", *runs)]),
+                (_DELETE_TOGETHER, [(table, run) for run in ("", *runs)]),
                 (_STORE_TOGETHER, [(table, "", "", _as_parquet(rows))]),
             )
         return len(runs)
@@ -301,6 +304,7 @@ class Ledger:
 
 
 _STORE_SETTING = "INSERT INTO settings (name, value) VALUES (?, ?)"
+_DELETE_TOGETHER = "DELETE FROM together WHERE name = ? AND run_id = ?"
 _STORE_TOGETHER = "INSERT INTO together (name, run_id, stored_at, rows) VALUES (?, ?, ?, ?)"
 
 

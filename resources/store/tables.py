@@ -52,6 +52,7 @@ SNAPSHOTS = (*INVENTORY, "host_user_shares", "username_matches", "owner_decision
 BEING_REPLACED = " being replaced"
 """Ends the settings_fingerprint of a day while its counts, of the same settings, are replaced."""
 SHORT_RUN_ID = 8  # characters at the beginning of a run id that are enough to name the run
+_COMPARED = set[tuple[str, str]]()  # ledgers, each with the folder of its tables
 log = logging.getLogger(__name__)
 
 
@@ -268,19 +269,20 @@ class Tables:
 
     @contextmanager
     def ledger(self) -> Generator[Ledger]:
-        """Open the ledger; one that has not begun begins with all that was known before."""
+        """Open the ledger; what was known before that it does not have is taken over."""
         with open_ledger(self.disk, self.folder) as ledger:
             self._begin(ledger)
             yield ledger
 
     def _begin(self, ledger: Ledger) -> None:
-        """Begin a ledger with the rows of the file that it takes over from, or that analysts see."""
-        if ledger.setting(BEGUN):
+        """Take over the rows of the file that came before a new ledger, or of the tables if it lacks runs."""
+        has_begun = ledger.setting(BEGUN)
+        if has_begun and not self._has_further_runs(ledger):
             return
         self.require_own()
         # A database takes over from the file of the home, which may be lost where tables lie elsewhere.
         file = self.disk / FILE
-        if file.exists() and ledger.place != str(file):
+        if file.exists() and ledger.place != str(file) and not has_begun:
             with Ledger(file) as before:
                 self._begin(before)
                 ledger.begin({table: before.rows(table) for table in of_layout(Layout.LEDGER)})
@@ -288,6 +290,19 @@ class Tables:
         else:
             copies = {table: _existing(self.file_of(table)) for table in of_layout(Layout.LEDGER)}
             ledger.begin({table: read_files(table, copy).collect() for table, copy in copies.items()})
+
+    def _has_further_runs(self, ledger: Ledger) -> bool:
+        """Return whether analysts see runs that a ledger lacks, of which another home or a backup has more.
+
+        A process asks once, before it may replace what they see.
+        """
+        if (place := (ledger.place, str(self.folder))) in _COMPARED:
+            return False
+        _COMPARED.add(place)
+        with suppress(pl.exceptions.PolarsError):  # a damaged copy is replaced
+            seen = read_files("runs", _existing(self.file_of("runs"))).select("run_id").collect()
+            return not {*seen["run_id"]} <= {*ledger.rows("runs", columns=["run_id"])["run_id"]}
+        return False
 
     def append(self, table: str, rows: pl.DataFrame, *, run_id: str = "") -> None:
         """Store rows in the ledger, of a run beside those of others; call it within `changing`."""

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 import yaml
 
-from assets_defs.evidence import day_tables
+from assets_defs.evidence import day_tables, with_history
 from assets_defs.plans import apply_plan, undo_run, write_planned
 from assets_defs.record import RunRecord, as_dagster_failure
 from assets_defs.run import MISSING_STEPS
@@ -26,7 +26,7 @@ from resources.store.files import write_file
 from resources.store.retention import CHANGES, store_decisions
 from sandbox.stored_run import store_writes
 from tests.assets_defs.scans import LOG, ONE_DAY, decided
-from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, table, user, users
+from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution, table, user, users
 from tests.pipelines.in_memory import Shelf
 from tests.resources.samples import instance, instance_content
 
@@ -272,6 +272,23 @@ def test_an_owner_that_an_undo_calls_wrong_is_not_written_again_and_others_are(t
     shelf.assets["h1"]["owner_ids"] = []
     again = follow(run, "apply", RUN, run_id="again")
     assert again == {"h1": "written" if before == "dry run" else "not_written", "h2": "written"}
+
+
+def test_who_was_answered_no_stays_so_under_a_user_asset_that_was_made_anew(planned):
+    """As after a directory was imported anew; whoever has the account beside that asset is another person."""
+    no = {"host_id": "h1", "user_id": "u1", "username": "ann", "right": False}
+    times = {"answered_at": datetime.now(UTC), "drawn_at": NOW}
+    planned.tables.write("audit_sample", table(AuditSample, no | times | {"run_id": RUN}))
+    logons = planned.counts(planned.window)
+    for people, evidence in (
+        ([OTHER_ANN], "answered_no"),
+        ([EVE, OTHER_ANN], "single_user"),
+        ([OTHER_ANN, user("u8", email="ann@third.example")], "single_user"),
+    ):
+        run = resolution(logons, users(*people), hosts(host("h1", "pc-1")), window=planned.window)
+        knowing = with_history(run, planned.instance, planned.tables, run_id=RUN)
+        decisions = knowing.decide(run.matches, decided_at=NOW, run_id=RUN)
+        assert decisions["evidence"].to_list() == [evidence]
 
 
 @pytest.mark.parametrize(

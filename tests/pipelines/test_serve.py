@@ -455,6 +455,24 @@ def test_a_code_server_goes_on_noticing_dead_runs_after_it_could_not_record_one(
     assert next(looks, "none left") == "none left"
 
 
+@pytest.mark.parametrize("status", [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.NOT_STARTED])
+def test_a_command_that_died_at_whichever_moment_leaves_no_run_that_others_wait_for(tmp_path, status):
+    """`forget` and `remove` would be refused for ever; a run of a service is not touched."""
+
+    def judged():
+        fail_dead_runs(recorded, "Small")
+        return {run.run_id: run.status for run in recorded.get_runs()}
+
+    tags = {"asset_owners/instance": "Small"}
+    with dg.DagsterInstance.ephemeral() as recorded:
+        recorded.add_run(dg.DagsterRun("job", run_id="served", tags=tags, status=status))
+        with suppress(KeyboardInterrupt), locked_run(tmp_path, "run-1") as lock:
+            recorded.add_run(dg.DagsterRun("job", run_id="run-1", tags=tags | lock, status=status))
+            assert judged() == {"served": status, "run-1": status}
+            raise KeyboardInterrupt
+        assert judged() == {"served": status, "run-1": dg.DagsterRunStatus.FAILURE}
+
+
 def test_a_command_fails_no_run_of_a_service_that_has_a_tmp_of_its_own(tmp_path):
     """`PrivateTmp` hides where its code server listens."""
     tags = {"asset_owners/instance": "Small", GRPC_INFO_TAG: json.dumps({"socket": str(tmp_path / "hidden")})}

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import signal
 import subprocess
 import sys
 from tempfile import gettempdir
@@ -90,6 +91,18 @@ def test_a_wrong_query_says_why_and_changes_nothing(sql, as_json):
     assert place == gettempdir(), "large queries write nothing where the user happens to be"
     assert "mine does not exist" in sql("FROM mine", status=2), "a new table is the session's own"
     assert as_json(HOSTS) == [{"host_id": "a"}, {"host_id": "b"}]
+
+
+def test_a_query_that_is_interrupted_says_so_without_a_trace(sql, monkeypatch):
+    def interrupted(*arguments):
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        answer(*arguments)
+
+    answer, before = command._answer, signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
+    monkeypatch.setattr(command, "_answer", interrupted)
+    said = sql("SELECT sum(a.range * b.range) FROM range(1000000) AS a, range(100000) AS b", status=1)
+    signal.signal(signal.SIGALRM, before)
+    assert said.strip() == "asset-owners: The query was interrupted"
 
 
 def test_before_the_first_run_it_says_what_to_do(sql, tmp_path, monkeypatch):

@@ -348,6 +348,28 @@ def test_assets_that_are_added_at_the_end_while_a_list_is_read_hinder_nothing(se
     assert len(stub.requests) <= 1 + 5 + 1 + 4, "read once"
 
 
+def test_an_asset_that_is_added_at_the_beginning_once_a_list_is_read_hinders_nothing(served):
+    growing = Shifting([*range(6)], 4, [], [])
+    growing.come = [9, *growing.hosts]
+    growing.gone = growing.hosts
+    with served(listing(growing), connections=1) as (stub, inventory):
+        assert ids(inventory) == [f"h-{number}" for number in range(6)]
+    assert len(stub.requests) <= 1 + 4 + 1 + 2, "read once"
+
+
+def test_a_list_that_grows_shrinks_and_grows_misses_none(served):
+    """Its size is never less than at first; hosts 4 and 5 move to a page that was read already."""
+    lists = ([*range(6)], [*range(6), 8, 9], [2, 3, 4, 5, 8, 9], [2, 3, 4, 5, 8, 9, 10, 11])
+    at_call = dict(enumerate([0, 1, 2, 2]))
+
+    def page_of(page, call):
+        hosts = lists[at_call.get(call, 3)]
+        return len(hosts), items(*hosts[2 * page : 2 * page + 2])
+
+    with served(listing(page_of), connections=1) as (_, inventory):
+        assert {"h-4", "h-5"} <= {*ids(inventory)}
+
+
 @pytest.mark.parametrize("beyond", ["empty", "refused", "fails", "last page"])
 def test_a_number_of_items_that_is_capped_is_noticed_and_all_are_read(served, caplog, beyond):
     def page_of(page, _):

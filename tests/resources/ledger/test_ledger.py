@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from upath import UPath
 
 from ownership.declaration import polars_schema, validated
 from ownership.tables import TABLES, Coverage, OwnerWrites, Runs
@@ -43,6 +44,14 @@ def test_rows_come_back_as_they_were_intended_also_after_reopening(ledger, opene
         found = reopened.rows("owner_writes", "run-1")
     assert found.equals(intended)
     assert validated(OwnerWrites, found).height == 2
+
+
+def test_what_other_runs_stored_is_known_whichever_run_asks(ledger):
+    kept = pl.DataFrame(schema=polars_schema(Coverage))
+    for run_id in ("a", "b"):
+        assert not ledger.has_stored("coverage", except_run="a")
+        ledger.store("coverage", kept, run_id=run_id)
+    assert all(ledger.has_stored("coverage", except_run=run_id) for run_id in (None, "a", "b"))
 
 
 def test_a_plan_is_stored_whole_or_not_at_all(ledger):
@@ -222,6 +231,44 @@ def test_a_ledger_that_was_lost_begins_with_what_analysts_see_whoever_is_the_fir
     assert tables.read("owner_writes").collect().equals(writes("a")), (
         "a copy that was lost comes back as well"
     )
+
+
+@pytest.fixture(params=["file", pytest.param("database", marks=pytest.mark.slow)])
+def two(request, monkeypatch, tmp_path):
+    """Two ledgers of the same tables, each for a process of its own: of two homes, or one in a database."""
+    url = request.param == "database" and request.getfixturevalue("postgres").new_database()
+
+    def use(number):
+        monkeypatch.setattr("resources.store.tables._COMPARED", set())
+        in_database = url and number == 1
+        monkeypatch.setenv("ASSET_OWNERS_JOURNAL", url if in_database else "")
+        return Tables(tmp_path / f"home-{0 if url else number}", "corp", location=UPath(tmp_path / "tables"))
+
+    return use
+
+
+@pytest.mark.usefixtures("no_catalogue")
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_a_ledger_that_is_older_than_the_tables_takes_over_what_it_lacks(two, first):
+    """As when it comes back from a backup, or with a machine whose work another one did meanwhile."""
+    known = list[tuple[str, pl.DataFrame]]()
+    for number in (1, 3):
+        tables = two(number)
+        tables.prepare()
+        coverage, covered = table(Coverage, COVERED[number // 2]), f"run-{number // 2}"
+        of_run = {"runs": table(Runs, row(number)), "owner_writes": writes(str(number), outcome="written")}
+        with tables.ledger() as ledger:
+            for name, rows in of_run.items():
+                ledger.store(name, rows)
+            ledger.store("coverage", coverage, run_id=covered)
+            tables.publish(ledger)
+        known += [*of_run.items(), ("coverage", coverage)]
+    tables = two(1)
+    first(tables)
+    tables.append("coverage", table(Coverage, {**COVERED[0], "run_id": "run-9"}), run_id="run-9")
+    for name, rows in known:
+        for found in (tables.rows(name), tables.read(name).collect()):
+            assert found.join(rows, on=TABLES[name].__key__, how="semi", nulls_equal=True).equals(rows)
 
 
 def locked(path):
