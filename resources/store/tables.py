@@ -430,9 +430,13 @@ class Tables:
         return appliers
 
     def followed_plan(self, plan_id: str) -> pl.DataFrame:
-        """Return the rows of owner_writes of a run, each with its outcome when the plan was applied."""
-        applied = (self.rows("owner_writes", run_id) for run_id in self.applied_by(plan_id))
-        rows = pl.concat([self.run_writes(plan_id), *applied])
+        """Return the rows of owner_writes of a run, each with its outcome when the plan was applied.
+
+        Once a part of it was, no other row is `planned`: such a plan is not shown any more.
+        """
+        applied = [self.rows("owner_writes", run_id) for run_id in self.applied_by(plan_id)]
+        planned = self.run_writes(plan_id)
+        rows = pl.concat([planned.filter(pl.col("outcome") != "planned") if applied else planned, *applied])
         # A second apply skips the hosts that the first one wrote.
         in_order = rows.sort(pl.col("outcome").is_in(SUCCESSES), maintain_order=True)
         return in_order.unique("host_id", keep="last", maintain_order=True)

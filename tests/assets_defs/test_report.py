@@ -10,6 +10,7 @@ from resources.errors import ServiceError
 from resources.settings import tables_location
 from resources.store.retention import What, stored_files
 from tests.assets_defs.scans import decided
+from tests.ownership.builders import host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.reports.test_page import packed
 from tests.resources.samples import instance
@@ -128,3 +129,18 @@ def test_a_plan_that_was_undone_and_applied_again_keeps_each_of_its_writes_in_th
         ops = {f"windows_logons__{op}": {"config": {"run_id": runs[followed].run_id}}}
         runs.append(job(f"windows_logons__{op.partition('_')[0]}", ops=ops))
     assert packed(page.read_text(encoding="utf-8"))["writes"]["outcome"] == ["written", "undone", "written"]
+
+
+def test_after_some_hosts_of_a_plan_are_applied_the_page_counts_the_others_as_without_an_owner(
+    tmp_path, page
+):
+    logons = LogFile((LAST, "pc-1", "ann"), (LAST, "pc-2", "ann"))
+    job = Job(tmp_path, instance(), logons, Shelf(host("h1", "pc-1"), host("h2", "pc-2")))
+    planned = job(options={"dry_run": True})
+    ops = {"windows_logons__apply_plan": {"config": {"run_id": planned.run_id, "hosts": ["pc-1"]}}}
+    assert job("windows_logons__apply", ops=ops).success
+    assert "<b>0.0% → 50.0%</b>" in page.read_text(encoding="utf-8")
+    found = packed(page.read_text(encoding="utf-8"))
+    assert found["hosts"]["status"] == ["written", "no owner"]
+    assert found["hosts"]["why"][1] == "left for later"
+    assert found["writes"]["outcome"] == ["written"]

@@ -91,7 +91,7 @@ def test_a_run_of_some_hosts_plans_these_alone(tmp_path):
         (host("h1", "pc-1"), "has no owner: somebody said that this host is not ann's. Somebody said"),
         (
             host("h1", "pc-1", owners=("u2",)),
-            "belongs to bob@corp.example (u2) in the inventory, but the logons",
+            "belongs to bob@corp.example (u2) in the inventory, but its primary user is",
         ),
         (host("h1", "pc-1", owners=("u1",)), "belongs to ann@corp.example (u1): 6 of 6 logons on 1 day"),
         (host("h1", "pc-2"), "has no owner: "),
