@@ -114,10 +114,13 @@ def _decide(run: ScanRun) -> dict[str, Any]:
     run.log.info(f"Decided {counted(frame['host_id'].count(), 'host')}: {get}, {conflicts_now}{more}")
     if moved := frame.filter(pl.col("named_since").is_null(), evidence="not_stable").height:
         run.log.warning(f"Moves: {moved:,} hosts get no owner (not_stable). {MOVED} (rules 1.13)")
-    for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows, and without the people
-        hosts = map(printable, some["host_id"])
+    for some in conflicts.iter_slices(MAX_CONFLICTS):  # below what a terminal shows
+        ids = some.select("host_id", "existing_owner", "resolved_owner").iter_rows()
+        rows = (map(printable, each) for each in ids)
         run.log.debug(
-            "\n".join(f"Conflict: host {host} has another owner than its primary user" for host in hosts)
+            "\n".join(
+                f"Conflict: host {host} has the owner {has}, and not {user}" for host, has, user in rows
+            )
         )
     return found | {
         "window_from": run.window.first.isoformat(),

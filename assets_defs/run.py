@@ -372,13 +372,14 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
             "options": _chosen(run),
             "settings_fingerprint": settings_fingerprint(run.instance),
         }
-    writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else None
+    fills = "This run fills tables only, and writes no owner"
+    writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else fills
     message = mode.why_no_writes
     if message and run.instance.changes:
         # Values that may name people stand in the options only.
         message += f"; tried: {', '.join(changes_in_words(run.instance))}"
-    if run.record.begin(mode.kind, message=message, **known) and (line := message or writes):
-        context.log.info(line)
+    if run.record.begin(mode.kind, message=message, **known):
+        context.log.info(message or writes)
     if "logons" in steps:
         run.search()
     if not steps.isdisjoint({*INVENTORY, SINK}):

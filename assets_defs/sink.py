@@ -124,7 +124,11 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
         return "This run may write, but there is no host to write"
-    return f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written"
+    asked = isinstance(run, ScanRun) and run.options.hosts and rows.is_empty()
+    why = "; the warnings of the run say why" if asked else ""
+    return (
+        f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written{why}"
+    )
 
 
 def _written_last(run: InstanceRun, owners: pl.DataFrame) -> dict[str, Any]:

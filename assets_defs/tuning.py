@@ -60,11 +60,12 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 _COUNTED = ("setting", "kind", "reason", "right")
 """Columns by which rows about hosts and people are counted, which Dagster's pages of tuning do not name."""
 _RESULT = ("threshold_percent", "min_active_days", "evidence_metric", "primary_devices", "to_write")
+_WRONG = ("wrong", "wrong_low", "wrong_high", "no_claim")
 
 
 def table_filled(instance: Instance, table: str, rows: pl.DataFrame) -> dg.AssetMaterialization:
     """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
-    shown = rows.select(_RESULT if table == "threshold_backtest" else rows.columns[:5])
+    shown = rows.select((*_RESULT, *_WRONG) if table == "threshold_backtest" else rows.columns[:5])
     if table == "accuracy":
         shown = rows.filter(by="all").drop("by", "value")
     elif by := [column for column in _COUNTED if column in rows.columns][:1]:

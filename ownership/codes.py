@@ -192,7 +192,7 @@ SUCCESSES = ("written", "undone")
 """Outcomes with which the service has the values that were sent."""
 
 OWNER_SOURCE: Mapping[str, str] = {
-    "asset-owners": "A run of this instance sent the owner, and the host still has it.",
+    "asset-owners": "A run of this instance wrote the owner, or undid that, and nobody has changed it since.",
     "inventory": "Somebody else set the owner, or the host has no owner.",
 }
 """Where the owner of a host comes from: `current_owners.source`."""

@@ -130,7 +130,8 @@ between its quotes (*Runs* in the menu lists them), and `dry_run: true` to plan 
 _DOES = {
     PLAN: "Plans what a run of {name} would write, and writes nothing, whatever `dry_run` says.\n\n"
     "*Materialize all…*, *Latest*, *Launch 1 run*. Then the *Events* of the asset `owner_writes` show the "
-    "plan, and a link to apply it. On a terminal: `{command}`.",
+    "plan, and a link to apply it. For some hosts only: the arrow beside *Materialize all…*, *Open "
+    "launchpad*, choose the last day, and name them in `hosts`. On a terminal: `{command}`.",
     "apply": "Applies a plan that a run of {name} stored, such as a dry run; skips hosts that changed since."
     + _HOW_TO,
     "undo": "Undoes what a run of {name} wrote, field by field, where hosts still hold it." + _HOW_TO,
@@ -156,7 +157,7 @@ def _other_jobs(instance: Instance, resources: Mapping[str, Any]) -> list[dg.Job
                 lambda chosen: chosen,
                 {"loggers": loggers, "ops": {op.name: {"config": op.config_schema.as_field()}}},
             ),
-            description=_what_it_does(instance, job, job),
+            description=_what_it_does(instance, job, "tune" if job == "tuning" else job),
             tags=run_tags(instance),
             run_tags=run_tags(instance),
             metadata={"inventory service": instance.platform.place},

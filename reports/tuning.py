@@ -240,7 +240,7 @@ def confidence_in_words(
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED or plan.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
             return [f"{unknown}."]
-        how = "Answer the empty rows and give the sheet back; if no one knows, draw more owners"
+        how = "Answer what is still empty on the sheet, or draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     owners, rows = plan.with_columns(confidence=model.confidence()), []
     for percent in LEVELS:

@@ -8,7 +8,7 @@ import polars as pl
 import typer
 
 from ownership.names import near_names, printable
-from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, persons_of, print_lines
+from pipelines.cli.options import InstanceFile, Json, RunId, held_tables, note, persons_of, print_lines
 from reports.explain import (
     each_person,
     host_explanation,
@@ -18,9 +18,9 @@ from reports.explain import (
     person_in_words,
 )
 from resources.errors import ConfigurationError
-from resources.settings import Instance, present_of
+from resources.settings import Instance, command_line, present_of
 from resources.store.retention import decided_with
-from resources.store.tables import Tables
+from resources.store.tables import Tables, short_run_id
 
 
 def explain(
@@ -48,11 +48,22 @@ def explain(
         raise ConfigurationError("HOST_OR_PERSON: it is empty; name a host or a person")
     with held_tables(path, run_id) as (instance, tables):
         story, words = _explain(instance, tables, name, as_one=as_json)
+        newer = _newer_plan(tables)
     if as_json:
         print(json.dumps(story, default=lambda day: day.isoformat()))
     else:
         print_lines(words.splitlines())
+    if newer:
+        again = command_line(instance, "explain", *asked, "--run", short_run_id(newer))
+        note(f"Run {short_run_id(newer)} planned later, and may decide otherwise: {again}")
     return 1 if story.get("decisions") == [] else 0
+
+
+def _newer_plan(tables: Tables) -> str | None:
+    """Return the last run that succeeded, if it only planned and its plan is not what is explained."""
+    runs = tables.rows("runs", columns=["run_id", "kind", "status", "started_at"])
+    last = runs.filter(status="succeeded").sort("started_at").tail(1).filter(kind="dry_run")["run_id"]
+    return last.item() if last.len() and tables.viewed is None else None
 
 
 def _explain(

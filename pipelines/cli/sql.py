@@ -8,8 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from decimal import Decimal
+from functools import partial
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
@@ -232,7 +234,17 @@ def _rows(connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, fo
     selects = statement.expected_result_type == [duckdb.ExpectedResultType.QUERY_RESULT]
     if relation is None or (relation.columns in done and not selects):
         return None
-    return {"table": _for_people, "csv": _csv, "json": _json}[form](relation)
+    why_empty = partial(_say_why_empty, connection, statement.query)
+    return {"table": partial(_for_people, why_empty=why_empty), "csv": _csv, "json": _json}[form](relation)
+
+
+def _say_why_empty(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Say of tables that a query names and no run fills which command does, if they have no rows."""
+    for table, model in TABLES.items():
+        named = re.search(rf'(["\w]+\.)*\b{table}\b', query) if model.__filled_by__ else None
+        with suppress(duckdb.Error):  # it is not the table's name
+            if named and not connection.sql(f"FROM {named[0]} LIMIT 1").fetchall():
+                note(f"{table} has no rows: {purpose(model)} `asset-owners {model.__filled_by__}` fills it")
 
 
 def _without_end(statement: str) -> str:
@@ -246,7 +258,7 @@ def _without_end(statement: str) -> str:
     return text[:end].decode()
 
 
-def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
+def _for_people(relation: duckdb.DuckDBPyRelation, *, why_empty: Callable[[], None]) -> str:
     """Return rows without types and NULL; names come from outside, so what acts on a terminal is escaped.
 
     A terminal has the first rows, and the first columns, for which it has room; the last line says so. A few
@@ -255,9 +267,8 @@ def _for_people(relation: duckdb.DuckDBPyRelation) -> str:
     if relation.columns == ["explain_key", "explain_value"]:  # one text, drawn in many lines
         return "".join(f"{printable_lines(value)}\n" for _, value in relation.fetchall())
     cells = shown_cells(relation)
-    for table, model in TABLES.items() if len(cells) == 1 else ():
-        if model.__filled_by__ and cells[0] == [*polars_schema(model)]:
-            note(f"{table} has no rows; `asset-owners {model.__filled_by__}` fills it: {purpose(model)}")
+    if len(cells) == 1:
+        why_empty()
     if not (width := columns_of()):
         return "".join(f"{line}\n" for line in in_columns(cells))
     shown, same = cells[: ROWS_ON_SCREEN + 1], ""

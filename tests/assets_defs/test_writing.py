@@ -27,7 +27,7 @@ from resources.store.retention import CHANGES, store_decisions
 from sandbox.stored_run import store_writes
 from tests.assets_defs.scans import LOG, ONE_DAY, decided
 from tests.ownership.builders import NOW, PEOPLE, RUN, counts, host, hosts, resolution, table, user, users
-from tests.pipelines.in_memory import Shelf
+from tests.pipelines.in_memory import Job, Shelf, records
 from tests.resources.samples import instance, instance_content
 
 pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue")]  # each applies a plan
@@ -520,3 +520,10 @@ def test_a_sink_that_is_started_again_after_too_many_failures_fails_as_its_row_s
         assert run.record.row()["status"] == "failed"
         assert "the next run writes the rest" in run.record.row()["message"]
     assert shelf.written == {}
+
+
+def test_each_conflict_is_logged_with_the_ids_of_the_host_and_both_owners(tmp_path):
+    owned = Shelf(host("h1", "pc-1", owners=("u2",)))
+    result = Job(tmp_path, instance(), inventory=owned)()
+    logged = [entry.user_message for entry in records().all_logs(result.run_id)]
+    assert "Conflict: host h1 has the owner u2, and not u1" in logged

@@ -5,6 +5,8 @@ import polars as pl
 import pytest
 
 from ownership.codes import ACTION
+from ownership.declaration import empty
+from ownership.tables import Runs
 from resources.ledger.ledger import Result
 from resources.store.retention import store_decisions
 from resources.store.tables import Tables
@@ -252,3 +254,16 @@ def test_conflicts_are_acknowledged_by_a_file_and_that_is_undone_likewise(
     assert (of_page["status"][host], of_page["why"][host]) == ("conflict", "acknowledged")
     assert call(*of_it, "--undo", f"@{file}")[1].startswith("1 conflict no longer acknowledged")
     assert listed()[0]["acknowledged_at"] is None
+
+
+def test_a_later_plan_is_named_with_the_command_that_explains_by_it(call, stored, tmp_path):
+    tables = Tables(tmp_path / "home", "head_office")
+    runs = empty(Runs)
+    row = dict.fromkeys(runs.columns) | {"run_id": "11112222-later", "kind": "dry_run", "status": "succeeded"}
+    row |= {"started_at": NOW + timedelta(days=1), "options": "{}", "by": "user kim"}
+    tables.append("runs", pl.DataFrame([row], schema=runs.schema), run_id="11112222-later")
+    said = call("explain", "--instance", stored, "pc-1")[2]
+    again = f"asset-owners explain --instance {stored} pc-1 --run 11112222"
+    assert said == f"asset-owners: Run 11112222 planned later, and may decide otherwise: {again}\n"
+    tables.append("runs", pl.DataFrame([row | {"kind": "run"}], schema=runs.schema), run_id="11112222-later")
+    assert not call("explain", "--instance", stored, "pc-1")[2]
