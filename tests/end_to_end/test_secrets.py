@@ -202,4 +202,6 @@ def test_the_log_holds_counts_and_ids_and_no_name_of_a_user_or_host(recorded_sta
         with dagster_instance(stand.home) as recorded:
             log = "\n".join(entry.user_message for entry in recorded.all_logs(ran.report["run_id"]))
         said = {"log": log, "terminal": ran.stderr, "report": ran.stdout}
-        assert found(f"(?i){USER}|{HOST}|u-[12]", said) == set()
+        assert found(f"(?i){USER}|{HOST}", said) == set()
+        assert "Conflict: host m-3 has the owner u-2, and not u-1" in log
+        assert not found("u-[12]", said | {"log": log.replace("owner u-2, and not u-1", "")})
