@@ -60,10 +60,10 @@ def explain(
 
 
 def _newer_plan(tables: Tables) -> str | None:
-    """Return the last run that succeeded, if it only planned and its plan is not what is explained."""
+    """Return the last run that succeeded, if it only planned, its plan is kept, and another is explained."""
     runs = tables.rows("runs", columns=["run_id", "kind", "status", "started_at"])
     last = runs.filter(status="succeeded").sort("started_at").tail(1).filter(kind="dry_run")["run_id"]
-    return last.item() if last.len() and tables.viewed is None else None
+    return next((run for run in last if tables.viewed is None and tables.holds("owner_decisions", run)), None)
 
 
 def _explain(

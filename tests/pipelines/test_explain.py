@@ -262,6 +262,9 @@ def test_a_later_plan_is_named_with_the_command_that_explains_by_it(call, stored
     row = dict.fromkeys(runs.columns) | {"run_id": "11112222-later", "kind": "dry_run", "status": "succeeded"}
     row |= {"started_at": NOW + timedelta(days=1), "options": "{}", "by": "user kim"}
     tables.append("runs", pl.DataFrame([row], schema=runs.schema), run_id="11112222-later")
+    assert not call("explain", "--instance", stored, "pc-1")[2], "the plan is not kept"
+    decided = tables.read("owner_decisions").collect()
+    tables.write("owner_decisions", decided, run_id="11112222-later", publish=False)
     said = call("explain", "--instance", stored, "pc-1")[2]
     again = f"asset-owners explain --instance {stored} pc-1 --run 11112222"
     assert said == f"asset-owners: Run 11112222 planned later, and may decide otherwise: {again}\n"
