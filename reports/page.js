@@ -108,7 +108,8 @@ function pill(status, isQuiet = false) {
 }
 
 const isKnown = (host) => hosts.acknowledged_at[host] !== null;
-const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, hosts.why[host])];
+const why = (host) => [hosts.why[host], ...(ownersOf(host).includes(hosts.primary[host]) ? one(hosts.doubts[host] || null) : [])].join(", ");
+const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, why(host))];
 
 // Who acknowledged a conflict, when and why.
 function acknowledged(host) {

@@ -30,7 +30,7 @@ from ownership.rules import Rules
 from ownership.windows import Window
 from reports.exports import FORMULA
 from reports.plan import change, sent_changes
-from reports.sentences import NO_SUCH_ASSET, display_names
+from reports.sentences import NO_SUCH_ASSET, display_names, doubts
 from reports.story import LEFT_FOR_LATER, NEED_A_PERSON, STATUS, sort_by_name, with_words
 
 _FOLDER = Path(__file__).parent
@@ -240,6 +240,7 @@ def hosts_columns(
     )
     return {
         **_columns(rows),
+        "doubts": [", ".join(doubts(row)) for row in hosts.iter_rows(named=True)],
         "note": [note and printable(note) for note in hosts["note"]],  # whole: the sentence cuts it
         "undo": [*map(present.undo_as_wrong, written)],
         "acknowledge": [one and present.acknowledge(one) for one in named],

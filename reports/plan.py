@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from ownership.codes import ACTION, EVIDENCE, MATCH, short_words
-from ownership.decisions import CERTAINTY, IDLE_DAYS, least_certain_first
+from ownership.decisions import CERTAINTY, least_certain_first
 from ownership.names import counted, printable
 from ownership.plan import KEPT, enrichment_change
 from reports.sentences import COUNTS, display_names, distinct_host, in_columns, logons, percent, person
@@ -105,8 +105,6 @@ def _cells(host: Mapping[str, Any]) -> list[str]:
     changes = [text or "" for text in host["changes"]]
     sure = f"{host['confidence']:.0%} sure" if host["confidence"] is not None else ""
     evidence = logons(host) if host["events"] is not None else ""
-    if (host["idle_days"] or 0) >= IDLE_DAYS:  # why it comes before others
-        evidence += f", none for {host['idle_days']} days"
     return [host["name"], changes[0], evidence, sure, *changes[1:]]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 from rich.cells import cell_len
 
+from ownership.decisions import IDLE_DAYS
 from ownership.names import counted, printable
 
 NAMES = ("user_email", "directory_user_sam_account_name", "user_value", "directory_user_surname")
@@ -77,7 +78,7 @@ def percent(share: float) -> str:
 
 
 def logons(row: Mapping[str, Any]) -> str:
-    """Say how many logons of a host are a user's, what they count for, and if other hosts have more."""
+    """Say how many logons of a host are a user's, what they count for, and what raises doubts."""
     days, weight = row.get("active_days"), row.get("weight")
     on_days = f" on {counted(days, 'day')}" if days else ""
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
@@ -85,4 +86,13 @@ def logons(row: Mapping[str, Any]) -> str:
         share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
         what = "user days" if weight == days else "as weighed"
         said += f", {weight:,} of {row['total_weight']:,} {what} ({share}%)"
-    return said + (", more on other hosts" if days and (row.get("user_days") or 0) > 2 * days else "")
+    return ", ".join([said, *doubts(row)])
+
+
+def doubts(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why the primary user of a host may not be its owner: they use others more, or not any more."""
+    days, idle_days = row.get("active_days"), row.get("idle_days") or 0
+    if days and (row.get("user_days") or 0) > 2 * days:
+        yield "uses other hosts more"
+    if idle_days >= IDLE_DAYS:
+        yield f"no logon for {idle_days} days"

@@ -106,7 +106,9 @@ def lines_of(*arguments, **options):
 def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_to_it():
     logons = [("WS1", "CORP\\Alice", 7), ("ws1", "bob", 2), ("ws1", "miller", 1)]
     lines = lines_of(logons, writes=[{"outcome": "written"}])
-    assert lines[0].startswith("ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day; ")
+    assert lines[0].startswith(
+        "ws1 belongs to alice@corp.example (u1): 7 of 10 logons on 1 day, no logon for 28 days; "
+    )
     table = [line.split() for line in lines[3:7]]
     assert [row[:3] for row in table[1:]] == [
         ["alice", "7", "70%"],
@@ -124,7 +126,7 @@ def test_the_story_is_whose_the_host_is_what_would_change_that_and_how_it_came_t
             "criticality none"
         ),
         f"  - 2026-03-30 12:00 UTC, run run-1 decided {BY}, with a threshold of 60%:",
-        f"    {EVIDENCE['majority']} (alice, 7 of 10 logons on 1 day)",
+        f"    {EVIDENCE['majority']} (alice, 7 of 10 logons on 1 day, no logon for 28 days)",
         f"    User u1 in the inventory, found by user_email: user_email {ALICES}, user_department Sales",
         f"    {ACTION['write']}",
         f"  - 2026-03-30 14:00 UTC, run run-2: written. {OUTCOME['written']} no owner → u1, IT → Sales",
@@ -140,7 +142,7 @@ NOBODY = "has no owner: "
 ANSWERED_NO = table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW})
 CASES = {
     "to write": case(
-        "has no owner yet; its primary user is alice@corp.example (u1): 3 of 3 logons on 1 day.",
+        "has no owner yet; its primary user is alice@corp.example (u1): 3 of 3 logons on 1 day, no logon for 28 days.",
         "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(
@@ -184,7 +186,7 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "most days, but not enough": case(
-        "no user has a share above the threshold (alice, 9 of 10 logons on 1 day, 1 of 2 user days (50%))",
+        "no user has a share above the threshold (alice, 9 of 10 logons on 1 day, 1 of 2 user days (50%), no logon for 28 days)",
         *("alice would be named as the owner with", "If bob is not a person"),
         logons=[("ws1", "alice", 9), ("ws1", "bob", 1)],
         rules=Rules(evidence_metric="days"),
@@ -243,7 +245,7 @@ CASES = {
     ),
     "an excluded user asset": case(
         "has no owner: the user asset that has the user's name is excluded "
-        "(exclude_user_assets: enabled: f*; bob, 3 of 3 logons on 1 day).",
+        "(exclude_user_assets: enabled: f*; bob, 3 of 3 logons on 1 day, no logon for 28 days).",
         "Correct the user asset of bob in the inventory, or remove from the instance file what excludes it "
         "(rules.exclude_user_assets: enabled: f*).",
         logons=[("ws1", "bob", 3)],
