@@ -18,7 +18,7 @@ from ownership.data_checks import masked_days, most_lack, owners_answered_no
 from ownership.decisions import events_by_day
 from ownership.declaration import empty, polars_schema
 from ownership.matching import owner_by_account
-from ownership.names import counted, host_arguments, printable, some_of
+from ownership.names import counted, host_arguments, normalise_hostname, printable, some_of
 from ownership.resolution import Resolution
 from ownership.shares import split_nameless
 from ownership.tables import CurrentOwners, LogonCounts, LogonDays
@@ -373,14 +373,25 @@ def answers_of_audits(instance: Instance, tables: Tables, window: Window) -> dic
 
 
 def _answered_no(resolution: Resolution, answers: pl.DataFrame) -> Sequence[tuple[str, str]]:
-    """Return host and user asset of each answer no, and who has the account of an asset that is gone."""
-    no = answers.filter(~pl.col("right")).select("host_id", "user_id", "username")
-    if (gone := no.join(resolution.users, on="user_id", how="anti").drop_nulls()).is_empty():
-        return no.drop("username").rows()
-    # As where a directory was imported anew: it is the same person.
+    """Return host and user asset of each answer no; those that were made anew stand for assets that are gone.
+
+    As where a directory was imported anew: it is the same host by its name, the same person by the account.
+    """
+    columns = ("host_id", "user_id", "username")
+    if (no := answers.filter(~pl.col("right")).select(*columns, "hostname")).is_empty():
+        return ()
+    listed = resolution.hosts.select("host_id", hostname="hostnames").explode("hostname")
+    name = normalise_hostname(pl.col("hostname"), short=resolution.rules.short_hostnames)
+    hosts = (
+        no.join(listed, on="host_id", how="anti")
+        .drop("host_id")
+        .join(listed.with_columns(name), on="hostname")
+    )
+    no = pl.concat([no.select(columns), hosts.select(columns)])
+    gone = no.join(resolution.users, on="user_id", how="anti").drop_nulls()
     owners = owner_by_account(resolution.match_usernames(gone).lazy()).collect()
-    anew = gone.join(owners, on="username").select("host_id", user_id="resolved_owner")
-    return pl.concat([no.drop("username"), anew]).rows()
+    people = gone.join(owners, on="username").select("host_id", user_id="resolved_owner")
+    return pl.concat([no.drop("username"), people]).rows()
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:

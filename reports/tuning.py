@@ -136,7 +136,7 @@ def backtest_sentence(
     """
     done = written is not None
     values = asdict(rules) | {SETTINGS[name]: line[name] for name in KEY}
-    asked = [f"rule: more than {line['threshold_percent']}% over {line['window_days']} days"]
+    asked = [f"rule: more than {line['threshold_percent']}% over {counted(line['window_days'], 'day')}"]
     asked += [
         f"{name} {str(values[name]).lower()}"
         for name, specified in asdict(Rules(share_threshold_percent=line["threshold_percent"])).items()

@@ -274,21 +274,25 @@ def test_an_owner_that_an_undo_calls_wrong_is_not_written_again_and_others_are(t
     assert again == {"h1": "written" if before == "dry run" else "not_written", "h2": "written"}
 
 
-def test_who_was_answered_no_stays_so_under_a_user_asset_that_was_made_anew(planned):
+def test_who_was_answered_no_stays_so_under_assets_that_were_made_anew(planned):
     """As after a directory was imported anew; whoever has the account beside that asset is another person."""
-    no = {"host_id": "h1", "user_id": "u1", "username": "ann", "right": False}
+    no = {"host_id": "h1", "hostname": "pc-1", "user_id": "u1", "username": "ann", "right": False}
     times = {"answered_at": datetime.now(UTC), "drawn_at": NOW}
     planned.tables.write("audit_sample", table(AuditSample, no | times | {"run_id": RUN}))
     logons = planned.counts(planned.window)
-    for people, evidence in (
-        ([OTHER_ANN], "answered_no"),
-        ([EVE, OTHER_ANN], "single_user"),
-        ([OTHER_ANN, user("u8", email="ann@third.example")], "single_user"),
+    ann, other = user("u1", email="ann@corp.example"), host("h1", "pc-2")
+    for people, assets, evidence in (
+        ([OTHER_ANN], [host("h1", "pc-1")], "answered_no"),
+        ([EVE, OTHER_ANN], [host("h1", "pc-1")], "single_user"),
+        ([OTHER_ANN, user("u8", email="ann@third.example")], [host("h1", "pc-1")], "single_user"),
+        ([ann], [host("H-1", "PC-1")], "answered_no"),
+        ([OTHER_ANN], [host("H-1", "PC-1")], "answered_no"),
+        ([ann], [host("H-1", "pc-1"), other], "single_user"),
     ):
-        run = resolution(logons, users(*people), hosts(host("h1", "pc-1")), window=planned.window)
+        run = resolution(logons, users(*people), hosts(*assets), window=planned.window)
         knowing = with_history(run, planned.instance, planned.tables, run_id=RUN)
         decisions = knowing.decide(run.matches, decided_at=NOW, run_id=RUN)
-        assert decisions["evidence"].to_list() == [evidence]
+        assert decisions.filter(hostname="pc-1")["evidence"].to_list() == [evidence]
 
 
 @pytest.mark.parametrize(
