@@ -233,8 +233,8 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     """Find hosts that no longer show the owner that a run wrote to this target.
 
     The last row that shows who owned a host counts: one that was written, undone or `owned_meanwhile`. Hosts
-    that are not listed any more, or whose owner cannot be read or was forgotten, are excluded. host_id, written_owner,
-    present_owner (several joined with commas; null: none), written_at.
+    that are not listed any more, or whose owner cannot be read or was forgotten, are excluded. host_id,
+    written_owner, present_owner (several joined with commas; null: none), written_at.
     """
     written, present = pl.col("new_values").struct.field("owner"), pl.col("owner_ids")
     return (
