@@ -177,7 +177,7 @@ def hosts_by_now(
     decision), of a conflict acknowledged_by, acknowledged_at and note, no_ids (who was answered no), is_wrong
     (resolved_owner was), no_until (the last day on which a no about the host counts), instead_id (who was
     named then), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few
-    words). `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
+    words). `read` gives stored tables, `writes` are rows of `owner_writes`. The order is the decisions'.
     """
     owners, acknowledged, answers = (
         read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
