@@ -38,6 +38,8 @@ from resources.writeback.writer import OWNED_HOSTS_READ, Writer
 
 NOT_PLANNED = "Nothing to write for "
 """How a warning begins that says why a host that a run was asked for is not planned."""
+WRONG_HOSTS = "hosts: "
+"""How an error begins that says which host of those that a run was asked for it cannot be about."""
 
 
 def plan_of_run(run: ScanRun) -> tuple[Plan, pl.DataFrame]:
@@ -107,9 +109,9 @@ def _select_hosts(
         return select_hosts(rows, hosts, decisions) if hosts else rows
     except KeyError as error:
         why = command_line(instance, "explain", error.args[0])
-        raise ConfigurationError(f"hosts: {lacks} {error}. Why: {why}") from error
+        raise ConfigurationError(f"{WRONG_HOSTS}{lacks} {error}. Why: {why}") from error
     except LookupError as error:
-        raise ConfigurationError(f"hosts: {error}") from error
+        raise ConfigurationError(f"{WRONG_HOSTS}{error}") from error
 
 
 def rows_to_apply(instance: Instance, tables: Tables, plan_id: str, hosts: Sequence[str]) -> pl.DataFrame:

@@ -233,13 +233,13 @@ def lost_owners(writes: pl.LazyFrame, hosts: pl.DataFrame, *, target: str) -> pl
     """Find hosts that no longer show the owner that a run wrote to this target.
 
     The last row that shows who owned a host counts: one that was written, undone or `owned_meanwhile`. Hosts
-    that are not listed any more, or whose owner cannot be read, are excluded. host_id, written_owner,
-    present_owner (several joined with commas; null: none), written_at.
+    that are not listed any more, or whose owner cannot be read or was forgotten, are excluded. host_id,
+    written_owner, present_owner (several joined with commas; null: none), written_at.
     """
     written, present = pl.col("new_values").struct.field("owner"), pl.col("owner_ids")
     return (
         last_writes(hosts, writes.filter(target=target), [*SUCCESSES, "owned_meanwhile"])
-        .filter(~present.list.contains(written), outcome="written")
+        .filter(pl.col("holds").is_not_null(), ~present.list.contains(written), outcome="written")
         .select(
             "host_id",
             written_owner=written,

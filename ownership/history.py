@@ -116,7 +116,7 @@ def last_writes(
     """Return each host's last row of `owner_writes` with one of these outcomes, and the owners listed since.
 
     `hosts` are rows of `inventory_hosts`: owner_ids is theirs, and `holds` says whether it is just the owner
-    written.
+    written (null: it cannot be read, or was somebody's who was forgotten).
     """
     # A write or an undo after the inventory was listed says nothing of the owners in that list.
     listed, owner = pl.col("owner_ids"), pl.col("new_values").struct.field("owner")
@@ -126,7 +126,9 @@ def last_writes(
         .filter(pl.col("completed_at") <= pl.col("listed_at"))
         .sort("completed_at")
         .unique("host_id", keep="last")
-        .with_columns(holds=(listed.list.len() == 1) & (listed.list.first() == owner))
+        .with_columns(
+            holds=pl.when(~is_stand_in(owner)).then((listed.list.len() == 1) & (listed.list.first() == owner))
+        )
         .drop("listed_at")
     )
 

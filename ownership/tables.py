@@ -609,8 +609,8 @@ class Suggestions(Table, filled_by="tune"):
     reason: Text = column("Reason for the kind of the account or of the host.")
     hosts_resolved: pl.Int64 = column("Hosts for which an owner would be found, and is not found now.", ge=0)
     conflicts_removed: pl.Int64 = column("Conflicts that would disappear.", ge=0)
-    precision: pl.Float64 = _fraction("Share of hosts_resolved that agree with an owner set by hand.")
     owners_lost: pl.Int64 = column("Owners that would no longer be written.", ge=0)
+    precision: pl.Float64 = _fraction("Share of hosts_resolved that agree with an owner set by hand.")
 
 
 class OwnershipDrift(Table, filled_by="tune"):

@@ -77,12 +77,14 @@ class Remedies:
         reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
             yield advice.format_map(values)
+        answered_no = EVIDENCE["answered_no"].advice.format_map(values)
         if host["evidence"] in _TO_WIN or is_lost:
-            yield from self._to_be_named(host)
+            is_no = self._user_of.get(host["username"] or "") in (host["no_ids"] or ())
+            yield from [answered_no] if is_no else self._to_be_named(host)
         if host["match"] == "ambiguous_user":
             yield from self._one_candidate(host)
         if host["is_wrong"]:
-            yield EVIDENCE["answered_no"].advice.format_map(values)
+            yield answered_no
         else:
             yield from self._to_be_written(host)
         if undo and not host["is_to_undo"]:
@@ -172,10 +174,10 @@ def hosts_by_now(
 
     Adds owner_ids, source, since, department, criticality, wrote_in (the run), planned_owner,
     planned_department and planned_criticality (null: stays), outcome and message (of the last write since the
-    decision), of a conflict acknowledged_by, acknowledged_at and note, is_wrong (resolved_owner was answered
-    no), no_until (the last day on which a no about the host counts), instead_id (who was named then),
-    is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few words).
-    `read` gives stored tables, `writes` are rows of `owner_writes`. The order is that of the decisions.
+    decision), of a conflict acknowledged_by, acknowledged_at and note, no_ids (who was answered no), is_wrong
+    (resolved_owner was), no_until (the last day on which a no about the host counts), instead_id (who was
+    named then), is_to_undo (so was an owner that asset-owners wrote), status (of `STATUS`) and why (in a few
+    words). `read` gives stored tables, `writes` are rows of `owner_writes`. The order is the decisions'.
     """
     owners, acknowledged, answers = (
         read(table).collect() for table in ("current_owners", "acknowledged_conflicts", "audit_sample")
@@ -198,19 +200,19 @@ def hosts_by_now(
     )
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     answers = answers.filter(still_counts(present.history_days, present.now))
-    no = answers.filter(right=False).select("host_id", resolved_owner="user_id", is_wrong=pl.lit(value=True))
     last = (ANSWERED_AT.max() + pl.duration(days=present.history_days)).dt.date()
     named = pl.col("instead_id").drop_nulls().last()
-    until = answers.filter(right=False).group_by("host_id").agg(no_until=last, instead_id=named)
+    no = answers.filter(right=False).group_by("host_id")
+    no = no.agg(no_ids="user_id", no_until=last, instead_id=named)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (
         decisions.join(now, on="host_id", how="left", maintain_order="left")
         .join(outcomes, on="host_id", how="left", maintain_order="left")
         .join(known, on=ACKNOWLEDGED, how="left", maintain_order="left")
-        .join(no, on=no.columns[:2], how="left", maintain_order="left")
-        .join(until, on="host_id", how="left", maintain_order="left")
+        .join(no, on="host_id", how="left", maintain_order="left")
         .with_columns(
+            is_wrong=pl.col("resolved_owner").is_in("no_ids"),
             is_to_undo=pl.col("host_id").is_in(owners_answered_no(owners, answers)["host_id"].implode()),
             planned_owner=pl.when(planned).then(new.field("owner")),
             **{

@@ -216,20 +216,20 @@ class Comparison:
 def owners_known(hosts: pl.DataFrame, writes: pl.DataFrame) -> pl.DataFrame:
     """Return who set the owner of each host (rules 9.1): host_id, by_hand, right_by_writes, in_training_half.
 
-    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it. The half in
-    training chooses the best settings, and the other half judges them.
+    An owner that we wrote is not set by hand; right_by_writes says whether the host still has it (null: the
+    owner was forgotten). The half in training chooses the best settings, and the other half judges them.
     """
     halves = [crc32(host_id.encode()) % 2 == 0 for host_id in hosts["host_id"]]
     ours = last_writes(hosts, writes.lazy()).filter(outcome="written")
     return (
         hosts.lazy()
         .with_columns(in_training_half=pl.Series(halves, dtype=pl.Boolean))
-        .join(ours.select("host_id", right_by_writes="holds"), on="host_id", how="left")
+        .join(ours.select("host_id", "run_id", right_by_writes="holds"), on="host_id", how="left")
         .select(
             "host_id",
             "right_by_writes",
             "in_training_half",
-            by_hand=HAS_OWNER & pl.col("right_by_writes").is_null(),
+            by_hand=HAS_OWNER & pl.col("run_id").is_null(),
         )
         .collect()
     )

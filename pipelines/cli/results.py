@@ -16,7 +16,7 @@ import polars as pl
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from assets_defs.asset_specs import LOCATION
-from assets_defs.plans import NOT_PLANNED
+from assets_defs.plans import NOT_PLANNED, WRONG_HOSTS
 from assets_defs.record import RunRecord, failure_message
 from assets_defs.report import how_sure
 from ownership.codes import OUTCOME, SUCCESSES
@@ -103,6 +103,7 @@ def errors(result: dg.ExecuteInProcessResult) -> Iterator[str]:
     checked = {
         event.step_key: event.asset_check_evaluation_data.description
         for event in result.filter_events(lambda event: event.event_type_value == "ASSET_CHECK_EVALUATION")
+        if event.asset_check_evaluation_data.blocking  # others do not fail their step
     }
     for event in result.get_step_failure_events():
         failure = event.step_failure_data
@@ -132,7 +133,8 @@ def status_of(report: Mapping[str, Any], *, detailed_exitcode: bool, fail_on: st
     `detailed_exitcode`: 3 tells of a plan with something to write. `fail_on`: an outcome with which it is 1.
     """
     if "error" in report or fail_on in report["writes"]:
-        return 1
+        # Of the arguments, whether hosts are known is found out last.
+        return 2 if report.get("error", "").startswith(WRONG_HOSTS) else 1
     return 3 if detailed_exitcode and report.get("plan") else 0
 
 
@@ -161,14 +163,16 @@ def print_result(
     if about:
         skipped = writes.filter(SKIPPED).select("host_id", "outcome", "message")
         report |= {"about_run_id": about, "left_alone": skipped.to_dicts()}
+    planned = dict[str, Any]()  # people do not see that of most failed runs
     if dry_run or "planned" in outcomes:
         users = tables.view(about or run_id).read("inventory_users").collect()
         # An undo decides nothing, and keeps the order of what it undoes.
         decided_by = run_id if again[0] == "undo" else tables.decided_by(run_id)
         decisions = tables.read_own("owner_decisions", decided_by)
         plan = planned_hosts(writes, users, decisions)
+        planned = {"plan": plan, "changes": changes(plan)}
         if result.success or (plan and _too_large(instance, tables, run_id, plan)):
-            report |= {"plan": plan, "changes": changes(plan)}
+            report |= planned
     last = next(runs_by_file(tables, failed=False), None) if instance.changes and result.success else None
     if last:
         report |= {"compared_with": last, **compare(tables, last, run_id)}
@@ -177,7 +181,7 @@ def print_result(
         summary = failure_summary(instance, tables, run_id, *again, message=message)
         report["error"] = f"{message}\n{summary}".lstrip()
     if as_json:
-        print(json.dumps(report))
+        print(json.dumps(report | planned))
     elif result.success or "plan" in report or (about and outcomes):
         print_lines(map(printable_lines, take_warnings(NOT_PLANNED)))  # of hosts that were asked for
         lines = _follow_up_lines(instance, writes, report) if about else _scan_lines(instance, tables, report)
@@ -320,7 +324,7 @@ def failure_summary(instance: Instance, tables: Tables, run_id: str, *again: str
         return f"{failed} What it wrote cannot be read: {reason}. Next: {command_line(instance, *again)}"
     done, unknown = sum(map(outcomes.count, SUCCESSES)), outcomes.count("intended")
     if not done and not unknown:
-        known = re.search("--instance|sandbox up|^hosts: ", message) or again[0] != "run"
+        known = re.search(f"--instance|sandbox up|^{WRONG_HOSTS}", message) or again[0] != "run"
         next_step = "" if known else f" Next: {command_line(instance, 'check')}"
         return f"{failed} Nothing was written.{next_step}"
     what = "Undone" if again[0] == "undo" else "Written"

@@ -27,7 +27,6 @@ from pipelines.cli.options import (
     own_tables,
     persons_of,
     print_lines,
-    print_message,
     stored_tables,
 )
 from pipelines.dagster_gaps.log_lines import LOGGER
@@ -244,10 +243,8 @@ def tune(
     from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
-    for error in errors(result):
-        print_message(error, level="error")
     if not result.success:
-        return 1
+        raise AssetOwnersError("\n".join(errors(result)))
     rules, lines = instance.rules.as_rules(), tables.read("threshold_backtest").collect()
     planned = judged_decisions(tables)
     decided_by = planned["run_id"].item(0)

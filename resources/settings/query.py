@@ -34,6 +34,7 @@ _CLAUSE = re.compile(
 )
 _BLANKS = re.compile(r"\s*")
 _GROUP_END = re.compile(rf"\)({_BOOST})")
+_KQL = {"and", "or", "not"}
 _LANGUAGES = {
     "SQL": r"\s*(?:SELECT|WITH)\s.*\sFROM\s",
     "ES|QL": r"\s*(?:FROM|ROW|TS)\s+(?!(?:AND|OR|NOT|&&|\|\|)\s)",
@@ -136,6 +137,8 @@ class _Reader:
         sign = "NOT " if is_excluded else "+" if "+" in found["prefix"] else ""
         name, value = f"{found['name']}:" if found["name"] else "", str(found["value"] or "")
         clause = _Clause(sign, name, value)
+        if not name and value in _KQL:  # one of KQL's operators, without what it joins
+            self._require(f"writes {value} in small letters", holds=False)
         if found["bound"]:
             bound = found["bound"].rstrip()
             is_read = bound == found["bound"] and clause.is_plain
@@ -188,6 +191,8 @@ def _clause_text(clause: _Clause) -> str:
     value = f"({_text(clause.group)}){clause.value}" if clause.group else clause.value
     if clause.is_joined:
         value = re.sub(r"(?<!\\)[\s/!~^]", r"\\\g<0>", value) if "*" in value else f'"{value}"'
+    elif not clause.field and value in _KQL:
+        value = f'"{value}"'
     return f"{clause.sign.removeprefix('+')}{clause.field}{value}"
 
 

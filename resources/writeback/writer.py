@@ -260,8 +260,10 @@ class Writer:
         """Read the host and send once; raises errors after which it may be read and sent again."""
         row = attempt.row
         asked_at = self._clock()
-        host = self._read_planned(row, not_before=attempt.refused_at)
+        host = self._read(row, not_before=attempt.refused_at)
         answered_at = self._clock() if self._readable else self._listed_at
+        if not has_name(host, row["hostname"]):
+            return attempt.given_up(other_name_message(row["host_id"]), "not_written")
         held = values_of(host)
         if attempt.was_done(host):  # what it held before the sending stays known
             confirmed = "confirmed by reading the host again: it has the values that were sent"
@@ -315,7 +317,8 @@ class Writer:
         result = attempt.result("intended", str(error))
         # If it holds something else, the request may still be on its way: the next run settles it.
         with suppress(ServiceError):
-            if self._readable and attempt.was_done(host := self._read_planned(attempt.row)):
+            host = self._read(attempt.row) if self._readable else None
+            if host and has_name(host, attempt.row["hostname"]) and attempt.was_done(host):
                 self.pace.speed_up()
                 confirmed = f"confirmed by reading back; the answer was lost: {error}"
                 result = self._after_success(attempt, host, confirmed)
@@ -385,13 +388,6 @@ class Writer:
             f"{self._inventory.where} accepted {len(found)} writes, and {what}. Check these hosts there, "
             f"which may have lost fields: {hosts}. Check {self._inventory.how_written}"
         )
-
-    def _read_planned(self, row: Row, *, not_before: float | None = None) -> Row:
-        """Read a host; ProtocolError unless it has the planned name: a host is its id and its name."""
-        host = self._read(row, not_before=not_before)
-        if not has_name(host, row["hostname"]):
-            raise ProtocolError(other_name_message(row["host_id"]))
-        return host
 
     def _read(self, row: Row, *, not_before: float | None = None) -> Row:
         """Read a host; if only lists can be read, list again if that was before `not_before`."""

@@ -6,6 +6,7 @@ import shlex
 import pytest
 from typer.testing import CliRunner
 
+from ownership import data_checks
 from pipelines.cli.app import app
 from sandbox.inventory_state import Origin
 from tests.end_to_end.stand import UPDATE, USERS
@@ -97,6 +98,9 @@ def test_settings_are_tried_and_of_a_plan_some_hosts_are_applied_and_then_the_re
     assert {(row["change"], row["reason"]) for row in tried.report["diff"]} == {
         ("drop", "now: too few logons (3 on 2 days)")
     }
+    wrong = six.run({}, "--dry-run", "--host", "t-77")
+    assert (wrong.status, "no host 't-77' is known" in wrong.report["error"]) == (2, True)
+    assert wrong.report.keys() == {*plan.report, "in_all", "error"}
     some = six.follow_up("apply", run_id, "--host", "T-1", "--host", "t-2")
     assert (some.report["writes"], some.report["in_all"]) == ({"written": 2}, 6), some.stderr
     explained = six.call("explain", "--instance", six.instance_file(), "t-1")
@@ -161,6 +165,16 @@ def test_a_service_that_clears_what_was_not_sent_is_stopped_before_it_does_so_fo
     assert "changed_by_writes" in stopped.report["error"]
     assert len([host for host in state.assets("host") if not host["location"]]) == 1
     assert stopped.report["writes"] == {"undone": 1, "not_written": 5}
+
+
+def test_a_dry_run_that_fails_after_planning_gives_scripts_its_plan_beside_the_error(six, monkeypatch):
+    def fails(*_, **__):
+        raise ZeroDivisionError("wrong")
+
+    monkeypatch.setattr(data_checks, "missing_owners", fails)
+    ran = six.run({}, "--dry-run")
+    assert ran.report["error"].startswith("an error in the program: ZeroDivisionError: wrong\n")
+    assert (ran.status, len(ran.report["plan"])) == (1, 6)
 
 
 def test_the_brake_stops_a_run_or_an_undo_before_its_first_write_and_shows_how_to_go_on(six):

@@ -182,6 +182,7 @@ WRITES: dict[str, tuple[list[dict[str, Any]], tuple[str, ...] | None, tuple[str,
     "refused": ([wrote("h1", "u1", outcome="failed")], (), None),
     "not written": ([wrote("h1", "u1", outcome="not_written")], (), None),
     "pending": ([wrote("h1", "u1", outcome="intended")], (), None),
+    "forgotten since": ([wrote("h1", "forgotten-0123456789abcdef")], ("u1",), None),
 }
 
 

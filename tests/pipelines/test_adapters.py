@@ -14,6 +14,7 @@ from assets_defs.run_request import BACKFILL, RANGE_END, RANGE_START
 from ownership import data_checks, resolution
 from pipelines.cli.results import errors
 from resources.errors import TransientError
+from resources.findings import Finding
 from resources.settings import part_name
 from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host
@@ -80,11 +81,18 @@ def test_an_error_in_a_check_is_told_with_what_was_written(tmp_path, monkeypatch
 
     monkeypatch.setattr(data_checks, "missing_owners", fails)
     job = Job(tmp_path)
-    assert not job().success
+    assert [*errors(job())] == ["an error in the program: ZeroDivisionError: wrong"]
     assert len(job.inventory.written) == 1
     (row,) = job.tables.all_runs("runs").collect().to_dicts()
     assert (row["status"], row["to_write"], row["written"], row["owned_after"]) == ("failed", 1, 1, 1)
     assert "wrong" in row["message"]
+
+
+def test_what_the_blocking_check_says_is_why_a_run_fails(tmp_path, monkeypatch):
+    found = [Finding("wrong", "hostname_field", "collectors")]
+    monkeypatch.setattr("assets_defs.checks.check_senders", lambda *_, **__: found)
+    job = Job(tmp_path)
+    assert ([*errors(job())], job.inventory.written) == (["hostname_field: collectors"], {})
 
 
 @pytest.mark.parametrize("hanging", ["logons", "hosts"])

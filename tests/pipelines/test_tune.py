@@ -85,6 +85,13 @@ def tune(call, instance_file):
     return lambda *options: call("tune", "--instance", instance_file, *options)
 
 
+def test_scripts_learn_why_it_failed(tune, home_with):
+    home_with(assets(by_hand=0)).write("owner_decisions", empty(OwnerDecisions))
+    status, printed, error = tune("--json")
+    assert (status, json.loads(printed.splitlines()[-1])["error"] in error) == (1, True)
+    assert "has no decisions yet to try other settings on" in error
+
+
 def fill_in(sheet, no=0, instead=""):
     """Answer yes on a sheet, and no for the hosts of so many first rows; return its lines."""
     heading, *rows = sheet.read_text(encoding="utf-8-sig").splitlines()

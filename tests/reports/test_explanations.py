@@ -158,6 +158,13 @@ CASES = {
     "rules that changed": case(
         NOBODY, "alice would be named as the owner: run again", rules=Rules(min_events=5), now=Rules()
     ),
+    "rules that changed of a host that was answered no": case(
+        NOBODY,
+        "Somebody said that this is not alice's. Set the right owner in the inventory, or alice if that",
+        rules=Rules(min_events=5),
+        now=Rules(),
+        answers=ANSWERED_NO,
+    ),
     "named for too few days": case(
         "has no owner: the primary user has been named for 29 of 40 days in a row; min",
         "alice has been named on each day since 2026-03-02; if that stays so, the run of 2026-04-10 writes",

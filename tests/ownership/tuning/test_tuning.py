@@ -118,6 +118,10 @@ def test_what_was_written_here_is_not_the_truth_and_counts_as_corrected_where_so
     )
     rows = accuracy_of(logons, now, writes=writes)
     assert (counted(rows, "people"), counted(rows, "corrected")) == ({"all": people}, {"all": corrected})
+    owner = pl.col("new_values").struct.with_fields(owner=pl.lit("forgotten-0123456789abcdef"))
+    forgotten = accuracy_of(logons, now, writes=writes.with_columns(new_values=owner))
+    assert counted(forgotten, "corrected") == {"all": (0, 0)}
+    assert counted(forgotten, "people") == {"all": people}, "nor is the owner anybody's who was set by hand"
 
 
 def test_the_days_held_back_tell_whether_the_one_decided_on_still_leads():

@@ -127,7 +127,7 @@ def test_a_refusal_is_failed_with_its_words(inventory, writer, hook, error, aske
     ("host_id", "changes", "outcome"),
     [
         ("h-0", {"problem": "asset_owner holds a dict"}, "failed"),
-        ("h-0", {"hostnames": ["PC-77"]}, "failed"),
+        ("h-0", {"hostnames": ["PC-77"]}, "not_written"),
         ("h-0", {"hostnames": ["renamed", "PC-0"]}, "written"),
         ("h-404", {}, "failed"),
     ],
