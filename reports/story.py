@@ -201,9 +201,8 @@ def hosts_by_now(
     known = acknowledged.select(*ACKNOWLEDGED, "acknowledged_at", "note", acknowledged_by="by")
     answers = answers.filter(still_counts(present.history_days, present.now))
     last = (ANSWERED_AT.max() + pl.duration(days=present.history_days)).dt.date()
-    named = pl.col("instead_id").drop_nulls().last()
-    no = answers.filter(right=False).group_by("host_id")
-    no = no.agg(no_ids="user_id", no_until=last, instead_id=named)
+    instead_id, no = pl.col("instead_id").drop_nulls().last(), answers.filter(right=False)
+    no = no.group_by("host_id").agg(no_ids="user_id", no_until=last, instead_id=instead_id)
     planned = pl.col("outcome").eq_missing("planned")
     old, new = (pl.col(values).struct for values in ("old_values", "new_values"))
     return (

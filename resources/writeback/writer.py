@@ -139,8 +139,9 @@ class _Attempt:
     reads_too_old: int = 0
 
     def was_done(self, host: Row) -> bool:
-        """Return whether the host has the values that were sent."""
-        return bool(self.sent) and was_done({"old_values": self.held, "new_values": self.sent}, host)
+        """Return whether the host, under the planned name, has the values that were sent."""
+        sent = {"old_values": self.held, "new_values": self.sent}
+        return bool(self.sent) and has_name(host, self.row["hostname"]) and was_done(sent, host)
 
     def success(self, message: str | None = None) -> Result:
         return self.result("undone" if is_undo(self.row) else "written", message)
@@ -317,8 +318,7 @@ class Writer:
         result = attempt.result("intended", str(error))
         # If it holds something else, the request may still be on its way: the next run settles it.
         with suppress(ServiceError):
-            host = self._read(attempt.row) if self._readable else None
-            if host and has_name(host, attempt.row["hostname"]) and attempt.was_done(host):
+            if self._readable and attempt.was_done(host := self._read(attempt.row)):
                 self.pace.speed_up()
                 confirmed = f"confirmed by reading back; the answer was lost: {error}"
                 result = self._after_success(attempt, host, confirmed)
