@@ -108,8 +108,8 @@ function pill(status, isQuiet = false) {
 }
 
 const isKnown = (host) => hosts.acknowledged_at[host] !== null;
-const why = (host) => [hosts.why[host], ...(ownersOf(host).includes(hosts.primary[host]) ? one(hosts.doubts[host] || null) : [])].join(", ");
-const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, why(host))];
+const doubt = (host) => (hosts.doubts[host] && ownersOf(host).includes(hosts.primary[host]) ? `, ${hosts.doubts[host]}` : "");
+const state = (host) => [pill(hosts.status[host], isKnown(host)), " ", element("small", {}, hosts.why[host] + doubt(host))];
 
 // Who acknowledged a conflict, when and why.
 function acknowledged(host) {
