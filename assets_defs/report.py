@@ -18,6 +18,7 @@ from assets_defs.run import InstanceRun
 from assets_defs.tuning import judged_decisions, stored_inputs
 from ownership.decisions import events_by_day
 from ownership.names import printable
+from ownership.tuning.confidence import answers_missing
 from ownership.windows import days_of
 from reports.page import STRIP_DAYS, TABLES, coverage_by_day, page_fingerprint, report_page
 from reports.story import hosts_by_now, hosts_sheet, planned_first
@@ -196,9 +197,10 @@ def _content(rows: Any) -> bytes:
 def how_sure(
     instance: Instance, tables: Tables, line: Any = None, *, ask: bool = True, brief: bool = False
 ) -> list[str]:
-    """Say how many owners that a run decided to write are likely wrong; `brief`: not why it is not known.
+    """Say how many owners that a run decided to write are likely wrong, and on what that rests.
 
-    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit.
+    `line` is the row of the back-test where it is known already; `ask`: also which command draws an audit;
+    `brief`: of what it rests on only what an audit lacks.
     """
     decisions = judged_decisions(tables)
     to_write = decisions.filter(action="write").height
@@ -212,14 +214,16 @@ def how_sure(
     window, decided_by = decided_with(tables, run_id)
     answers = answers_to_learn_from(instance, tables, window)
     written, undone = tables.written_and_undone(run_id)
-    draw = command_line(instance, *audit_to_draw(to_write, written if undone.height < written else 0))
+    of_written = written if undone.height < written else 0
+    draw = command_line(instance, *audit_to_draw(to_write, of_written, answers_missing(answers)))
     if instance.changes:  # what is only tried can have no audit, and `tune` says nothing of it
         ask = brief = False
-    why, draw = command_line(instance, "tune", "-v") if brief else "", draw if ask else ""
     # By other rules it would have written others.
     is_same = decided_by.of_evidence == instance.rules.as_rules().of_evidence
     done = {"written": written, "undone": undone} if written and is_same else {}
-    said = claim_in_words(line, instance.rules.as_rules(), answers, ask=draw, why=why, **done)
+    said = claim_in_words(
+        line, instance.rules.as_rules(), answers, ask=draw if ask else "", brief=brief, **done
+    )
     if 0 < tables.run_writes(run_id).height < to_write:
         said[0] = f"Of all hosts, not only those chosen: {said[0]}"
     return said

@@ -25,7 +25,7 @@ from upath import UPath
 from ownership.codes import OUTCOME, short_words
 from ownership.decisions import STAGES, funnel, owned_percent
 from ownership.matching import ACCOUNT_FIELDS, Present, candidates
-from ownership.names import normalise_username, printable, split_ids
+from ownership.names import counted, normalise_username, printable, split_ids
 from ownership.rules import Rules
 from ownership.windows import Window
 from reports.exports import FORMULA
@@ -43,6 +43,8 @@ STRIP_DAYS = 30
 """Days of the strips, the last of the window."""
 MAX_STRIPS = 12
 """Users of a host with a strip: the ones with most logons."""
+FEW_DAYS = 3
+"""On fewer days with a logon an owner is doubtful."""
 FUNNEL = (*STAGES,)[:4]
 """How far a host comes, which `stage` counts: 1 known, 2 logons, 3 a primary user, 4 one user asset."""
 TABLES = (
@@ -240,7 +242,7 @@ def hosts_columns(
     )
     return {
         **_columns(rows),
-        "doubts": [", ".join(doubts(row)) for row in hosts.iter_rows(named=True)],
+        "doubts": [*map(_doubts, hosts.iter_rows(named=True))],
         "note": [note and printable(note) for note in hosts["note"]],  # whole: the sentence cuts it
         "undo": [*map(present.undo_as_wrong, written)],
         "acknowledge": [one and present.acknowledge(one) for one in named],
@@ -248,6 +250,13 @@ def hosts_columns(
         "planned": people.assets(hosts["planned_owner"]),
         "primary": people.assets(hosts["resolved_owner"]),
     }
+
+
+def _doubts(host: Mapping[str, Any]) -> str:
+    few = (
+        [f"on {counted(host['active_days'], 'day')}"] if (host["active_days"] or FEW_DAYS) < FEW_DAYS else []
+    )
+    return ", ".join([*few, *doubts(host)])
 
 
 def show_change(name: str) -> pl.Expr:

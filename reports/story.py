@@ -96,7 +96,10 @@ class Remedies:
         threshold, share = self._rules.share_threshold_percent, decision["share"]
         if decision["evidence"] == "no_majority" and 200 * share < threshold:
             shared = f"{counted(decision['user_count'], 'user')} share this host, and no one is near the"
-            yield f"{shared} threshold of {threshold}%: {who} has most, {percent(share)}."
+            by_hand = (
+                f"Set the owner by hand ({self._fields.owner}), or list the host in rules.exclude_hosts."
+            )
+            yield f"{shared} threshold of {threshold}%: {who} has most, {percent(share)}. {by_hand}"
         elif events := decision["needed_events"]:
             days, weighed = decision["needed_days"], self._rules.logon_type_weights
             needed = f"{counted(events, 'more logon')}{' without a weight' if weighed else ''}"

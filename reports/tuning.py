@@ -105,24 +105,31 @@ def as_values(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def claim_in_words(
-    line: Mapping[str, Any], rules: Rules, answers: pl.DataFrame, *, ask: str = "", why: str = "", **done: Any
+    line: Mapping[str, Any],
+    rules: Rules,
+    answers: pl.DataFrame,
+    *,
+    ask: str = "",
+    brief: bool = False,
+    **done: Any,
 ) -> list[str]:
     """Say how many owners a line's settings would write and how many are wrong, and how to know better.
 
-    `answers` are rows of `audit_sample` about the same rules, `ask` is the command that draws an audit, `why`
-    the one that says why a number is not known; without it that is said here. `rules` and `done` are for
+    `answers` are rows of `audit_sample` about the same rules, `ask` is the command that draws as many as are
+    missing, `brief`: of what the numbers rest on nothing but what an audit lacks. `rules` and `done` are for
     `backtest_sentence`.
     """
     said = [backtest_sentence(line, rules, **done)]
-    is_judged = line["wrong_measure"] == "audit"
-    if not (is_judged or answers_missing(answers)):
+    is_judged, missing = line["wrong_measure"] == "audit", answers_missing(answers)
+    if not (is_judged or missing):
         checked, right = answers["right"].count(), answers["right"].sum()
         said.append(f"Of {checked:,} owners by these rules that somebody checked, {right:,} are right.")
-        return said if why and line["no_claim"] else [*said, reason(line)]
-    said.append(reason(line, brief=bool(why)))
+        return said if brief and line["no_claim"] else [*said, reason(line)]
+    said.append(reason(line, brief=brief))
     if ask and line["to_write"] and not is_judged:
-        said.append(f"Let a colleague check {'50 of ' * (line['to_write'] > 50)}them: {ask}")
-    return [*said, f"Why it is not known: {why}"] if why and line["no_claim"] else said
+        part = f"{missing} of " if line["to_write"] > missing else ""
+        said.append(f"Let a colleague check {part}them: {ask}")
+    return said
 
 
 def backtest_sentence(
@@ -144,20 +151,21 @@ def backtest_sentence(
     ]
     if not line["to_write"]:
         return f"No owner {'was to' if done else 'would'} be written ({', '.join(asked)})."
-    owners, past = counted(line["to_write"], "owner"), "was" if line["to_write"] == 1 else "were"
-    verb = past if written == line["to_write"] else f"{past} to be" if done else "would be"
+    number = max(line["to_write"], written or 0)  # some may have been answered no since they were written
+    owners, past = counted(number, "owner"), "was" if number == 1 else "were"
+    verb = past if written == number else f"{past} to be" if done else "would be"
     since, others, found = "", None, [line[name] or 0 for name in ("wrong", "wrong_low", "wrong_high")]
     if written and undone is not None and undone.height:
-        number = "" if written == line["to_write"] else f"{written:,} were, "
+        were = "" if written == number else f"{written:,} were, "
         no = undone.filter(right=False).height
         wrong = f", {no:,} of these answered no" if no else ""
-        since = f"; {number}{undone.height:,} undone since{wrong}"
-        others, found = wrong_of_others(found, line["to_write"], undone)
+        since = f"; {were}{undone.height:,} undone since{wrong}"
+        others, found = wrong_of_others(found, number, undone)
     return f"{owners} {verb} written ({', '.join(asked)}{since}){_wrong(line, found, others)}."
 
 
 def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
-    """Say what the numbers of a line rest on, and why there are no better ones; `brief`: only that."""
+    """Say what the numbers of a line rest on, and why there are no better ones; `brief`: what audits lack."""
     sentences = []
     for measure, words in _MEASURES.items():
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
@@ -171,7 +179,7 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
     if line["no_claim"]:
         unknown = f"How many {'more ' * bool(round(line['wrong_low'] or 0))}are wrong is not known yet"
         if brief:
-            return f"{unknown}."
+            return f"{unknown}: {line['no_claim'].partition('; ')[0]}."
         sentences.insert(0, f"{unknown}: {line['no_claim']}.")
     return " ".join(sentences) or "Nothing could be compared."
 

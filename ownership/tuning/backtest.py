@@ -229,7 +229,7 @@ def _claim(
     elif not (no_people := now.why_no_people(people, to_write)):
         measure, compared, wrong = "people", people, by_comparison
     else:
-        reasons = [no_people, no_audit, *([] if now.usual else [_NOT_USUAL])]
+        reasons = [no_audit, no_people, *([] if now.usual else [_NOT_USUAL])]
         claim: dict[str, Any] = {"no_claim": "; ".join(reasons)}
         if future.sum() >= MIN_COMPARED:
             claim |= {"wrong_measure": "future", "wrong_low": by_comparison(future, before)[1]}

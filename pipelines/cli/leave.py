@@ -145,7 +145,8 @@ def delete_beside_tables(
         if really:
             delete_file(path)
     runs = runs_of(dagster, instance.name)
-    logs = f"with their logs{', also about others' * (What.EXPORT in kinds)}; its assets start empty"
+    of_others = ", also about others (the table runs stays)" * (What.EXPORT in kinds)
+    logs = f"with their logs{of_others}; its assets start empty"
     of_it = f"All runs of {printable(instance.name)} in Dagster ({len(runs):,}), {logs}"
     print_lines([f"  {of_it if runs else 'No runs in Dagster'}."])
     if really:

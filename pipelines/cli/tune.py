@@ -157,9 +157,12 @@ def read_answers(path: Path, files: Sequence[Path], precision: float) -> tuple[s
 def _last_plan(instance: Instance, tables: Tables) -> tuple[str, pl.DataFrame, str]:
     """Return the last run that planned any owner, also a dry run, what it decided, and words for that."""
     for run_id in runs_by_file(tables):
-        decisions = tables.read_own("owner_decisions", run_id)
-        if "write" in decisions["action"]:
-            return run_id, decisions, f"planned by run {short_run_id(run_id)}"
+        decisions = tables.read_own("owner_decisions", run_id).filter(action="write")
+        if decisions.height:
+            # Of a plan that was applied in part the rest, which can still be left as it is.
+            applied = tables.followed_plan(run_id).filter(pl.col("outcome") != "planned")
+            rest = decisions.join(applied, on="host_id", how="anti")
+            return run_id, rest if rest.height else decisions, f"planned by run {short_run_id(run_id)}"
     plan = command_line(instance, "run", "--dry-run")
     raise AssetOwnersError(f"{instance.name} has no plan to draw from yet; make one: {plan}")
 

@@ -142,7 +142,7 @@ NOBODY = "has no owner: "
 ANSWERED_NO = table(AuditSample, {"host_id": "h1", "user_id": "u1", "right": False, "answered_at": NOW})
 CASES = {
     "to write": case(
-        "has no owner yet; its primary user is alice@corp.example (u1): 3 of 3 logons on 1 day, no logon for ",
+        "has no owner yet; its primary user is alice@corp.example (u1): 3 of 3 logons on 1 day, no logon",
         "next run that may write sets alice@corp.example (u1)",
     ),
     "exactly the threshold": case(

@@ -115,17 +115,21 @@ def test_of_no_owners_none_is_wrong(wrong):
     [(None, "would be written"), (100, "were to be written"), (168, "168 owners were written")],
 )
 def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(written, said):
-    unknown = {"wrong": None, "wrong_low": 5.0, "wrong_measure": "future", "no_claim": "too few answers"}
+    unknown = {
+        "wrong": None,
+        "wrong_low": 5.0,
+        "wrong_measure": "future",
+        "no_claim": "too few answers; not usual",
+    }
     claim = claim_in_words(
-        LINE | unknown, Rules(), NO_ANSWERS, ask="tune --audit 50", why="tune -v", written=written
+        LINE | unknown, Rules(), NO_ANSWERS, ask="tune --audit 50", brief=True, written=written
     )
     assert said in claim[0]
     assert claim[1:] == [
-        "How many more are wrong is not known yet.",
+        "How many more are wrong is not known yet: too few answers.",
         "Let a colleague check 50 of them: tune --audit 50",
-        "Why it is not known: tune -v",
     ]
-    assert "too few answers" in claim_in_words(LINE | unknown, Rules(), NO_ANSWERS)[1]
+    assert "too few answers; not usual" in claim_in_words(LINE | unknown, Rules(), NO_ANSWERS)[1]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,7 @@ def test_a_number_that_is_not_known_yet_comes_with_the_command_that_tells_it(wri
             " (rule: more than 60% over 30 days; 5 undone since), about 63 of the other 163 wrong (49 to ",
         ),
         (168, 4, "; 5 undone since, 4 of these answered no), about 61 of the other 163 wrong"),
+        (169, 1, "169 owners were written (rule: more than 60% over 30 days; 5 undone since, 1 of these "),
         (6, 0, "168 owners were to be written (rule: more than 60% over 30 days; 6 were, 5 undone since), "),
     ],
 )
@@ -173,7 +178,7 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
         Rules(),
         answered(50, no=4),
         ask="tune --audit 50",
-        why="tune -v",
+        brief=True,
     )
     assert claim[1:] == ["Of 50 owners by these rules that somebody checked, 46 are right."]
 
