@@ -213,7 +213,9 @@ def hosts_metadata(
     return found
 
 
-def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame, written: int) -> dict[str, Any]:
+def writes_metadata(
+    rows: pl.DataFrame, decisions: pl.DataFrame, written: int, *, has_funnel: bool = True
+) -> dict[str, Any]:
     """Return the outcome of a run's plan, rows of owner_writes; of its `decisions` so many are `written`."""
     counts = dict(rows["outcome"].value_counts().iter_rows())
     unsent = rows.filter(pl.col("outcome").is_in(["failed", "not_written", "intended"]))
@@ -221,7 +223,7 @@ def writes_metadata(rows: pl.DataFrame, decisions: pl.DataFrame, written: int) -
         "outcomes": writes_in_words(rows),
         "hosts_written": counts.get("written", 0),
         # Of an old run that is undone they may no longer be kept.
-        **(_funnel_metadata(decisions, written) if decisions.height else {}),
+        **(_funnel_metadata(decisions, written) if has_funnel and decisions.height else {}),
         "hosts_failed": counts.get("failed", 0),
         "hosts_owned_percent": round(owned_percent(decisions, written=written), 1),
         **examples("first_failures", unsent.select("host_id", "outcome", "message")),

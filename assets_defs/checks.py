@@ -238,7 +238,7 @@ def users_are_of_one_domain(run: ScanRun) -> dg.AssetCheckResult:
 
 @check("owner_checks", "owner_decisions")
 def hosts_are_named_alike(run: ScanRun) -> dg.AssetCheckResult:
-    """No host name in the logons differs from that of a host asset in the domain part only."""
+    """Host names in the logons are those of host assets, also in the domain part unless that is ignored."""
     spellings = (
         run.read("host_user_shares").select(pl.col("hostname_spellings").explode()).collect().to_series()
     )

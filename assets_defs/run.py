@@ -363,7 +363,6 @@ def settings_fingerprint(instance: Instance) -> str:
 def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
     """Begin the record of a run, log whether it writes, and try what it needs before the first step works."""
     mode = run.mode
-    context.instance.add_run_tags(run.run_id, scan_tags(run.instance, run.window))
     known: dict[str, Any] = {"window": Window(run.days_named[0], run.days_named[-1])}
     if mode.plans or mode.missing_steps:  # one that only fetches days, or checks tables, lacks no step
         known = {
@@ -372,6 +371,7 @@ def _begin(context: Any, run: ScanRun, steps: set[str]) -> None:
             "options": _chosen(run),
             "settings_fingerprint": settings_fingerprint(run.instance),
         }
+    context.instance.add_run_tags(run.run_id, scan_tags(run.instance, known["window"]))
     fills = "This run fills tables only, and writes no owner"
     writes = f"Owners are written to {run.instance.platform.address}" if mode.plans else fills
     message = mode.why_no_writes

@@ -34,8 +34,8 @@ from assets_defs.run_request import is_of_backfill
 from assets_defs.tuning import table_filled
 from ownership.codes import SUCCESSES
 from ownership.decisions import HAS_OWNER
-from ownership.names import counted
-from ownership.plan import exceeded_limit
+from ownership.names import counted, printable, some_of
+from ownership.plan import exceeded_limit, select_hosts
 from reports.run_results import result_in_words
 from resources.errors import AssetOwnersError
 from resources.locks import end_if_stuck
@@ -98,7 +98,10 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
     scan, short, tables = run if isinstance(run, ScanRun) else None, short_run_id(run.run_id), run.tables
     plan_id = tables.decided_by(run.run_id)
     decisions = tables.read_own("owner_decisions", plan_id)
-    planned = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
+    asked = scan.options.hosts if scan else ()
+    shown = decisions.filter(pl.col("host_id").is_in(rows["host_id"].implode()))
+    if asked and decisions.height:
+        shown = select_hosts(decisions.drop_nulls("host_id"), asked, decisions)
     owners = tables.read("current_owners", run_id=run.run_id).collect()
     is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
@@ -108,12 +111,17 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        # An undo without the old funnel of what it undoes.
-        **writes_metadata(rows, decisions.clear() if is_undo else decisions, _still_written(tables, plan_id)),
+        # An undo without the old funnel of what it undoes, some hosts without that of all.
+        **writes_metadata(
+            rows,
+            decisions.clear() if is_undo else decisions,
+            _still_written(tables, plan_id),
+            has_funnel=not (is_undo or asked),
+        ),
         **known,
         **departments_metadata(owners),
         # Without decisions, which may be no longer kept, it has none.
-        **hosts_metadata(planned, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
+        **hosts_metadata(shown, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
         "dagster/row_count": written,
     }
 
@@ -124,11 +132,11 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
         return "This run may write, but there is no host to write"
-    asked = isinstance(run, ScanRun) and run.options.hosts and rows.is_empty()
-    why = "; the warnings of the run say why" if asked else ""
-    return (
-        f"{'Stopped' if run.may_write else 'Plan only'}: {counted(rows.height, 'host')} would be written{why}"
-    )
+    asked = run.options.hosts if isinstance(run, ScanRun) else ()
+    of_asked = f" of the {len(asked)} asked for: {some_of([*map(printable, asked)])}" if asked else ""
+    why = "; the warnings of the run say why no more" if rows.height < len(asked) else ""
+    what = "Stopped" if run.may_write else "Plan only"
+    return f"{what}: {counted(rows.height, 'host')} would be written{of_asked}{why}"
 
 
 def _written_last(run: InstanceRun, owners: pl.DataFrame) -> dict[str, Any]:

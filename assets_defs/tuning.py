@@ -24,6 +24,15 @@ from ownership.tuning.backtest import WINDOWS
 from ownership.tuning.confidence import MIN_ANSWERED, confidence_bands, fit, last_drawn, with_answers
 from ownership.tuning.inputs import Inputs, tuning_tables
 from ownership.windows import Window, are_settled, window_before
+from reports.tuning import (
+    Aim,
+    backtest_sentence,
+    best_line,
+    line_of,
+    nearest_line,
+    reason,
+    settings_in_words,
+)
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, part_name
 from resources.store.retention import audited_plans, decided_with, keeps_decisions
@@ -49,9 +58,10 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
             made = tuning_frames(instance, tables)
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
+            result = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
             made["audit_sample"] = tables.read("audit_sample").collect()
         for table, frame in made.items():
-            yield table_filled(instance, table, frame)
+            yield table_filled(instance, table, frame, result.get(table))
         yield dg.Output(None)
 
     return try_settings
@@ -60,17 +70,33 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 _COUNTED = ("setting", "kind", "reason", "right")
 """Columns by which rows about hosts and people are counted, which Dagster's pages of tuning do not name."""
 _RESULT = ("threshold_percent", "min_active_days", "evidence_metric", "primary_devices", "to_write")
-_WRONG = ("wrong", "wrong_low", "wrong_high", "no_claim")
+_WRONG = ("wrong", "wrong_low", "wrong_high")
 
 
-def table_filled(instance: Instance, table: str, rows: pl.DataFrame) -> dg.AssetMaterialization:
+def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> str:
+    """Return what the present settings lead to, and the best of those tried, as `tune` prints it."""
+    window, _ = decided_with(tables, judged_decisions(tables)["run_id"].item(0))
+    rules, aim = instance.rules.as_rules(), Aim()
+    now = line_of(lines, rules, window_days=window.days)
+    best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
+    claim = [backtest_sentence(now, rules), reason(now)]
+    return "\n\n".join(settings_in_words(now, best, nearest, rules, aim, tried=lines.height, claim=claim))
+
+
+def table_filled(
+    instance: Instance, table: str, rows: pl.DataFrame, result: str | None = None
+) -> dg.AssetMaterialization:
     """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
-    shown = rows.select((*_RESULT, *_WRONG) if table == "threshold_backtest" else rows.columns[:5])
-    if table == "accuracy":
+    shown = rows.select(rows.columns[:5])
+    if table == "threshold_backtest":
+        fewest = pl.coalesce("wrong", "wrong_low")
+        shown = rows.sort(fewest, -pl.col("to_write"), nulls_last=True).select(*_RESULT, *_WRONG)
+    elif table == "accuracy":
         shown = rows.filter(by="all").drop("by", "value")
     elif by := [column for column in _COUNTED if column in rows.columns][:1]:
         shown = rows.group_by(pl.col(by).cast(pl.String)).len("rows").sort("rows", descending=True)
     metadata = {
+        **({"result": dg.MetadataValue.md(result)} if result else {}),
         "filled_by": command_line(instance, *TABLES[table].__filled_by__.split()),
         **examples("numbers", shown),
         "list_all": command_line(instance, "sql", f"FROM {table}"),
