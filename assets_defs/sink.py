@@ -103,9 +103,12 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
     if asked and decisions.height:
         shown = select_hosts(decisions.drop_nulls("host_id"), asked, decisions)
     owners = tables.read("current_owners", run_id=run.run_id).collect()
+    # Without decisions, which may be no longer kept, it has none.
+    hosts = hosts_metadata(shown, partial(sheet_of, run), see_all=list_command(run, "FROM write_history"))
     is_undo, written = "undo" in run.record.row()["kind"], tables.writes().select(pl.len()).collect().item()
     return {
         "result": _result(run, rows),
+        **({"asked_for": some_of([*map(printable, asked)]), **hosts} if asked else {}),
         **_written_last(run, owners),
         "run": run.run_id,
         **({"report": where_reported(run)} if scan or run.may_write else {}),
@@ -120,8 +123,7 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         ),
         **known,
         **departments_metadata(owners),
-        # Without decisions, which may be no longer kept, it has none.
-        **hosts_metadata(shown, partial(sheet_of, run), see_all=list_command(run, "FROM write_history")),
+        **hosts,
         "dagster/row_count": written,
     }
 
@@ -132,11 +134,10 @@ def _result(run: InstanceRun, rows: pl.DataFrame) -> str:
         return f"{counted(rows.filter(outcome='written').height, 'host')} written"
     if run.may_write and rows.is_empty():
         return "This run may write, but there is no host to write"
-    asked = run.options.hosts if isinstance(run, ScanRun) else ()
-    of_asked = f" of the {len(asked)} asked for: {some_of([*map(printable, asked)])}" if asked else ""
-    why = "; the warnings of the run say why no more" if rows.height < len(asked) else ""
-    what = "Stopped" if run.may_write else "Plan only"
-    return f"{what}: {counted(rows.height, 'host')} would be written{of_asked}{why}"
+    what, number = "Stopped" if run.may_write else "Plan only", counted(rows.height, "host")
+    if isinstance(run, ScanRun) and (asked := run.options.hosts):
+        number = f"{rows.height:,} of {counted(len(asked), 'host')} asked for"
+    return f"{what}: {number} would be written"
 
 
 def _written_last(run: InstanceRun, owners: pl.DataFrame) -> dict[str, Any]:

@@ -69,8 +69,16 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
 
 _COUNTED = ("setting", "kind", "reason", "right")
 """Columns by which rows about hosts and people are counted, which Dagster's pages of tuning do not name."""
-_RESULT = ("threshold_percent", "min_active_days", "evidence_metric", "primary_devices", "to_write")
-_WRONG = ("wrong", "wrong_low", "wrong_high")
+_SETTINGS = (
+    pl.format("{}% of {} in {} days", "threshold_percent", "evidence_metric", "window_days"),
+    pl.format("min_active_days {}", "min_active_days"),
+    pl.format("primary_devices {}", "primary_devices"),
+)
+_WRONG = (
+    pl.format("{} ({} to {})", "wrong", "wrong_low", "wrong_high"),
+    pl.format("at least {}", "wrong_low"),
+)
+"""Columns of settings in few words: a page cuts off what is wide."""
 
 
 def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> str:
@@ -90,7 +98,10 @@ def table_filled(
     shown = rows.select(rows.columns[:5])
     if table == "threshold_backtest":
         fewest = pl.coalesce("wrong", "wrong_low")
-        shown = rows.sort(fewest, -pl.col("to_write"), nulls_last=True).select(*_RESULT, *_WRONG)
+        best_first = rows.sort(fewest, -pl.col("to_write"), nulls_last=True)
+        best_first = best_first.with_columns(pl.col("^wrong(_low|_high)?$").round().cast(pl.Int64))
+        settings = pl.concat_str(_SETTINGS, separator=", ", ignore_nulls=True)
+        shown = best_first.select("to_write", wrong=pl.coalesce(_WRONG), settings=settings)
     elif table == "accuracy":
         shown = rows.filter(by="all").drop("by", "value")
     elif by := [column for column in _COUNTED if column in rows.columns][:1]:

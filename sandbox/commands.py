@@ -35,9 +35,12 @@ CODES = (
 )
 
 
+Fresh = Annotated[bool, flag("--fresh", "Begin again with the demo's data of today.")]
+
+
 def up(
     *,
-    fresh: Annotated[bool, flag("--fresh", "Begin again with the demo's data of today.")] = False,
+    fresh: Fresh = False,
     port: Annotated[
         int | None,
         number(
@@ -105,7 +108,9 @@ def demo() -> None:
             "what the runs said, with their warnings": f"less {shlex.quote(shown)}",
             "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
             "the same, as before this plan was written": _to_paste(None, "sandbox", "up", "--fresh"),
-            "or, instead of that, both services with Dagster's UI": _to_paste(None, "sandbox", "ui"),
+            "or, instead of that, both with Dagster's UI (--fresh: with something to plan)": _to_paste(
+                None, "sandbox", "ui"
+            ),
             "an instance file for services of your own": _to_paste(None, "init"),
         }
         for what, command in commands.items():
@@ -154,13 +159,13 @@ def _to_paste(file: Path | None, command: str, *arguments: str) -> str:
     return prefix + command_line(load_instance(file) if file else None, command, *arguments)
 
 
-def ui(*, port: Port = 3000) -> None:
+def ui(*, fresh: Fresh = False, port: Port = 3000) -> None:
     """Run both services, the Dagster web server and its daemon, until Ctrl-C.
 
     Example: --port 3001
     """
     listen_at("--port", "127.0.0.1", port).close()  # before an engine is started
-    with _until_stopped(), running_sandbox(home(), fresh=False, progress=_progress):
+    with _until_stopped(), running_sandbox(home(), fresh=fresh, progress=_progress):
         _progress("runs from the UI need both services, which end when this does")
         serve(port=port)
 

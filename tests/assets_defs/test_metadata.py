@@ -16,9 +16,9 @@ from assets_defs.asset_specs import (
 from assets_defs.tuning import table_filled
 from ownership.declaration import empty
 from ownership.history import current_owners, with_new_conflicts
-from ownership.tables import AcknowledgedConflicts, OwnerWrites
+from ownership.tables import AcknowledgedConflicts, OwnerWrites, ThresholdBacktest
 from reports.story import hosts_by_now, hosts_sheet
-from tests.ownership.builders import PRESENT, counts, decide, host, hosts, plan, reading, user, users
+from tests.ownership.builders import PRESENT, counts, decide, host, hosts, plan, reading, table, user, users
 from tests.resources.samples import instance
 
 PEOPLE = users(
@@ -141,6 +141,23 @@ def test_a_table_of_tuning_shows_what_filled_it_and_its_numbers_without_names(ta
     assert str(found["filled_by"].value).startswith(f"asset-owners {command}")
     assert ("numbers" in found and records(found["numbers"])) == (numbers or False)
     assert found["dagster/row_count"].value == len(rows)
+
+
+def test_settings_tried_are_shown_with_the_fewest_wrong_first_in_columns_that_a_page_does_not_cut_off():
+    usual = {"window_days": 30, "threshold_percent": 60, "min_active_days": 1, "evidence_metric": "events"}
+    lines = [
+        {"to_write": 168},
+        {"to_write": 150, "wrong_low": 4.6},
+        {"to_write": 90, "wrong": 2.2, "wrong_low": 1.0, "wrong_high": 6.0, "primary_devices": 1},
+    ]
+    rows = table(ThresholdBacktest, *(usual | line for line in lines))
+    found = table_filled(instance(), "threshold_backtest", rows, "168 owners would be written").metadata
+    assert next(iter(found)) == "result"
+    assert [(each["to_write"], each["wrong"], each["settings"]) for each in records(found["numbers"])] == [
+        (90, "2 (1 to 6)", "60% of events in 30 days, min_active_days 1, primary_devices 1"),
+        (150, "at least 5", "60% of events in 30 days, min_active_days 1"),
+        (168, "", "60% of events in 30 days, min_active_days 1"),
+    ]
 
 
 def test_writes_are_counted_by_outcome_and_the_first_failures_shown_whatever_they_hold():
