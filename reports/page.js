@@ -279,6 +279,7 @@ for (const view of Object.values(VIEWS)) {
   view.columns = Object.fromEntries(Object.entries(view.columns).filter(hasValue));
 }
 VIEWS.conflicts.rows.sort((host, other) => isKnown(host) - isKnown(other));
+VIEWS.hosts.advice = content.plan ? "Planned hosts come first, the least certain of them on top." : undefined;
 VIEWS.names.advice = `A host can have an owner once a host asset has its name in ${content.hostnameField}.`;
 
 // Search: a text in a name, an address or an id; or else a whole name in another spelling of it.

@@ -90,10 +90,9 @@ def logons(row: Mapping[str, Any]) -> str:
 
 
 def doubts(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the primary user of a host may not be its owner: days on other hosts, or none lately."""
-    days, idle_days = row.get("active_days") or 0, row.get("idle_days") or 0
-    elsewhere = (row.get("user_days") or 0) - days  # a day on two hosts is two
-    if days and elsewhere > days:
-        yield f"{counted(elsewhere, 'day')} on other hosts"
+    """Yield why the primary user of a host may not be its owner: they use others more, or not any more."""
+    days, idle_days = row.get("active_days"), row.get("idle_days") or 0
+    if days and (row.get("user_days") or 0) > 2 * days:
+        yield "more days on other hosts together"
     if idle_days >= IDLE_DAYS:
         yield f"no logon for {idle_days} days"

@@ -171,9 +171,9 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
         hosts, name = line[f"{measure}_hosts"], f"{measure}_precision"
         if hosts:
             low, high = line[f"{measure}_low"], line[f"{measure}_high"]
-            sentences.append(
-                f"{words.format(hosts=hosts)} {line[name]:.1%} are right ({low:.1%} to {high:.1%})."
-            )
+            # Of those whom an audit judges, how many are wrong has an interval already.
+            to = "" if measure == line["wrong_measure"] == "audit" else f" ({low:.1%} to {high:.1%})"
+            sentences.append(f"{words.format(hosts=hosts)} {line[name]:.1%} are right{to}.")
     if line["wrong_measure"] == "people":
         sentences.append("If people set owners for their own hosts only, far more are wrong. An audit tells.")
     if line["no_claim"]:
@@ -248,7 +248,7 @@ def confidence_in_words(
         unknown = f"How sure each owner is: not known yet; it takes {needed}"
         if missing == MIN_ANSWERED or plan.height <= MIN_ANSWERED - missing:  # nobody is left to ask about
             return [f"{unknown}."]
-        how = "Answer what is still empty on the sheet, or draw more owners"
+        how = "Once all on the sheet is answered, draw more owners"
         return [f"{unknown}, {missing:,} more than there are. {how}: {draw}"]
     owners, rows = plan.with_columns(confidence=model.confidence()), []
     for percent in LEVELS:

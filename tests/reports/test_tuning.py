@@ -187,7 +187,7 @@ def test_where_the_same_rules_were_audited_the_answers_are_told_and_no_more_are_
     ("answers", "says"),
     [
         (0, "it takes 50 answers to an audit of these rules."),
-        (49, "it takes 50 answers to an audit of these rules, 1 more than there are. Answer "),
+        (49, "it takes 50 answers to an audit of these rules, 1 more than there are. Once all "),
     ],
 )
 def test_how_many_answers_are_missing_is_told(answers, says):
