@@ -6,12 +6,14 @@ import polars as pl
 import pytest
 import yaml
 
+from assets_defs.plans import write_planned
 from assets_defs.report import Report, reporting, where_reported
 from resources.errors import ServiceError
 from resources.settings import tables_location
 from resources.store.retention import What, stored_files
 from tests.assets_defs.scans import ONE_DAY, decided, scan
-from tests.ownership.builders import host
+from tests.assets_defs.test_writing import follow
+from tests.ownership.builders import RUN, host
 from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
 from tests.reports.test_page import packed
 from tests.resources.samples import instance
@@ -131,12 +133,12 @@ def test_with_tables_in_an_object_store_the_report_lies_beside_them(run, page, m
     assert kept == [report]
 
 
-def test_a_plan_that_was_undone_and_applied_again_keeps_each_of_its_writes_in_the_report(tmp_path, page):
-    job = Job(tmp_path, instance())
-    runs = [job(options={"dry_run": True})]
-    for op, followed in (("apply_plan", 0), ("undo_run", 1), ("apply_plan", 0)):
-        ops = {f"windows_logons__{op}": {"config": {"run_id": runs[followed].run_id}}}
-        runs.append(job(f"windows_logons__{op.partition('_')[0]}", ops=ops))
+def test_a_plan_that_was_undone_and_applied_again_keeps_each_of_its_writes_in_the_report(run, page):
+    write_planned(replace(run, why_no_writes="Dry run"))
+    for run_id, what, about in (("1", "apply", RUN), ("2", "undo", "1"), ("3", "apply", RUN)):
+        follow(run, what, about, run_id=run_id)
+    with reporting(run):
+        pass
     assert packed(page.read_text(encoding="utf-8"))["writes"]["outcome"] == ["written", "undone", "written"]
 
 
