@@ -101,7 +101,7 @@ def _copy_empty_records(empty: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let workers compute in one thread each, a twentieth less work; the first one of all tests tries several.
+    """Let workers compute in one thread each: a twentieth less work; of all tests' the first tries several.
 
     While all is imported no garbage is looked for, nor later among that: it would take a tenth of the time.
     """
