@@ -65,21 +65,19 @@ def assets(by_hand):
 
 @pytest.fixture(scope="module")
 def home_to_copy(tmp_path_factory):
-    """Homes to copy, without the catalogue: of an instance whose last run saw `assets`."""
+    """Homes to copy, of an instance whose last run saw `assets`."""
+
+    def of(day):
+        rows = LOGONS.filter(day=day)
+        return table(LogonDays, builders.logon_day(day, int(rows["events"].sum()))), rows
 
     @cache
     def made(by_hand, *, publish):
         tables, listed = Tables(tmp_path_factory.mktemp("stored") / "home", "head_office"), assets(by_hand)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
-            tables.prepare()
-            days = days_of(WINDOW)
-            rows = [LOGONS.filter(day=day) for day in days]
-            events = [int(of_day["events"].sum()) for of_day in rows]
-            listing = [table(LogonDays, builders.logon_day(*one)) for one in zip(days, events, strict=True)]
-            tables.write_days([*zip(listing, rows, strict=True)], run_id=None if publish else RUN)
-            run = resolution(LOGONS.lazy(), PEOPLE, listed)
-            store_run(tables, run, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE, publish=publish)
+        tables.prepare()
+        tables.write_days([*map(of, days_of(WINDOW))], run_id=None if publish else RUN)
+        run = resolution(LOGONS.lazy(), PEOPLE, listed)
+        store_run(tables, run, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE, publish=publish)
         return tables.home
 
     return made
