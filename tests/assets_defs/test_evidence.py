@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import combinations
 from random import Random
 from threading import Event
-from types import SimpleNamespace
 
 import dagster as dg
 import polars as pl
@@ -24,7 +23,7 @@ from resources.search.asking import COUNTED_APART
 from resources.search.source import Logs
 from resources.store.files import write_file
 from resources.store.tables import Tables
-from tests.assets_defs.scans import LOG, scan
+from tests.assets_defs.scans import scan
 from tests.pipelines.in_memory import LogFile
 from tests.resources.samples import instance
 
@@ -101,7 +100,7 @@ def fetch_days(tables):
         run = scan(tables, small, Window(days[0], days[-1]), days_named=days)
         options = run.options.model_copy(update={"refetch": refetch})
         logs = Logs(small, lambda one: sources[one.index])
-        _fetch(SimpleNamespace(log=LOG), replace(run, options=options, search=lambda: logs), days)
+        _fetch(replace(run, options=options, search=lambda: logs), days)
 
     return fetched
 

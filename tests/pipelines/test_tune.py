@@ -231,7 +231,7 @@ def undo_five(tables, undone, fields):
 
 
 def decide_again(tables, owned, people=PEOPLE):
-    later = {"run_id": "later", "decided_at": datetime.now(UTC)}
+    later: Any = {"run_id": "later", "decided_at": datetime.now(UTC)}
     run = resolution(LOGONS.lazy(), people, owned, **later)
     store_run(tables, run, hosts=owned, users=people, **later)
 
