@@ -86,7 +86,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
             run.record.require_none_failed()
             decides = "host_user_shares" in executed_steps(context, instance)
             days = sorted({*run.days_named, *(days_of(run.window) if decides else ())})
-            wanted, counts = _fetch(context, run, days)
+            wanted, counts = _fetch(run, days)
             _describe_days(context, run, days, wanted)
             shown = Window(min(run.window.first, days[0]), days[-1])
             by_day = events_by_day(days_of(shown), run.days(shown), timezone=instance.scan.timezone)
@@ -97,9 +97,7 @@ def logon_assets(instance: Instance, since: date | None = None) -> dg.AssetsDefi
     return logons
 
 
-def _fetch(
-    context: dg.AssetExecutionContext, run: ScanRun, days: list[date]
-) -> tuple[list[date], dict[str, int]]:
+def _fetch(run: ScanRun, days: list[date]) -> tuple[list[date], dict[str, int]]:
     """Fetch and store unsettled or grown days, with `refetch` all the run names; return them, and numbers."""
     replace(run.tables, target=None).prepare()  # with a wrong tenant nothing is listed: no run is held to it
     again = run.days_named if run.options.refetch else []
@@ -115,7 +113,7 @@ def _fetch(
         if together:
             run.tables.write_days(together, run_id=run.private_days_of)
 
-    progress, since = Progress(context.log.info, "Days fetched"), time.monotonic()
+    progress, since = Progress(run.log.info, "Days fetched"), time.monotonic()
     try:
         for done, logs in enumerate(run.search().logons(wanted), 1):
             for name, fetched in logs.items():
@@ -146,7 +144,7 @@ def _fetch(
     finally:  # also days that came before a failure
         if may_store:
             store()
-    stored.warn(context.log.warning)
+    stored.warn(run.log.warning)
     if lost:
         raise AssetOwnersError(
             f"{len(lost)} days are incomplete, and the index no longer has their events: "
@@ -155,7 +153,7 @@ def _fetch(
             f"delete their files in {run.tables.folder / 'logon_days'}"
         )
     of_days = f"{len(wanted):,} of {counted(len(days), 'day')}"
-    context.log.info(f"Logons: {of_days} fetched, {counted(events, 'event')}")
+    run.log.info(f"Logons: {of_days} fetched, {counted(events, 'event')}")
     numbers = {"days_in_run": len(days), "days_fetched": len(wanted), "days_emptied": len(stored.emptied)}
     return wanted, {**numbers, "events_fetched": events}
 

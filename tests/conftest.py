@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
 import uuid
@@ -18,7 +19,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -50,7 +51,7 @@ LONGEST = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_records() -> Iterator[None]:
+def _quick_records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Flush nothing to the disk: what a loss of power does is not tried, and the disk's speed is not ours.
 
     What Dagster reads from 180 files, to note by which layout its records are kept, it reads once.
@@ -67,17 +68,47 @@ def _quick_records() -> Iterator[None]:
         patch.delenv("DAGSTER_HOME", raising=False)  # nor do tests use the home of the person who runs them
         patch.setattr("os.fsync", lambda _: None)
         patch.setattr(ScriptDirectory, "from_config", cache(ScriptDirectory.from_config))
+        if "dagster" in sys.modules:  # no test of the rules waits for its import
+            _copy_empty_records(tmp_path_factory.mktemp("records"), patch)
         yield
 
 
+def _copy_empty_records(empty: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let Dagster's records of a new home, and of a new run, begin as copies of empty ones."""
+    from dagster._core.storage.event_log import SqliteEventLogStorage
+    from dagster._core.storage.sqlite_storage import DagsterSqliteStorage
+
+    open_home, open_run = DagsterSqliteStorage.from_local, SqliteEventLogStorage._initdb
+    home, run = empty / "home", empty / "run.db"
+
+    def copied_home(base_dir: str, inst_data: Any = None) -> DagsterSqliteStorage:
+        if not home.exists():
+            open_home(str(home))
+        if not Path(base_dir, "history").exists():
+            shutil.copytree(home, base_dir, dirs_exist_ok=True)
+        return open_home(base_dir, inst_data)
+
+    def copied_run(storage: SqliteEventLogStorage, engine: Any, **options: Any) -> None:
+        file = Path(engine.url.database)
+        if run.exists() and not file.exists():
+            shutil.copyfile(run, file)
+        open_run(storage, engine, **options)
+        if not run.exists():
+            shutil.copyfile(file, run)
+
+    patch.setattr(DagsterSqliteStorage, "from_local", copied_home)
+    patch.setattr(SqliteEventLogStorage, "_initdb", copied_run)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the quick tests' workers compute in one thread each; a run of all tests tries several.
+    """Let workers compute in one thread each: a twentieth less work; of all tests' the first tries several.
 
     While all is imported no garbage is looked for, nor later among that: it would take a tenth of the time.
     """
     gc.disable()
     atexit.register(gc.unfreeze)  # not sooner: pytest looks for garbage at its end
-    if config.option.markexpr.startswith("not slow"):
+    is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    if not is_first or config.option.markexpr.startswith("not slow"):
         os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 

@@ -13,7 +13,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from assets_defs.evidence import logon_assets, require_evidence, shares_asset
+from assets_defs.evidence import _fetch, logon_assets, require_evidence, shares_asset
 from assets_defs.record import failure_message
 from assets_defs.run import resource_keys, scan_resources
 from assets_defs.run_request import RANGE_END, RANGE_START, today_of
@@ -61,15 +61,21 @@ class Search(LogFile):
             yield replace(found, **lacks) if day in self.lacking else found
 
 
+def sources_of(search, settings):
+    """The instance and its sources by index: `search` is the only one, or holds several."""
+    if isinstance(search, dict):
+        return an_instance(**settings, logs=[{"index": name} for name in search]), search
+    small = an_instance(**settings)
+    return small, {small.index: search}
+
+
 @pytest.fixture
 def fetch(tmp_path):
     """Materializes logon_counts and logon_days over a range of days."""
 
     def fetched(search, days=DAYS, *, refetch=False, lookback_days=None, **settings):
-        """Go on to the shares where `lookback_days` is given; `search` may hold several logs by index."""
-        several = {"logs": [{"index": name} for name in search]} if isinstance(search, dict) else {}
-        small = an_instance(**settings, **several)
-        sources = search if several else {small.index: search}
+        """Go on to the shares where `lookback_days` is given."""
+        small, sources = sources_of(search, settings)
         keys = resource_keys(small)
         given = dg.ResourceDefinition.hardcoded_resource(lambda: Logs(small, lambda one: sources[one.index]))
         further = [shares_asset(small)] if lookback_days else []
@@ -81,6 +87,20 @@ def fetch(tmp_path):
             tags={RANGE_START: str(days[0]), RANGE_END: str(days[-1])},
             raise_on_error=False,
         )
+
+    return fetched
+
+
+@pytest.fixture
+def fetch_days(tables):
+    """Fetches days as a step of Dagster's does, where only what is stored is asked for."""
+
+    def fetched(search, days=DAYS, *, refetch=False, **settings):
+        small, sources = sources_of(search, settings)
+        run = scan(tables, small, Window(days[0], days[-1]), days_named=days)
+        options = run.options.model_copy(update={"refetch": refetch})
+        logs = Logs(small, lambda one: sources[one.index])
+        _fetch(replace(run, options=options, search=lambda: logs), days)
 
     return fetched
 
@@ -234,23 +254,23 @@ def test_of_a_settled_day_each_pair_keeps_the_greater_count_and_the_warning_says
     assert ("logs-*", "pc", "ann") not in by_pair(tables, DAYS[0]), "a backfill replaces"
 
 
-def test_of_several_logs_each_is_counted_compared_and_judged_by_itself(fetch, tables):
+def test_of_several_logs_each_is_counted_compared_and_judged_by_itself(fetch_days, tables):
     def logs(eve, ann):
         return {
             "win-*": Search({day: {("pc", "eve"): eve} for day in DAYS}),
             "linux-*": Search({day: {("pc", "ann"): ann} for day in DAYS}),
         }
 
-    assert fetch(logs(5, 5)).success
+    fetch_days(logs(5, 5))
     changed = logs(7, 3)  # late events in the one, lost ones in the other: their sum is the same
-    assert fetch(changed).success
+    fetch_days(changed)
     assert changed["win-*"].asked == changed["linux-*"].asked == DAYS
     assert by_pair(tables, DAYS[0]) == {("win-*", "pc", "eve"): 7, ("linux-*", "pc", "ann"): 5}
     days = tables.logon_days(DAYS[:1]).select("log", "matching", "counted").rows()
     assert days == [("linux-*", 3, 5), ("win-*", 7, 7)]
     without = logs(7, 3)
-    assert fetch({"win-*": without["win-*"]}).success, "a log that is taken out no longer counts"
-    assert by_pair(tables, DAYS[0]) == {("win-*", "pc", "eve"): 7}
+    fetch_days({"win-*": without["win-*"]})
+    assert by_pair(tables, DAYS[0]) == {("win-*", "pc", "eve"): 7}, "a log that is taken out no longer counts"
 
 
 @pytest.mark.parametrize(("lacking", "decides"), [(DAYS[:2], True), (DAYS[:3], False)])
@@ -266,7 +286,7 @@ def test_logs_most_of_whose_events_lack_a_field_are_refused_by_their_names(fetch
         assert "; logs.1 (bsd-*): column who" in said
 
 
-def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_happens(fetch, tables):
+def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_happens(fetch_days, tables):
     """Random changes of the indexes of two logs against the rule in plain Python (rules 4.3, 4.4)."""
     random = Random(4)  # noqa: S311  (test data, no secret)
     days, names = DAYS[:3], ("win-*", "linux-*")
@@ -286,7 +306,7 @@ def test_what_is_stored_follows_the_index_and_what_it_has_lost_is_kept_whatever_
             else:
                 index[key][random.choice(pairs)] += random.randint(1, 5)
         held = {name: {day: dict(+index[name, day]) for day in days} for name in names}
-        assert fetch({name: Search(events_of) for name, events_of in held.items()}, days).success
+        fetch_days({name: Search(events_of) for name, events_of in held.items()}, days)
         for day in days:
             if any(
                 (name, day) not in stored or index[name, day].total() > matched[name, day] for name in names
@@ -303,12 +323,12 @@ FEWER = [fewer for number in range(len(COUNTED_APART)) for fewer in combinations
 
 @pytest.mark.parametrize("before", FEWER)
 def test_days_are_fetched_anew_by_what_is_counted_apart_and_keep_their_counts_where_the_index_is_gone(
-    fetch, tables, before
+    fetch_days, tables, before
 ):
     search = Search({day: events(3) for day in DAYS})
-    assert fetch(search, **{f"{name}_field": name for name in before}).success
+    fetch_days(search, **{f"{name}_field": name for name in before})
     search.asked, search.events = [], {day: events(4) for day in DAYS[2:]}
-    assert fetch(search, **{f"{name}_field": name for name in COUNTED_APART}).success
+    fetch_days(search, **{f"{name}_field": name for name in COUNTED_APART})
     assert search.asked == DAYS
     assert stored(tables) == {**dict.fromkeys(DAYS[:2], 3), **dict.fromkeys(DAYS[2:], 4)}
 
@@ -374,11 +394,11 @@ def test_a_day_that_another_run_is_replacing_is_waited_for(fetch, tables, monkey
         require_evidence(scan(tables, an_instance(), Window(DAYS[0], DAYS[-1])))
 
 
-def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch, tables):
-    assert fetch(Search({day: events(2) for day in DAYS})).success
-    assert fetch(Search({DAYS[0]: events(5)}), refetch=True).success
+def test_days_that_come_back_empty_keep_their_counts_under_the_same_settings_only(fetch_days, tables):
+    fetch_days(Search({day: events(2) for day in DAYS}))
+    fetch_days(Search({DAYS[0]: events(5)}), refetch=True)
     assert stored(tables) == {**dict.fromkeys(DAYS, 2), DAYS[0]: 5}
-    assert fetch(Search({DAYS[0]: events(4)}), query="event.code:4625").success
+    fetch_days(Search({DAYS[0]: events(4)}), query="event.code:4625")
     assert stored(tables) == {DAYS[0]: 4}
 
 

@@ -103,6 +103,8 @@ def test_where_the_demo_s_services_do_not_run_the_failure_says_how_they_are_star
         ({"writes": {"dry_run": True}}, "dry_run", "writes.dry_run is on"),
         ({"job": "plan"}, "dry_run", "because the job windows_logons__plan only plans"),
         ({"job": "plan", "writes": {"dry_run": True}}, "dry_run", "writes.dry_run is on"),
+        ({"job": "plan", "tags": {RANGE_START: str(TODAY - timedelta(days=1))}}, "dry_run", "only plans"),
+        ({"job": "plan", "tags": {BACKFILL: "abc"}}, "dry_run", "only plans"),
     ],
     ids=str,
 )
@@ -264,6 +266,13 @@ OLD = {"ended": date(2026, 1, 1)}
         (ALL, {"dry_run": True}, "dry_run", "^This run does not write$"),
         (ALL, {"dry_run": True, "always_dry": "it is"}, "dry_run", "not write, because it is$"),
         (ALL, {"dry_run": True, "force": True}, "dry_run", "^This run does not write"),
+        (ALL, {"dry_run": True, "force": True, "days_named": 2}, "dry_run", "^This run does not write"),
+        (
+            ALL,
+            {"dry_run": True, "force": True, "is_of_backfill": True},
+            "dry_run",
+            "^This run does not write",
+        ),
         (ALL, {"days_named": 2}, "backfill", "^Backfill of 2 days"),
         (ALL, {"days_named": 2, "force": True}, "run", None),
         (ALL, {"is_of_backfill": True}, "backfill", "with a run for each day"),

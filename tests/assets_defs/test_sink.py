@@ -7,9 +7,11 @@ import dagster as dg
 import pytest
 
 from assets_defs.run_request import BACKFILL
-from assets_defs.sink import WRITTEN_IN_TIME
+from assets_defs.sink import WRITTEN_IN_TIME, _written_in_time
+from tests.assets_defs.scans import ONE_DAY, scan
 from tests.pipelines.in_memory import Job
 from tests.resources.samples import instance
+from tests.resources.writeback.world import plan
 
 pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
@@ -124,25 +126,35 @@ def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_t
 def test_a_check_fails_where_plans_are_made_and_none_is_written_also_by_a_backfill(tmp_path, monkeypatch):
     """Dagster's freshness takes the plan of a backfill, which it wants materialized, for a write."""
     job, recorded = Job(tmp_path, instance(scan={"schedule": "0 5 * * *"})), dg.DagsterInstance.ephemeral()
+    to_write = plan("h1")
 
-    def in_time(days_later, name="", **more):
-        at = time.time() + timedelta(days=days_later).total_seconds()
-        monkeypatch.setattr("assets_defs.sink.time", Mock(time=lambda: at))
+    def at(days_later):
+        then = time.time() + timedelta(days=days_later).total_seconds()
+        monkeypatch.setattr("assets_defs.sink.time", Mock(time=lambda: then))
+
+    def in_time(rows):
+        return _written_in_time(scan(job.tables, job.instance, ONE_DAY), rows).passed
+
+    def in_time_by(name="", **more):
         ran = job(name, recorded=recorded, **more)
         (found,) = [one for one in ran.get_asset_check_evaluations() if one.check_name == WRITTEN_IN_TIME]
         return found.passed, ran, found.description
 
-    dry_run, backfill = {"options": {"dry_run": True}}, {"tags": {BACKFILL: "b"}}
-    assert in_time(9, **dry_run)[0], "nothing was ever written"
-    assert in_time(0)[0]
-    assert in_time(9, **dry_run)[0], "there is nothing to write"
+    job.tables.prepare()
+    at(9)
+    assert in_time(to_write), "nothing was ever written"
+    at(0)
+    assert in_time_by()[0]
+    at(1)
+    assert in_time(to_write), "a night has not passed"
+    at(9)
+    assert in_time(to_write.clear()), "there is nothing to write"
+    assert not in_time(to_write)
     job.inventory.assets["h1"]["owner_ids"] = []
-    assert in_time(1, **backfill)[0], "a night has not passed"
-    for plans in (dry_run, backfill):
-        passed, ran, said = in_time(9, **plans)
-        assert not passed
-        assert said.startswith("1 owner to write, and no run has written since 20")
+    passed, ran, said = in_time_by(tags={BACKFILL: "b"})
+    assert not passed
+    assert said.startswith("1 owner to write, and no run has written since 20")
     job.instance = instance(scan={"schedule": "0 5 * * *"}, writes={"max_writes": 0})
-    assert not in_time(9)[0], "the brake stops it each night"
+    assert not in_time_by()[0], "the brake stops it each night"
     ops = {"windows_logons__apply_plan": {"config": {"run_id": ran.run_id, "allow_writes": 1}}}
-    assert in_time(9, "windows_logons__apply", ops=ops)[0]
+    assert in_time_by("windows_logons__apply", ops=ops)[0]

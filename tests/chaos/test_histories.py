@@ -59,7 +59,7 @@ from tests.resources.clock import Clock
 from tests.resources.inventory_world import ADMIN, TENANT
 from tests.resources.samples import instance
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue")]
+pytestmark = pytest.mark.slow
 
 SLUG = "small"
 WINDOW = Window(date(2026, 3, 1), date(2026, 3, 4))
@@ -408,30 +408,27 @@ class World:
         return folder
 
 
-@pytest.fixture
-def world(tmp_path, figures, effort, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda _: None)  # here no power is lost
-    monkeypatch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.001)
-    if (
-        effort.same_each_time
-    ):  # validation takes a third of the time; all other tests and `make chaos` have it
-        monkeypatch.setattr("resources.store.tables.validated", lambda _, frame: frame)
-    template = tmp_path / "template"
-    tables = Tables(template, SLUG)
-    tables.prepare()
-    none = pl.DataFrame(schema={"document_hostname": str, "document_username": str, "events": int})
-    fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days_of(WINDOW)]
-    tables.write_days(
-        [day_tables(day, instance().index, extraction_fingerprint(instance())) for day in fetched]
-    )
-    password = tmp_path / "password"
-    password.write_text(ADMIN.password)
-    with ExitStack() as running:
-        services = [
-            running.enter_context(serving(tmp_path / f"state-{number}.sqlite")) for number in range(2)
-        ]
+@pytest.fixture(scope="module")
+def world(tmp_path_factory, figures, effort):
+    """Two services for all histories; each of these has two new homes, and begins with the same hosts."""
+    folder = tmp_path_factory.mktemp("world")
+    tables = Tables(folder / "template", SLUG)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as running:
+        patch.setattr("resources.store.tables.refresh_catalogue", lambda *_, **__: None)
+        patch.setattr(workers, "SECONDS_BETWEEN_QUESTIONS", 0.001)
+        if effort.same_each_time:  # to validate takes a third of the time; other tests and `make chaos` do
+            patch.setattr("resources.store.tables.validated", lambda _, frame: frame)
+        tables.prepare()
+        none = pl.DataFrame(schema={"document_hostname": str, "document_username": str, "events": int})
+        fetched = [DayOfLogons(day, datetime.now(UTC), 0, 0, 0, none) for day in days_of(WINDOW)]
+        tables.write_days(
+            [day_tables(day, instance().index, extraction_fingerprint(instance())) for day in fetched]
+        )
+        password = folder / "password"
+        password.write_text(ADMIN.password)
+        services = [running.enter_context(serving(folder / f"state-{number}.sqlite")) for number in range(2)]
         account = {"email": ADMIN.email, "tenant_id": TENANT, "password": {"file": str(password)}}
-        yield World(services, account, template, figures)
+        yield World(services, account, tables.home, figures)
 
 
 def histories_of(world):

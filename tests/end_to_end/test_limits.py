@@ -11,7 +11,7 @@ from pipelines.cli.app import app
 from sandbox.inventory_state import Origin
 from tests.end_to_end.stand import UPDATE, USERS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue", "no_report")]
 
 ANN = {"asset_owner": "ann", "department": "Sales", "criticality": "high"}
 """What the evidence makes of each of the same_name."""

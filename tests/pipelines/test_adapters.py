@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from assets_defs.run import PLAN
-from assets_defs.run_request import BACKFILL, RANGE_END, RANGE_START
+from assets_defs.run_request import RANGE_END, RANGE_START
 from ownership import data_checks, resolution
 from pipelines.cli.results import errors
 from resources.errors import TransientError
@@ -166,16 +166,11 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     assert all(job.tables.read(table).collect().equals(frame) for table, frame in published.items())
 
 
-@pytest.mark.parametrize(
-    "tags",
-    [None, {RANGE_START: str(LAST - timedelta(days=1)), RANGE_END: str(LAST)}, {BACKFILL: "abc"}],
-    ids=["a day", "days", "backfill"],
-)
-def test_the_job_that_plans_never_writes_whatever_is_chosen(tmp_path, tags):
+def test_the_job_that_plans_never_writes_whatever_is_chosen(tmp_path):
     job = Job(tmp_path)
     plan = part_name(job.instance, PLAN)
     options = {"dry_run": False, "force": True}
-    row = record(job, job(plan, tags=tags, options=options))
+    row = record(job, job(plan, options=options))
     assert (row["kind"], row["status"], row["to_write"]) == ("dry_run", "succeeded", 1)
     assert (job.inventory.written, f"the job {plan} only plans" in row["message"]) == ({}, True)
     assert job.tables.published_run() is None

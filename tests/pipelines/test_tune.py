@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import dagster as dg
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from assets_defs.evidence import answers_of_audits
+from assets_defs.report import Report, how_sure
 from assets_defs.tuning import judged_decisions, stored_inputs
 from ownership.declaration import empty
 from ownership.rules import Rules
@@ -31,7 +34,7 @@ from tests.ownership import builders
 from tests.ownership.builders import NOW, RUN, WINDOW, counts, host, hosts, resolution, table, user, users
 from tests.resources.writeback.world import plan, values
 
-pytestmark = pytest.mark.slow  # runs jobs
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_catalogue", "unrecorded")]  # runs jobs
 
 DAY = WINDOW.last - timedelta(days=10)
 DEPARTMENTS = {"s": "Sales", "w": None}
@@ -60,23 +63,35 @@ def assets(by_hand):
     )
 
 
-@pytest.fixture
-def home_with(tmp_path):
-    """An instance whose last run saw these hosts."""
+@pytest.fixture(scope="module")
+def home_to_copy(tmp_path_factory):
+    """Homes to copy, of an instance whose last run saw `assets`."""
 
-    def stored(listed, *, publish=True, logons=LOGONS, days=WINDOW.days):
-        tables = Tables(tmp_path / "home", "head_office", name="Head office")
+    def of(day):
+        rows = LOGONS.filter(day=day)
+        return table(LogonDays, builders.logon_day(day, int(rows["events"].sum()))), rows
+
+    @cache
+    def made(by_hand, *, publish):
+        tables, listed = Tables(tmp_path_factory.mktemp("stored") / "home", "head_office"), assets(by_hand)
         tables.prepare()
-        for day in days_of(window_before(WINDOW.last, days)):
-            rows = logons.filter(day=day)
-            row = table(LogonDays, builders.logon_day(day, int(rows["events"].sum())))
-            tables.write_days([(row, rows)], run_id=None if publish else RUN)
-        in_window = logons.filter(pl.col("day") >= WINDOW.first)
-        made = resolution(in_window.lazy(), PEOPLE, listed)
-        store_run(tables, made, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE, publish=publish)
-        return tables
+        tables.write_days([*map(of, days_of(WINDOW))], run_id=None if publish else RUN)
+        run = resolution(LOGONS.lazy(), PEOPLE, listed)
+        store_run(tables, run, run_id=RUN, decided_at=NOW, hosts=listed, users=PEOPLE, publish=publish)
+        return tables.home
 
-    return stored
+    return made
+
+
+@pytest.fixture
+def home_with(tmp_path, home_to_copy):
+    """The home of such an instance."""
+
+    def copied(by_hand=0, *, publish=True):
+        shutil.copytree(home_to_copy(by_hand, publish=publish), tmp_path / "home")
+        return Tables(tmp_path / "home", "head_office", name="Head office")
+
+    return copied
 
 
 @pytest.fixture
@@ -104,7 +119,7 @@ def fill_in(sheet, no=0, instead=""):
 def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decision(
     tune, instance_file, home_with
 ):
-    tables = home_with(assets(by_hand=36))
+    tables = home_with(by_hand=36)
     before = tables.read("owner_decisions").collect()
     status, printed, _ = tune("--json", "--keep", "20")
     found = json.loads(printed.splitlines()[-1])
@@ -131,7 +146,7 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
 def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_command(
     tune, instance_file, home_with
 ):
-    home_with(assets(by_hand=0))
+    home_with()
     content = yaml.safe_load(instance_file.read_text()) | {"rules": {"min_active_days": 5}}
     instance_file.write_text(yaml.safe_dump(content))
     [command] = [line for line in tune()[1].splitlines() if " --set " in line]
@@ -147,7 +162,7 @@ def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_c
 def test_an_answered_audit_says_how_many_are_wrong_wherever_that_is_said(
     call, tune, instance_file, home_with, tmp_path
 ):
-    tables, sheet = home_with(assets(by_hand=0), publish=False), tmp_path / "a.csv"
+    tables, sheet = home_with(publish=False), tmp_path / "a.csv"
     assert tune("--audit", "40", "--seed", "7", "--audit-file", sheet)[0] == 0
     heading, given = fill_in(sheet, no=4, instead="W9@corp.example")
     parts = {tmp_path / "one.csv": given[:9], tmp_path / "other.csv": given[9:]}
@@ -173,7 +188,7 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     tune, home_with, tmp_path, decided_since
 ):
     """Also once a run with nothing to write has decided; an undone owner is not asked about, and stays."""
-    tables, sheet = home_with(assets(by_hand=0)), tmp_path / "a.csv"
+    tables, sheet = home_with(), tmp_path / "a.csv"
     wrong = plan("s1", new=values("s1"), run_id="other")
     tables.write(
         "audit_sample", answered_wrong(empty(AuditSample), wrong, empty(OwnerDecisions), at=NOW, by="x")
@@ -181,10 +196,7 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert tune("--audit", "69", "--seed", "7", "--audit-file", sheet)[0] == 0
     fill_in(sheet, no=4)
     if decided_since:
-        later = datetime.now(UTC)
-        owned = assets(by_hand=0).with_columns(owner_ids=pl.concat_list("host_id"))
-        again = resolution(LOGONS.lazy(), PEOPLE, owned, run_id="later", decided_at=later)
-        store_run(tables, again, run_id="later", decided_at=later, hosts=owned, users=PEOPLE)
+        decide_again(tables, assets(by_hand=0).with_columns(owner_ids=pl.concat_list("host_id")))
     printed = tune("--audit-answers", sheet)[1]
     assert printed.startswith("Good enough: at least 92% of these owners are right (--target-precision asks")
     assert ": 69 of 69 owners are answered, 65 of them right.\n5 hosts asked twice: the answers" in printed
@@ -196,20 +208,14 @@ def test_an_audit_has_one_verdict_about_the_plan_that_it_was_drawn_from(
     assert tables.read("audit_sample").filter(host_id="s1").collect()["right"].to_list() == [False]
 
 
-@pytest.mark.parametrize(
-    "since",
-    [
-        *("nothing", "a run that failed", "nothing to write", "one owner", "over a limit"),
-        *("hosts and people left", "other rules"),
-    ],
-)
-def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
-    call, instance_file, home_with, tmp_path, since
-):
-    """Of fifty that were checked four are wrong; five were undone."""
-    listed, of_it = assets(by_hand=0), ("tune", "--instance", instance_file)
-    tables, instance = home_with(listed), load_instance(instance_file)
-    decisions, now = tables.read("owner_decisions").collect(), datetime.now(UTC)
+@pytest.fixture
+def written(home_with, instance_file):
+    """Its seventy owners are written; of fifty that were checked four are wrong.
+
+    Gives the tables, the fifty hosts, and how rows of today end.
+    """
+    tables, instance, now = home_with(), load_instance(instance_file), datetime.now(UTC)
+    decisions = tables.read("owner_decisions").collect()
     fields = {"outcome": "written", "intended_at": now, "completed_at": now, "target": instance.target}
     planned = decisions.filter(action="write")
     rows = pl.concat(plan(one, new=values(one), run_id=RUN, **fields) for one in planned["host_id"])
@@ -219,69 +225,100 @@ def test_a_verdict_is_about_the_last_run_that_wrote_enough_whatever_ran_since(
         asked, seed=1, drawn_at=now, window=WINDOW, rules=rules, counted=counted_as(instance)
     ).with_columns(right=pl.int_range(pl.len()) >= 4, answered_at=now)
     tables.write("audit_sample", sample)
-    before = call(*of_it)[1]
+    return tables, sample["host_id"], fields
+
+
+def undo_five(tables, undone, fields):
+    undos = pl.concat(plan(one, new=values(), undoes=RUN, **fields | {"outcome": "undone"}) for one in undone)
+    store_writes(tables, undos.with_columns(run_id=pl.lit("undo")), run_id="undo")
+    no_owner = pl.when(pl.col("host_id").is_in(undone.implode())).then([])
+    return assets(by_hand=0).with_columns(
+        listed_at=fields["completed_at"], owner_ids=no_owner.otherwise(pl.concat_list("host_id"))
+    )
+
+
+def decide_again(tables, owned, people=PEOPLE):
+    later: Any = {"run_id": "later", "decided_at": datetime.now(UTC)}
+    run = resolution(LOGONS.lazy(), people, owned, **later)
+    store_run(tables, run, hosts=owned, users=people, **later)
+
+
+def verdict(undone):
+    """What is said of the seventy owners, of which so many are undone."""
+    said = f"70 owners were written ({RULE}; {undone} undone since, 4 of these answered no)"
+    return f"{said}, about 0 of the other {70 - undone} wrong (0 to 5)"
+
+
+def test_a_verdict_is_about_the_last_run_that_wrote_enough_wherever_that_is_said(
+    call, tune, instance_file, written, tmp_path
+):
+    """Also once a run has found nothing to write."""
+    tables, checked, fields = written
+    before = tune()[1]
     estimate = before.partition("70 owners were written")[2].partition("\n")[0]
     assert ", about 4 of them wrong (4 to 9)" in estimate
     least = before.partition("The least sure, to check by hand")[2].partition("\n")[0]
     assert "% sure)" in least
-    assert not any(f" {host_id} (" in least for host_id in sample["host_id"][:4])
-    undone = sample["host_id"][:5]
-    undos = pl.concat(plan(one, new=values(), undoes=RUN, **fields | {"outcome": "undone"}) for one in undone)
-    store_writes(tables, undos.with_columns(run_id=pl.lit("undo")), run_id="undo")
-    owned = listed.with_columns(
-        listed_at=now,
-        owner_ids=pl.when(pl.col("host_id").is_in(undone.implode()))
-        .then([])
-        .otherwise(pl.concat_list("host_id")),
-    )
+    assert not any(f" {host_id} (" in least for host_id in checked[:4])
+    owned = undo_five(tables, checked[:5], fields)
+    decide_again(tables, owned.with_columns(owner_ids=pl.concat_list("host_id")))
+    after = tune()[1]
+    assert verdict(undone=5) in after
+    assert f"{checked[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
+    call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert verdict(undone=5) in page
+    assert "Of 50 owners by these rules that somebody checked" not in page
+
+
+@pytest.mark.parametrize(
+    ("since", "undone"),
+    [("nothing", 5), ("a run that failed", 5), ("one owner", 4), ("hosts and people left", 5)],
+)
+def test_whatever_ran_since_the_verdict_is_about_the_last_run_that_wrote_enough(
+    instance_file, written, since, undone
+):
+    tables, checked, fields = written
+    owned, left = undo_five(tables, checked[:5], fields), checked[40:].implode()
     if since == "a run that failed":
         tables.write("inventory_hosts", owned)
         tables.store_current_owners()
-    elif since != "nothing":
-        if since == "nothing to write":
-            owned = owned.with_columns(owner_ids=pl.concat_list("host_id"))
-        left = sample["host_id"][40:].implode() if since == "hosts and people left" else []
-        owned, people = (
-            owned.filter(~pl.col("host_id").is_in(left)),
-            PEOPLE.filter(~pl.col("user_id").is_in(left)),
-        )
-        again = resolution(LOGONS.lazy(), people, owned, run_id="later", decided_at=now)
-        store_run(tables, again, run_id="later", decided_at=now, hosts=owned, users=people)
-    if since == "one owner":
-        after = fields | {"completed_at": now + timedelta(seconds=1)}
-        one = plan(undone[4], new=values(undone[4]), run_id="later", **after)
+    elif since == "hosts and people left":
+        remain = ~pl.col("host_id").is_in(left), ~pl.col("user_id").is_in(left)
+        decide_again(tables, owned.filter(remain[0]), PEOPLE.filter(remain[1]))
+    elif since == "one owner":  # given the same owner again, it is not undone
+        decide_again(tables, owned)
+        after = fields | {"completed_at": fields["completed_at"] + timedelta(seconds=1)}
+        one = plan(checked[4], new=values(checked[4]), run_id="later", **after)
         store_writes(tables, one, run_id="later")
-    if since == "over a limit":
-        left = pl.concat(plan(one, new=values(one), run_id="later") for one in undone)
-        tables.write("owner_writes", left, run_id="later", publish=False)
-    if since == "other rules":
-        content = yaml.safe_load(instance_file.read_text()) | {"rules": {"share_threshold_percent": 75}}
-        instance_file.write_text(yaml.safe_dump(content))
-        assert "40 owners would be written (rule: more than 75% over 30 days)" in call(*of_it)[1]
-        return
-    number = 4 if since == "one owner" else 5  # given the same owner again, it is not undone
-    said = f"70 owners were written ({RULE}; {number} undone since, 4 of these answered no)"
-    said += f", about 0 of the other {70 - number} wrong (0 to 5)"
-    after = call(*of_it)[1]
-    assert said in after
-    assert f"{undone[4]} (" not in after.partition("The least sure, to check by hand")[2].partition("\n")[0]
-    call("report", "--instance", instance_file, "--out", tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert (f"5 owners would be written ({RULE})." if since == "over a limit" else said) in page
-    assert ("Of 50 owners by these rules that somebody checked, 46 are right." in page) == (
-        since == "over a limit"
-    )
+    assert verdict(undone) in how_sure(load_instance(instance_file), tables)[0]
+
+
+def test_a_plan_that_waits_is_judged_itself_on_its_page_alone_and_other_rules_by_themselves(
+    instance_file, written
+):
+    tables, checked, fields = written
+    decide_again(tables, undo_five(tables, checked[:5], fields))
+    waits = pl.concat(plan(one, new=values(one), run_id="later") for one in checked[:5])
+    tables.write("owner_writes", waits, run_id="later", publish=False)
+    instance = load_instance(instance_file)
+    assert verdict(undone=5) in how_sure(instance, tables)[0]
+    page = Report(instance, tables).html()
+    assert f"5 owners would be written ({RULE})." in page
+    assert "Of 50 owners by these rules that somebody checked, 46 are right." in page
+    stricter = instance.rules.model_copy(update={"share_threshold_percent": 75})
+    others = instance.model_copy(update={"rules": stricter})
+    assert "40 owners would be written (rule: more than 75% over 30 days)" in how_sure(others, tables)[0]
 
 
 def test_where_the_run_of_a_plan_is_kept_no_longer_its_decisions_are_not_judged(
     call, instance_file, home_with
 ):
     """What is stored of runs is deleted by other times: rows by their end, files by their last change."""
-    tables, listed, now = home_with(assets(by_hand=0)), assets(by_hand=1), datetime.now(UTC)
+    tables, now = home_with(), datetime.now(UTC)
     fields = {"outcome": "written", "intended_at": now, "completed_at": now}
     store_writes(tables, plan("s1", new=values("s1"), run_id=RUN, **fields), run_id=RUN)
-    again = resolution(LOGONS.lazy(), PEOPLE, listed, run_id="later", decided_at=now)
-    store_run(tables, again, run_id="later", decided_at=now, hosts=listed, users=PEOPLE)
+    decide_again(tables, assets(by_hand=1))
     assert judged_decisions(tables)["run_id"].unique().to_list() == [RUN]
     with tables.changing(), tables.ledger() as ledger:
         ledger.delete("runs", ledger.rows("runs").filter(run_id=RUN))
@@ -308,7 +345,7 @@ NOT_KNOWN = "not known, because too few answers to audits are about these settin
 def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(
     instance_file, home_with, known, answers, owners, said
 ):
-    tables, instance = home_with(assets(by_hand=0)), load_instance(instance_file)
+    tables, instance = home_with(), load_instance(instance_file)
     ids, now = {"host_id": "h", "user_id": "u", "run_id": RUN}, datetime.now(UTC)
     answer = {**ids, "right": True, "seed": 1, "drawn_at": now, "answered_at": now}
     tables.write("audit_sample", table(AuditSample, *[answer] * answers))
@@ -321,7 +358,7 @@ def test_a_plan_names_the_sheet_and_where_it_is_said_how_sure_each_owner_is(
 
 
 def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(instance_file, home_with):
-    tables = home_with(assets(by_hand=0))
+    tables = home_with()
     content = yaml.safe_load(instance_file.read_text())
     rules = {"min_confidence": 80, "exclude_users": ["x", "y"]}
     instance_file.write_text(yaml.safe_dump(content | {"rules": rules}))
@@ -356,7 +393,7 @@ def test_a_least_confidence_asks_for_fifty_answers_and_is_learnt_from_them(insta
 
 
 def test_what_was_answered_no_stays_so_when_other_rules_are_audited(tune, home_with, tmp_path):
-    tables = home_with(assets(by_hand=0))
+    tables = home_with()
     assert tune("--audit", "40", "--audit-file", tmp_path / "first.csv")[0] == 0
     sample = tables.read("audit_sample").collect()
     others = sample.with_row_index().with_columns(
@@ -374,7 +411,7 @@ def test_what_was_answered_no_stays_so_when_other_rules_are_audited(tune, home_w
 
 
 def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(tune, home_with, tmp_path):
-    tables = home_with(assets(by_hand=0))
+    tables = home_with()
     for number, name in ((50, "50.csv"), (50, "again.csv"), (5, "5.csv")):
         assert tune("--audit", str(number), "--seed", "7", "--audit-file", tmp_path / name)[0] == 0
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "50.csv").read_text()
@@ -400,7 +437,7 @@ def test_a_later_draw_with_the_same_seed_leaves_the_sheet_of_the_first_valid(tun
 def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a_further_audit(
     tune, home_with, tmp_path
 ):
-    tables, sheet = home_with(assets(by_hand=0)), tmp_path / "a.csv"
+    tables, sheet = home_with(), tmp_path / "a.csv"
     assert tune("--audit", "60", "--audit-file", tmp_path / "first.csv")[0] == 0
     sample = tables.read("audit_sample").collect()
     sample = sample.with_columns(right=pl.col("user_id") != sample["user_id"][0])
@@ -420,7 +457,7 @@ def test_answers_about_owners_who_are_not_planned_any_more_count_with_those_of_a
 def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_last_one(
     tune, home_with, tmp_path, monkeypatch
 ):
-    tables = home_with(assets(by_hand=0))
+    tables = home_with()
     assert tune("--audit", "40", "--audit-file", tmp_path / "first.csv")[0] == 0
     status, _, said = tune("--audit", "5", "--written")
     assert (status, "no host has an owner that a run wrote" in said) == (1, True)
@@ -458,7 +495,7 @@ def test_an_audit_of_a_running_service_is_drawn_from_what_was_written_since_the_
 
 
 def test_options_of_an_audit_that_do_not_fit_are_errors(tune, home_with, tmp_path):
-    home_with(assets(by_hand=0))
+    home_with()
     (tmp_path / "there.csv").write_text("answers", encoding="utf-8")
     for options in (
         *("--seed 7", "--written", "--audit-file new.csv", "--audit 5 --audit-answers there.csv"),
@@ -471,7 +508,7 @@ def test_options_of_an_audit_that_do_not_fit_are_errors(tune, home_with, tmp_pat
 def test_owners_that_another_instance_wrote_to_the_inventory_are_not_set_by_hand(
     tune, instance_file, home_with, tmp_path
 ):
-    tables, other = home_with(assets(by_hand=36)), Tables(tmp_path / "home", "branch", name="Branch")
+    tables, other = home_with(by_hand=36), Tables(tmp_path / "home", "branch", name="Branch")
     other.prepare()
     fields = {"outcome": "written", "completed_at": NOW, "target": load_instance(instance_file).target}
     rows = [plan(f"s{n}", new=values(f"s{n}"), **fields) for n in range(36)]
