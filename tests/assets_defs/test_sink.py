@@ -9,7 +9,8 @@ import pytest
 from assets_defs.run_request import BACKFILL
 from assets_defs.sink import WRITTEN_IN_TIME, _written_in_time
 from tests.assets_defs.scans import ONE_DAY, scan
-from tests.pipelines.in_memory import Job
+from tests.ownership.builders import host
+from tests.pipelines.in_memory import Job, Shelf
 from tests.resources.samples import instance
 from tests.resources.writeback.world import plan
 
@@ -39,16 +40,20 @@ def written_last(events):
     return run.partition(", ")[0], number
 
 
-def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is(tmp_path):
+def test_a_plan_that_the_brake_stops_is_shown_as_that_of_a_dry_run_is_with_each_host_asked_for(tmp_path):
     job = Job(tmp_path, instance(writes={"max_writes": 0}))
-    stopped = job()
+    job.inventory = Shelf(host("h1", "pc-1"), host("h2", "pc-2", owners=("u2",)))
+    stopped = job(options={"hosts": ["pc-1", "pc-2"]})
     (event,) = stopped.get_asset_observation_events()
     shown: Any = event.asset_observation_data.asset_observation.metadata
     assert (stopped.success, job.inventory.written) == (False, {})
     assert shown["to_apply"].value.endswith(f"{stopped.run_id[:8]} --allow-writes 1")
     assert "allow_writes" in shown["open_in_launchpad"].value
-    assert shown["hosts"].records[0].data["Planned owner"] == "ann@corp.example"
-    assert shown["result"].value == "Stopped: 1 host would be written"
+    records = [record.data for record in shown["hosts"].records]
+    assert {row["Host"]: row["Status"] for row in records} == {"pc-1": "planned", "pc-2": "set by hand"}
+    assert "ann@corp.example" in [row["Planned owner"] for row in records]
+    assert shown["result"].value == "Stopped: 1 of 2 hosts asked for would be written"
+    assert "funnel" not in shown, "it is that of all hosts"
 
 
 def test_an_undo_marks_the_apply_that_it_took_back_and_shows_why_the_hosts_had_their_owners(tmp_path):

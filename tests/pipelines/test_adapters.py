@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from assets_defs.run import PLAN
-from assets_defs.run_request import RANGE_END, RANGE_START
+from assets_defs.run_request import RANGE_END, RANGE_START, WINDOW_TAG
 from ownership import data_checks, resolution
 from pipelines.cli.results import errors
 from resources.errors import TransientError
@@ -18,7 +18,7 @@ from resources.findings import Finding
 from resources.settings import part_name
 from resources.store.tables import SNAPSHOTS
 from tests.ownership.builders import host
-from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf
+from tests.pipelines.in_memory import LAST, Job, LogFile, Shelf, records
 from tests.resources.samples import instance
 
 pytestmark = [pytest.mark.jobs, pytest.mark.usefixtures("no_catalogue", "no_report")]
@@ -146,7 +146,10 @@ def record(job, result):
 
 def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     """They see the last run that was allowed to, in all tables; none without the sink, no dry run."""
-    following = ("current_owners", "unmatched_users", "owner_writes")
+    following, days_tables = (
+        ("current_owners", "unmatched_users", "owner_writes"),
+        ("logon_days", "logon_counts"),
+    )
     job = Job(tmp_path)
     assert job().success
     published = {table: job.tables.read(table).collect() for table in (*SNAPSHOTS, *following)}
@@ -156,6 +159,10 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     row = record(job, lists)
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")
     assert job.tables.holds("inventory_hosts", lists.run_id)
+    days = job(asset_selection=[dg.AssetKey([job.instance.slug, each]) for each in days_tables])
+    assert records().get_run_by_id(days.run_id).tags[WINDOW_TAG] == f"{LAST}/{LAST}", (
+        "not its look-back window"
+    )
     plans = job(options={"dry_run": False, "hosts": None})
     row = record(job, plans)
     assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})

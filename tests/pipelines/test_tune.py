@@ -228,6 +228,17 @@ def written(home_with, instance_file):
     return tables, sample["host_id"], fields
 
 
+def test_of_a_plan_that_was_written_in_part_the_rest_is_drawn(tune, home_with):
+    tables, now = home_with(), datetime.now(UTC)
+    fields = {"outcome": "written", "intended_at": now, "completed_at": now}
+    rows = pl.concat(plan(one, new=values(one), run_id=RUN, **fields) for one in ("s1", "s2"))
+    store_writes(tables, rows, run_id=RUN)
+    _, printed, told = tune("--audit", "70", "--seed", "7")
+    assert "68 owners planned by run" in told
+    assert '"s3"' in printed
+    assert not re.search('"s[12]"', printed)
+
+
 def undo_five(tables, undone, fields):
     undos = pl.concat(plan(one, new=values(), undoes=RUN, **fields | {"outcome": "undone"}) for one in undone)
     store_writes(tables, undos.with_columns(run_id=pl.lit("undo")), run_id="undo")
