@@ -3,7 +3,7 @@
 It decides and writes nothing; as a job of its own it makes no daily run slower.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -58,10 +58,10 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
             made = tuning_frames(instance, tables)
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
-            result = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
+            first = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
             made["audit_sample"] = tables.read("audit_sample").collect()
         for table, frame in made.items():
-            yield table_filled(instance, table, frame, result.get(table))
+            yield table_filled(instance, table, frame, first.get(table))
         yield dg.Output(None)
 
     return try_settings
@@ -76,29 +76,34 @@ _SETTINGS = (
 )
 _WRONG = (
     pl.format("{} ({} to {})", "wrong", "wrong_low", "wrong_high"),
-    pl.format("at least {}", "wrong_low"),
+    pl.when(pl.col("wrong_low") > 0).then(pl.format("at least {}", "wrong_low")),
+    pl.lit("not known"),
 )
 """Columns of settings in few words: a page cuts off what is wide."""
 
 
-def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> str:
+def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
     """Return what the present settings lead to, and the best of those tried, as `tune` prints it."""
     window, _ = decided_with(tables, judged_decisions(tables)["run_id"].item(0))
     rules, aim = instance.rules.as_rules(), Aim()
     now = line_of(lines, rules, window_days=window.days)
     best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
-    claim = [backtest_sentence(now, rules), reason(now)]
-    return "\n\n".join(settings_in_words(now, best, nearest, rules, aim, tried=lines.height, claim=claim))
+    words = settings_in_words(now, best, nearest, rules, aim, tried=lines.height)
+    claim = f"{backtest_sentence(now, rules)} {reason(now)}"
+    return {"now": claim, "best": dg.MetadataValue.md("\n\n".join(words))}
 
 
 def table_filled(
-    instance: Instance, table: str, rows: pl.DataFrame, result: str | None = None
+    instance: Instance, table: str, rows: pl.DataFrame, first: Mapping[str, Any] | None = None
 ) -> dg.AssetMaterialization:
-    """Return what the page of a table shows that was filled just now: by which command, and its numbers."""
+    """Return what the page of a table shows that was filled just now: by which command, and its numbers.
+
+    `first` comes before all that.
+    """
     shown = rows.select(rows.columns[:5])
     if table == "threshold_backtest":
-        fewest = pl.coalesce("wrong", "wrong_low")
-        best_first = rows.sort(fewest, -pl.col("to_write"), nulls_last=True)
+        # Of how many wrong ones nothing but the least is known, that says nothing of which is better.
+        best_first = rows.sort("wrong", -pl.col("to_write"), nulls_last=True)
         best_first = best_first.with_columns(pl.col("^wrong(_low|_high)?$").round().cast(pl.Int64))
         settings = pl.concat_str(_SETTINGS, separator=", ", ignore_nulls=True)
         shown = best_first.select("to_write", wrong=pl.coalesce(_WRONG), settings=settings)
@@ -107,7 +112,7 @@ def table_filled(
     elif by := [column for column in _COUNTED if column in rows.columns][:1]:
         shown = rows.group_by(pl.col(by).cast(pl.String)).len("rows").sort("rows", descending=True)
     metadata = {
-        **({"result": dg.MetadataValue.md(result)} if result else {}),
+        **(first or {}),
         "filled_by": command_line(instance, *TABLES[table].__filled_by__.split()),
         **examples("numbers", shown),
         "list_all": command_line(instance, "sql", f"FROM {table}"),

@@ -556,7 +556,10 @@ class AuditSample(Table, filled_by="tune --audit"):
 
 
 class ConfidenceBands(Table, filled_by="tune"):
-    """How many of the planned owners in a band of confidence are right, once 50 are audited (rules 9.8)."""
+    """How many of the planned owners in a band of confidence are right (rules 9.8).
+
+    Empty until 50 answers to an audit are read: `tune --audit 50`, then `tune --audit-answers`.
+    """
 
     __key__ = ("band",)
     __reads__ = ("owner_decisions", "audit_sample")

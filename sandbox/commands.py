@@ -28,14 +28,16 @@ from reports.tuning import audit_to_draw
 from resources.settings import Instance, command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id, tables_of
 from sandbox.draft import Expectation
-from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, running_sandbox
+from sandbox.stand import ACCOUNTS, NAME, SEARCH_PASSWORD, TENANT, Sandbox, running_sandbox
 
 CODES = (
     "SELECT evidence, match, action, count(*) AS hosts FROM demo.owner_decisions GROUP BY ALL ORDER BY ALL"
 )
 
 
-Fresh = Annotated[bool, flag("--fresh", "Begin again with the demo's data of today.")]
+Fresh = Annotated[
+    bool, flag("--fresh", "Begin again with the demo's data of today; delete what runs stored.")
+]
 
 
 def up(
@@ -54,7 +56,7 @@ def up(
 
     Example: --port 9200
     """
-    with _until_stopped(), running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
+    with _until_stopped(), _running(fresh=fresh, port=port) as sandbox:
         folder = home() / "sandbox"
         lines = [
             f"Search service: {sandbox.engine.url}, certificate authority {sandbox.engine.ca_file}",
@@ -66,7 +68,7 @@ def up(
         print_lines([*lines, "Both run until Ctrl-C. To try them, in another terminal:"])
         tables = Tables(home(), slug_of(NAME))
         runs = tables.all_runs("runs").filter(pl.col("written") > 0).sort("started_at").tail(1).collect()
-        wrote = [] if fresh else runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
+        wrote = runs.filter(pl.col("kind") != "undo")["run_id"].to_list()
         plan = ("undo", short_run_id(wrote[0])) if wrote else ("run",)
         print(f"    {_to_paste(sandbox.instance_file, *plan, '--dry-run')}", flush=True)
         while True:
@@ -81,9 +83,8 @@ def demo() -> None:
     for variable in ("ASSET_OWNERS_TABLES", "ASSET_OWNERS_JOURNAL"):
         os.environ.pop(variable, None)  # what is made up stays in the home
     log = home() / "sandbox" / "demo.log"
-    with _until_stopped(), running_sandbox(home(), fresh=True, progress=_progress) as sandbox:
+    with _until_stopped(), _running(fresh=True) as sandbox:
         log.unlink(missing_ok=True)
-        _forget_last_time(load_instance(sandbox.instance_file))
         _progress("a dry run: fetch, decide, plan")
         planned = _run(log, "run", "--dry-run", file=sandbox.instance_file)
         print_lines(planned.partition("Let a colleague check")[0].splitlines())  # what is written
@@ -107,7 +108,7 @@ def demo() -> None:
             "each reason and its number of hosts, and unknown names": _to_paste(None, "sql", CODES),
             "what the runs said, with their warnings": f"less {shlex.quote(shown)}",
             "both services again, for runs and undo in another terminal": _to_paste(None, "sandbox", "up"),
-            "the same, as before this plan was written": _to_paste(None, "sandbox", "up", "--fresh"),
+            "the same anew, with nothing written": _to_paste(None, "sandbox", "up", "--fresh"),
             "or, instead of that, both with Dagster's UI (--fresh: with something to plan)": _to_paste(
                 None, "sandbox", "ui"
             ),
@@ -115,6 +116,15 @@ def demo() -> None:
         }
         for what, command in commands.items():
             print(f"  {what}:\n    {command}")
+
+
+@contextmanager
+def _running(*, fresh: bool, port: int | None = None) -> Generator[Sandbox]:
+    """Run both services; `fresh`: with the demo's data of today, and nothing stored of earlier runs."""
+    with running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
+        if fresh:
+            _forget_last_time(load_instance(sandbox.instance_file))
+        yield sandbox
 
 
 def _forget_last_time(instance: Instance) -> None:
@@ -165,7 +175,7 @@ def ui(*, fresh: Fresh = False, port: Port = 3000) -> None:
     Example: --port 3001
     """
     listen_at("--port", "127.0.0.1", port).close()  # before an engine is started
-    with _until_stopped(), running_sandbox(home(), fresh=fresh, progress=_progress):
+    with _until_stopped(), _running(fresh=fresh):
         _progress("runs from the UI need both services, which end when this does")
         serve(port=port)
 

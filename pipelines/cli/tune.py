@@ -85,7 +85,9 @@ def draw(
         drawn = as_sample(asked, seed=seed, drawn_at=now, window=window, rules=rules, counted=by)
         sample = pl.concat([again, as_on_sheets(drawn, earlier)])
         if sample.is_empty():
-            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already")
+            of_all = command_line(instance, "tune", "--audit", str(number), "--written")
+            more = "" if written else f". To draw from all that are written: {of_all}"
+            raise AssetOwnersError(f"Nothing to draw: each owner {origin} has an answer already{more}")
         table = sheet(sample, tables.read("inventory_users", run_id=run_id).collect())
         if out and out.exists():  # it may hold answers
             raise ConfigurationError(f"--audit-file: {out} exists and is not replaced; name another file")

@@ -146,17 +146,19 @@ def test_a_table_of_tuning_shows_what_filled_it_and_its_numbers_without_names(ta
 def test_settings_tried_are_shown_with_the_fewest_wrong_first_in_columns_that_a_page_does_not_cut_off():
     usual = {"window_days": 30, "threshold_percent": 60, "min_active_days": 1, "evidence_metric": "events"}
     lines = [
-        {"to_write": 168},
-        {"to_write": 150, "wrong_low": 4.6},
+        {"to_write": 150, "wrong_low": 0.4},
+        {"to_write": 168, "wrong_low": 4.6},
         {"to_write": 90, "wrong": 2.2, "wrong_low": 1.0, "wrong_high": 6.0, "primary_devices": 1},
     ]
     rows = table(ThresholdBacktest, *(usual | line for line in lines))
-    found = table_filled(instance(), "threshold_backtest", rows, "168 owners would be written").metadata
-    assert next(iter(found)) == "result"
+    found = table_filled(
+        instance(), "threshold_backtest", rows, {"now": "168 owners would be written"}
+    ).metadata
+    assert next(iter(found)) == "now"
     assert [(each["to_write"], each["wrong"], each["settings"]) for each in records(found["numbers"])] == [
         (90, "2 (1 to 6)", "60% of events in 30 days, min_active_days 1, primary_devices 1"),
-        (150, "at least 5", "60% of events in 30 days, min_active_days 1"),
-        (168, "", "60% of events in 30 days, min_active_days 1"),
+        (168, "at least 5", "60% of events in 30 days, min_active_days 1"),
+        (150, "not known", "60% of events in 30 days, min_active_days 1"),
     ]
 
 

@@ -160,9 +160,9 @@ def test_what_a_run_makes_that_may_not_write_is_kept_from_analysts(tmp_path):
     assert (row["kind"], row["status"]) == ("backfill", "succeeded")
     assert job.tables.holds("inventory_hosts", lists.run_id)
     days = job(asset_selection=[dg.AssetKey([job.instance.slug, each]) for each in days_tables])
-    assert records().get_run_by_id(days.run_id).tags[WINDOW_TAG] == f"{LAST}/{LAST}", (
-        "not its look-back window"
-    )
+    recorded = records().get_run_by_id(days.run_id)
+    assert recorded
+    assert recorded.tags[WINDOW_TAG] == f"{LAST}/{LAST}", "not its look-back window"
     plans = job(options={"dry_run": False, "hosts": None})
     row = record(job, plans)
     assert (row["kind"], row["to_write"], job.inventory.written) == ("dry_run", 1, {})
