@@ -56,9 +56,9 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         with as_dagster_failure():
             tables.prepare()
             made = tuning_frames(instance, tables)
+            first = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
-            first = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
             made["audit_sample"] = tables.read("audit_sample").collect()
         for table, frame in made.items():
             yield table_filled(instance, table, frame, first.get(table))
@@ -84,7 +84,7 @@ _WRONG = (
 
 def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
     """Return what the present settings lead to, and the best of those tried, as `tune` prints it."""
-    window, _ = decided_with(tables, judged_decisions(tables)["run_id"].item(0))
+    window, _ = decided_with(tables, judged_decisions(tables.visible())["run_id"].item(0))
     rules, aim = instance.rules.as_rules(), Aim()
     now = line_of(lines, rules, window_days=window.days)
     best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)

@@ -101,7 +101,7 @@ def tune(call, instance_file):
 
 
 def test_scripts_learn_why_it_failed(tune, home_with):
-    home_with(assets(by_hand=0)).write("owner_decisions", empty(OwnerDecisions))
+    home_with().write("owner_decisions", empty(OwnerDecisions))
     status, printed, error = tune("--json")
     assert (status, json.loads(printed.splitlines()[-1])["error"] in error) == (1, True)
     assert "has no decisions yet to try other settings on" in error
