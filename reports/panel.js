@@ -2,7 +2,10 @@
 
 const MANY = 12;
 const STRIP = Math.min(30, content.windowDays);
-const TO_CHECK = "Please check whose it is, and correct the inventory if it is wrong.";
+const TO_CHECK = [
+  ...(content.lastDay ? [`Logons of ${content.windowDays} days up to ${date(content.lastDay)}.`] : []),
+  "Please check whose it is, and correct the inventory if it is wrong.",
+].join(" ");
 const isFile = location.protocol === "file:"; // an address that works on this machine only
 const panel = at("#panel");
 

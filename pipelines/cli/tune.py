@@ -281,7 +281,7 @@ def tune(
         for part in ("--set", f"{section}.{name}={str(value).lower()}")
     ]:
         compare = command_line(instance, "run", "--dry-run", *lacking)
-        settings += ["", f"The recommended settings ask for more than those tried. Compare:\n    {compare}"]
+        settings += ["", f"The recommended settings are stricter than all of these. Compare:\n    {compare}"]
     found = [
         tuning.suggestions_in_words(suggestions, rules),
         tuning.drift_in_words(tables.read("ownership_drift").collect()),

@@ -133,7 +133,7 @@ def test_a_table_that_a_command_fills_says_which_where_it_has_no_rows(call):
     for query in ("FROM confidence_bands", "SELECT hosts FROM owner_decisions, head_office.confidence_bands"):
         said = call("sql", query)[2]
         assert said.startswith("asset-owners: confidence_bands has no rows: How many of the")
-        assert said.endswith("once 50 are audited (rules 9.8). `asset-owners tune` fills it\n")
+        assert said.endswith("then `tune --audit-answers`. `asset-owners tune` fills it\n")
     assert not call("sql", "FROM owner_decisions")[2]
 
 

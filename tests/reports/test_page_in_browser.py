@@ -242,7 +242,7 @@ def test_a_conflict_names_the_owner_without_logons_and_is_copied_for_a_ticket(op
     assert sentence.startswith(
         "pc-10 belongs to u9 (no such user asset) in the inventory, but its primary user is"
     )
-    assert please == "Please check whose it is, and correct the inventory if it is wrong."
+    assert re.match(r"Logons of 30 days up to \d+ Mar 2026\. Please check whose it is, and correct", please)
     page.route("http://localhost/**", lambda route: route.fulfill(body=html, content_type="text/html"))
     page.goto("http://localhost/#host=h3")
     served = copied(panel.get_by_role("button", name="Copy for a ticket"))
