@@ -25,6 +25,7 @@ from pipelines.dagster_gaps.log_lines import LOGGER
 from pipelines.dagster_home import dagster_instance
 from reports.sentences import display_names
 from reports.tuning import audit_to_draw
+from resources.errors import ConfigurationError
 from resources.settings import Instance, command_line, home, load_instance, slug_of
 from resources.store.tables import Tables, short_run_id, tables_of
 from sandbox.draft import Expectation
@@ -120,10 +121,20 @@ def demo() -> None:
 
 @contextmanager
 def _running(*, fresh: bool, port: int | None = None) -> Generator[Sandbox]:
-    """Run both services; `fresh`: with the demo's data of today, and nothing stored of earlier runs."""
+    """Run both services; `fresh`: with the demo's data of today, and nothing stored of earlier runs.
+
+    Raises:
+        ConfigurationError: what would be deleted is about other services, which somebody wrote into the file.
+    """
     with running_sandbox(home(), fresh=fresh, port=port, progress=_progress) as sandbox:
         if fresh:
-            _forget_last_time(load_instance(sandbox.instance_file))
+            instance = load_instance(sandbox.instance_file)
+            if instance.platform.url != sandbox.inventory.url:
+                raise ConfigurationError(
+                    f"{sandbox.instance_file}: platform.url names another service than the demo's. Nothing "
+                    "was deleted or written. Move the file, and give it another name"
+                )
+            _forget_last_time(instance)
         yield sandbox
 
 

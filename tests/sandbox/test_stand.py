@@ -3,17 +3,22 @@ import io
 import subprocess
 import sys
 import zipfile
+from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
+import yaml
 from filelock import FileLock
 
-from resources.errors import ServiceError
+from resources.errors import ConfigurationError, ServiceError
+from sandbox import commands
 from sandbox.engine import Engine
 from sandbox.engine_files import EngineError, install
 from sandbox.inventory import serving, totp_code
-from sandbox.stand import write_unless_changed
+from sandbox.stand import Sandbox, write_unless_changed
 from tests.resources.http_stub import Reply, Stub
 from tests.resources.inventory_world import ADMIN, HOSTS, TENANT, USERS, client
+from tests.resources.samples import instance_content
 
 
 def test_an_instance_file_that_somebody_changed_is_kept_and_this_is_said(tmp_path):
@@ -31,6 +36,23 @@ def test_an_instance_file_that_somebody_changed_is_kept_and_this_is_said(tmp_pat
     file.unlink()
     write_unless_changed(file, "third", copy, said.append)
     assert file.read_text() == "third"
+
+
+def test_where_the_demo_s_file_names_other_services_nothing_is_begun_anew(tmp_path, monkeypatch):
+    """Its tables and its ledger tell of a real inventory."""
+    monkeypatch.setenv("ASSET_OWNERS_HOME", str(tmp_path))
+    file, tables = tmp_path / "demo.yaml", tmp_path / "tables" / "demo"
+    file.write_text(yaml.safe_dump(instance_content(name="Demo")))
+    tables.mkdir(parents=True)
+    stand = Sandbox(Mock(), Mock(url="http://127.0.0.1:9"), file)
+    monkeypatch.setattr(commands, "running_sandbox", lambda *_, **__: nullcontext(stand))
+    with pytest.raises(
+        ConfigurationError, match=r"demo\.yaml: platform\.url names another service than the "
+    ):
+        commands._running(fresh=True).__enter__()
+    assert tables.exists()
+    with commands._running(fresh=False) as running:
+        assert running is stand
 
 
 # The inventory service
