@@ -375,21 +375,20 @@ def _answered_no(resolution: Resolution, answers: pl.DataFrame) -> Sequence[tupl
 
     As where a directory was imported anew: it is the same host by its name, the same person by the account.
     """
-    columns = ("host_id", "user_id", "username")
-    if (no := answers.filter(~pl.col("right")).select(*columns, "hostname")).is_empty():
+    no = answers.filter(~pl.col("right")).select("host_id", "hostname", "user_id", "username")
+    if no.is_empty():
         return ()
-    listed = resolution.hosts.select("host_id", hostname="hostnames").explode("hostname")
-    name = normalise_hostname(pl.col("hostname"), short=resolution.rules.short_hostnames)
-    hosts = (
-        no.join(listed, on="host_id", how="anti")
-        .drop("host_id")
-        .join(listed.with_columns(name), on="hostname")
-    )
-    no = pl.concat([no.select(columns), hosts.select(columns)])
-    gone = no.join(resolution.users, on="user_id", how="anti").drop_nulls()
-    owners = owner_by_account(resolution.match_usernames(gone).lazy()).collect()
-    people = gone.join(owners, on="username").select("host_id", user_id="resolved_owner")
-    return pl.concat([no.drop("username"), people]).rows()
+    if (gone := no.join(resolution.hosts, on="host_id", how="anti")).height:
+        listed = resolution.hosts.select("host_id", hostname="hostnames").explode("hostname")
+        name = normalise_hostname(pl.col("hostname"), short=resolution.rules.short_hostnames)
+        anew = gone.drop("host_id").join(listed.with_columns(name), on="hostname")
+        no = pl.concat([no, anew.select(no.columns)])
+    no = no.drop("hostname")
+    if (gone := no.join(resolution.users, on="user_id", how="anti").drop_nulls()).height:
+        owners = owner_by_account(resolution.match_usernames(gone).lazy()).collect()
+        anew = gone.join(owners, on="username").select("host_id", "username", user_id="resolved_owner")
+        no = pl.concat([no, anew.select(no.columns)])
+    return no.drop("username").rows()
 
 
 def written_but_wrong(instance: Instance, tables: Tables) -> tuple[pl.DataFrame, list[str]]:

@@ -114,12 +114,12 @@ def _shown(run: InstanceRun, rows: pl.DataFrame, **known: Any) -> dict[str, Any]
         **({"report": where_reported(run)} if scan or run.may_write else {}),
         **(_to_apply(scan, rows, decisions) if scan else {}),
         **({"to_undo": command_line(run.instance, "undo", short)} if "written" in rows["outcome"] else {}),
-        # An undo without the old funnel of what it undoes, some hosts without that of all.
+        # An undo without the old decisions that it undoes, some hosts without the funnel of all.
         **writes_metadata(
             rows,
             decisions.clear() if is_undo else decisions,
             _still_written(tables, plan_id),
-            has_funnel=not (is_undo or asked),
+            has_funnel=not asked,
         ),
         **known,
         **departments_metadata(owners),

@@ -253,9 +253,8 @@ def hosts_columns(
 
 
 def _doubts(host: Mapping[str, Any]) -> str:
-    few = (
-        [f"on {counted(host['active_days'], 'day')}"] if (host["active_days"] or FEW_DAYS) < FEW_DAYS else []
-    )
+    days = host["active_days"] or FEW_DAYS
+    few = [f"on {counted(days, 'day')}"] if days < FEW_DAYS else []
     return ", ".join([*few, *doubts(host)])
 
 
