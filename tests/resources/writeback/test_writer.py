@@ -473,10 +473,10 @@ def test_a_write_that_loses_what_was_not_sent_stops_the_writing_and_names_the_fi
     old, new, decide = ("u-1", "", decide_undo) if undo else (None, "u-1", decide_write)
     planned = plan(*numbered(10), old=values(old), new=values(new))
     ended_by = write_plan(planned, writer, ledger, decide=decide, concurrency=8) or ""
-    first, *others = ledger.rows("owner_writes", "run-1").select("outcome", "message").rows()
-    done = "intended" if fields == "hostnames" else "undone" if undo else "written"
-    assert (first[0], {outcome for outcome, _ in others}) == (done, {"not_written"})
-    assert all(f" gone or changed: {fields}" in str(text) for text in (first[1], ended_by))
+    rows = ledger.rows("owner_writes", "run-1")
+    [(outcome, message)] = rows.filter(pl.col("outcome") != "not_written").select("outcome", "message").rows()
+    assert outcome == ("intended" if fields == "hostnames" else "undone" if undo else "written")
+    assert all(f" gone or changed: {fields}" in str(text) for text in (message, ended_by))
     assert clock.now == 10, "it might come back"
 
 
@@ -857,8 +857,11 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, ledg
     before = set(threading.enumerate())
     answer, hanging = threading.Event(), threading.Event()
 
+    tried = set()
+
     def hang(host_id):
-        if host_id == "h-1":
+        tried.add(host_id)
+        if len(tried) > 1:  # threads begin in no order
             hanging.set()
             answer.wait(10)
 
@@ -869,7 +872,7 @@ def test_an_interrupted_run_waits_for_no_answer_for_long(inventory, writer, ledg
     setattr(inventory, hook, hang)
     with pytest.raises(KeyboardInterrupt):
         write_plan(plan("h-0", "h-1"), writer, ledger, concurrency=2, progress=interrupt)
-    assert outcomes(ledger) == {"h-0": "written", "h-1": "intended"}
+    assert sorted(outcomes(ledger).values()) == ["intended", "written"]
     answer.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(1)
