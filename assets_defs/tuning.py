@@ -27,14 +27,13 @@ from ownership.windows import Window, are_settled, window_before
 from reports.tuning import (
     Aim,
     backtest_sentence,
-    best_line,
     line_of,
-    nearest_line,
     reason,
     settings_in_words,
 )
 from resources.errors import AssetOwnersError
 from resources.settings import Instance, command_line, part_name
+from resources.settings.models import recommended
 from resources.store.retention import audited_plans, decided_with, keeps_decisions
 from resources.store.tables import Tables
 
@@ -56,7 +55,7 @@ def tuning_op(instance: Instance) -> dg.OpDefinition:
         with as_dagster_failure():
             tables.prepare()
             made = tuning_frames(instance, tables)
-            first = {"threshold_backtest": _result(instance, tables, made["threshold_backtest"])}
+            first = {"threshold_backtest": shown_first(instance, tables, made["threshold_backtest"])}
             for table, frame in made.items():
                 tables.write(table, frame, run_id=context.run.run_id, publish=True)
             made["audit_sample"] = tables.read("audit_sample").collect()
@@ -82,15 +81,31 @@ _WRONG = (
 """Columns of settings in few words: a page cuts off what is wide."""
 
 
-def _result(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
+def shown_first(instance: Instance, tables: Tables, lines: pl.DataFrame) -> dict[str, Any]:
     """Return what the present settings lead to, and the best of those tried, as `tune` prints it."""
     window, _ = decided_with(tables, judged_decisions(tables.visible())["run_id"].item(0))
-    rules, aim = instance.rules.as_rules(), Aim()
+    rules = instance.rules.as_rules()
     now = line_of(lines, rules, window_days=window.days)
-    best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
-    words = settings_in_words(now, best, nearest, rules, aim, tried=lines.height)
     claim = f"{backtest_sentence(now, rules)} {reason(now)}"
-    return {"now": claim, "best": dg.MetadataValue.md("\n\n".join(words))}
+    best = "\n\n".join(settings_in_words(lines, now, rules, Aim()))
+    compare = compare_recommended(instance)
+    return {
+        "now": claim,
+        "best": dg.MetadataValue.md(best),
+        **({"stricter_than_all": compare} if compare else {}),
+    }
+
+
+def compare_recommended(instance: Instance) -> str | None:
+    """Return the dry run with the recommended settings that the file lacks; None: it lacks none."""
+    lacking = [
+        part
+        for section, values in recommended().items()
+        for name, value in values.items()
+        if name not in getattr(instance, section).model_fields_set
+        for part in ("--set", f"{section}.{name}={str(value).lower()}")
+    ]
+    return command_line(instance, "run", "--dry-run", *lacking) if lacking else None
 
 
 def table_filled(

@@ -84,7 +84,7 @@ def logons(row: Mapping[str, Any]) -> str:
     said = f"{row['events']:,} of {row['total_events']:,} logons{on_days}"
     if weight not in (None, row["events"]):
         share = 100 * weight // row["total_weight"] if row["total_weight"] else 0
-        what = "user days" if weight == days else "as weighed"
+        what = "days of all users" if weight == days else "as weighed"
         said += f", {weight:,} of {row['total_weight']:,} {what} ({share}%)"
     return ", ".join([said, *doubts(row)])
 

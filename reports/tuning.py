@@ -185,22 +185,16 @@ def reason(line: Mapping[str, Any], *, brief: bool = False) -> str:
 
 
 def settings_in_words(
-    now: Mapping[str, Any],
-    best: Mapping[str, Any] | None,
-    nearest: Mapping[str, Any] | None,
-    rules: Rules,
-    aim: Aim,
-    *,
-    tried: int,
-    claim: Sequence[str] = (),
+    lines: pl.DataFrame, now: Mapping[str, Any], rules: Rules, aim: Aim, *, claim: Sequence[str] = ()
 ) -> list[str]:
-    """Say what the present settings lead to, and the best of those `tried`, with lines for the file.
+    """Say what the present settings lead to, and the best rows of `threshold_backtest`, with lines to set.
 
-    `nearest` is shown where no setting reaches the aim, so that `best` is None. `claim` is `claim_in_words`
-    of the present settings, unless an audit has said already what they lead to; `rules` are the present ones.
+    `now` is the row of the present settings, `rules`. `claim` is `claim_in_words` of it, unless an audit has
+    said already what they lead to.
     """
+    best, nearest = best_line(lines, now, aim), nearest_line(lines, now, aim)
     words = ["Now", *(f"  {line}" for line in claim), ""] if claim else []
-    all_tried = f"{tried:,} combinations of settings"
+    all_tried = f"{lines.height:,} combinations of settings"
     aimed = f"sure to be at least {aim.precision:.0%} right"
     title = f"Of {all_tried} this one has the fewest wrong owners, and is {aimed}"
     if best is None:

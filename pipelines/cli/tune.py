@@ -44,7 +44,6 @@ from reports.sheets import (
 from resources.errors import AssetOwnersError, ConfigurationError
 from resources.search.source import counted_as
 from resources.settings import Instance, command_line, home, load_instance, part_name, system_user
-from resources.settings.models import recommended
 from resources.store.retention import (
     audited_plans,
     decided_with,
@@ -244,7 +243,7 @@ def tune(
     instance, tables = stored_tables(path)
     from assets_defs.evidence import answers_to_learn_from, written_but_wrong
     from assets_defs.report import how_sure
-    from assets_defs.tuning import judged_decisions
+    from assets_defs.tuning import compare_recommended, judged_decisions
     from pipelines.cli.results import HOW_SURE, errors, execute, print_warnings
 
     result = execute(instance, part_name(instance, "tuning"), {})
@@ -256,8 +255,8 @@ def tune(
     window, _ = decided_with(tables, decided_by)
     suggestions = tables.read("suggestions").collect()
     now = tuning.line_of(lines, rules, window_days=window.days)
-    best, nearest = tuning.best_line(lines, now, aim), tuning.nearest_line(lines, now, aim)
     if as_json:
+        best = tuning.best_line(lines, now, aim)
         days = {"from": window.first.isoformat(), "to": window.last.isoformat(), "days": window.days}
         compared = {
             "now": tuning.as_values(now),
@@ -272,15 +271,8 @@ def tune(
     by = f"decided by run {short_run_id(decided_by)}{last}"
     brief = not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
     claim = [] if audited else how_sure(instance, tables, now, brief=brief)
-    settings = tuning.settings_in_words(now, best, nearest, rules, aim, tried=lines.height, claim=claim)
-    if lacking := [
-        part
-        for section, values in recommended().items()
-        for name, value in values.items()
-        if name not in getattr(instance, section).model_fields_set
-        for part in ("--set", f"{section}.{name}={str(value).lower()}")
-    ]:
-        compare = command_line(instance, "run", "--dry-run", *lacking)
+    settings = tuning.settings_in_words(lines, now, rules, aim, claim=claim)
+    if compare := compare_recommended(instance):
         settings += ["", f"The recommended settings are stricter than all of these. Compare:\n    {compare}"]
     found = [
         tuning.suggestions_in_words(suggestions, rules),

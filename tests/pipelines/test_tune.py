@@ -14,7 +14,7 @@ import yaml
 
 from assets_defs.evidence import answers_of_audits
 from assets_defs.report import Report, how_sure
-from assets_defs.tuning import judged_decisions, stored_inputs
+from assets_defs.tuning import judged_decisions, shown_first, stored_inputs
 from ownership.declaration import empty
 from ownership.rules import Rules
 from ownership.tables import AuditSample, LogonDays, OwnerDecisions
@@ -146,10 +146,16 @@ def test_what_is_found_is_said_as_one_object_and_in_words_and_changes_no_decisio
 def test_the_recommended_settings_that_the_file_does_not_have_are_tried_by_one_command(
     tune, instance_file, home_with
 ):
-    home_with()
+    tables = home_with()
     content = yaml.safe_load(instance_file.read_text()) | {"rules": {"min_active_days": 5}}
     instance_file.write_text(yaml.safe_dump(content))
-    [command] = [line for line in tune()[1].splitlines() if " --set " in line]
+    _, printed, _ = tune()
+    [command] = [line for line in printed.splitlines() if " --set " in line]
+    lines = tables.read("threshold_backtest").collect()
+    page = shown_first(load_instance(instance_file), tables, lines)
+    assert page["stricter_than_all"] == command.strip(), "on Dagster's page of the settings tried, too"
+    assert page["now"].partition(". ")[0] in printed
+    assert {*page["best"].value.split("\n\n")} <= {*printed.splitlines(), ""}
     _, *changes = command.split(" --set ")
     tried = load_instance(instance_file, changes)
     assert (tried.rules.min_active_days, tried.scan.lookback_days) == (5, 60)

@@ -193,7 +193,7 @@ CASES = {
         rules=Rules(min_stable_days=40),
     ),
     "most days, but not enough": case(
-        "no user has a share above the threshold (alice, 9 of 10 logons on 1 day, 1 of 2 user days (50%), ",
+        "no user has a share above the threshold (alice, 9 of 10 logons on 1 day, 1 of 2 days of all users",
         *("alice would be named as the owner with", "If bob is not a person"),
         logons=[("ws1", "alice", 9), ("ws1", "bob", 1)],
         rules=Rules(evidence_metric="days"),

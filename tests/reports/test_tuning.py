@@ -82,22 +82,14 @@ def test_where_no_setting_reaches_the_aim_the_nearest_one_is_shown_beside_the_pr
     better = STRICTER | {"people_low": 0.7, "people_precision": 0.8, "wrong": 25.0}
     lines = as_lines(LINE, better)
     assert best_line(lines, LINE, Aim()) is None
-    words = settings_in_words(
-        LINE,
-        None,
-        nearest_line(lines, LINE, Aim()),
-        Rules(),
-        Aim(),
-        tried=2,
-        claim=claim_in_words(LINE, Rules(), NO_ANSWERS),
-    )
+    words = settings_in_words(lines, LINE, Rules(), Aim(), claim=claim_in_words(LINE, Rules(), NO_ANSWERS))
     assert words[-1] == "  share_threshold_percent: 80"
     assert (
         "None of 2 combinations of settings is sure to be at least 90% right and to write 90% of the present "
         "owners. This one comes closest: 30 wrong instead of 65, 13 owners fewer."
     ) in words
-    nothing = settings_in_words(LINE, None, None, Rules(), Aim(), tried=2)
-    assert nothing[-1].startswith("None of 2 combinations of settings does better than the present ones and")
+    nothing = settings_in_words(as_lines(LINE), LINE, Rules(), Aim())
+    assert nothing[-1].startswith("None of 1 combinations of settings does better than the present ones and")
     assert "60.0% are right" in words[2]
     assert any("80.0% are right" in line for line in words[3:])
 
