@@ -75,10 +75,13 @@ class Remedies:
             yield f"Undo it as wrong, so that no run of this instance writes it here again: {undo}"
         is_lost = host["evidence"] == "excluded_host" and host["needed_events"] > 0
         reason = _STILL_EXCLUDED if is_lost else reason_of(host).advice
+        who = (host[name] or "" for name in ("username", "resolved_owner"))
+        if is_forgotten := any(re.match(STAND_IN, name) for name in who):
+            reason = "The primary user was forgotten since: the next run decides without them."
         for advice in filter(None, (reason, ACTION[host["action"]].advice)):
             yield advice.format_map(values)
         answered_no = EVIDENCE["answered_no"].advice.format_map(values)
-        if host["evidence"] in _TO_WIN or is_lost:
+        if not is_forgotten and (host["evidence"] in _TO_WIN or is_lost):
             is_no = self._user_of.get(host["username"] or "") in (host["no_ids"] or ())
             yield from [answered_no] if is_no else self._to_be_named(host)
         if host["match"] == "ambiguous_user":
@@ -141,7 +144,7 @@ class Remedies:
         if owners and (named is None or named in owners):
             yield f"To change the owner, set it in the inventory ({field}): no run replaces an owner."
         elif named and re.match(STAND_IN, named):
-            yield "The primary user was forgotten since: the next run decides without them."
+            return
         elif owners and host["acknowledged_at"]:
             yield f"The conflict is acknowledged. To end that: {acknowledge(host['host_id'], undo=True)}"
         elif owners:
