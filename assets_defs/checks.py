@@ -116,8 +116,11 @@ def no_gaps(run: ScanRun) -> dg.AssetCheckResult:
     """
     first_with_events = pl.col("day").filter(pl.col("counted") > 0).min().over("log")
     days = run.days(run.window).with_columns(begins=first_with_events)
-    if not days["counted"].sum():
+    if not days["matching"].sum():
         return _result(run.search().find(lambda _, log: [log.why_nothing(run.window.first, run.window.last)]))
+    if not days["counted"].sum():
+        none = "no logon event of the window has both a user and a host name"
+        return _result([Finding("warning", "", none)])
     found = gaps(days, timezone=run.instance.scan.timezone)
     logs = f" in {', '.join(found['log'].unique().sort())}" if days["log"].n_unique() > 1 else ""
     is_early, of_window, faults = pl.col("day") < pl.col("begins"), f"of {run.window.days} days", []

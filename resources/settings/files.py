@@ -39,6 +39,13 @@ MAX_SHOWN = 200  # characters of a wrong value
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 _OF_ITS_TABLES = {"name", "platform"}
 _INTEGER = "tag:yaml.org,2002:int"
+_OF_YAML = {
+    ".*'<block (mapping|sequence) start>'": "the line is indented otherwise than those of the same part",
+    "mapping values are not allowed": "no key may stand here: check the blanks before this line, or put "
+    "quotes around a text with a colon",
+    "could not find expected ':'": "a line above has no colon with a blank after its key",
+}
+"""Our words for YAML's most frequent complaints."""
 _QUOTED = re.compile(r"""(['"]).{4,}\1""", re.DOTALL)
 _DAY = "is not a day; write it as 2026-01-31"
 _PLAIN = {
@@ -237,6 +244,9 @@ def _why_invalid(error: Exception, text: str) -> str:
         if mark and (sign := f"{text} "[mark.index]) in "*&%@`!":
             return f"put quotes around a value that begins with {sign}, such as '{sign}$'"
     problem = getattr(error, "problem", None) or str(error)
+    for theirs, ours in _OF_YAML.items():
+        if re.match(theirs, problem):
+            return ours
     return problem if problem.startswith("expected ") else _QUOTED.sub("…", problem)
 
 

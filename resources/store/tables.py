@@ -109,11 +109,12 @@ class Tables:
             ) from error
         if self.name not in {None, owner} or (self.name and other and self.target not in {None, other}):
             into = f", which writes to {self.target}," if self.target else ""
+            slip = "Correct platform.url, platform.tenant_id or the contract if one has a mistake. "
             raise ConfigurationError(
                 f"The tables in {self.folder} belong to the instance {owner!r}, which writes to {other}. "
-                f"{self.name!r}{into} would share them: give it another name or a "
-                f"home of its own; if it is the same one, renamed or moved, delete {place}: earlier runs can "
-                "then no longer be undone"
+                f"{self.name!r}{into} would share them. {slip * (self.name == owner)}Give it another name or "
+                "a home of its own if it is another instance; if it is the same one, renamed or moved, "
+                f"delete {place}: earlier runs can then no longer be undone"
             )
         return recorded
 

@@ -171,11 +171,18 @@ def test_days_before_the_first_events_may_be_no_loss(stored, empty_days, says):
     assert ("fetch" in verdict.description) == (4 in empty_days)
 
 
-def test_a_window_without_any_event(stored):
-    nothing = {f"d{day}": {"matching": 0, "counted": 0} for day in range(1, 6)}
+@pytest.mark.parametrize(
+    ("lacking", "says"),
+    [
+        ({"matching": 0}, "The clause matches 0 from 2026-03-01"),
+        ({"lacking_user": 100}, "no logon event of the window has both a user and a host name"),
+    ],
+)
+def test_a_window_without_any_event_that_counts(stored, lacking, says):
+    nothing = {f"d{day}": {"counted": 0} | lacking for day in range(1, 6)}
     verdict = stored().days(**nothing).evaluate(checks.no_gaps)
     assert warns(verdict)
-    assert "The clause matches 0 from 2026-03-01" in verdict.description
+    assert says in verdict.description
 
 
 def test_a_part_of_the_index_pattern_that_matches_nothing(stored):

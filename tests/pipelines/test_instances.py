@@ -225,6 +225,7 @@ def test_another_name_with_the_same_slug_is_refused(call, other, tmp_path, comma
     assert status == 2
     assert "'HEAD OFFICE!', which writes to" in err
     assert "belong to the instance 'Head office'" in err
+    assert "Correct platform" not in err
     assert str(tmp_path / "home" / "tables" / "head_office" / ".instance") in err
     if "--json" in command:
         assert "'HEAD OFFICE!'" in json.loads(out)["error"]

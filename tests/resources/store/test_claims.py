@@ -63,6 +63,7 @@ def test_a_rebuilt_machine_gets_in_and_another_instance_does_not(on):
         for name, target in (("CORP", HERE), ("Corp", THERE)):
             said = refused(lambda way=way, name=name, target=target: way(on("b", name, target)))
             assert all(word in said for word in (repr(name), "'Corp'", HERE, f"delete {claim}"))
+            assert ("Correct platform.url, platform.tenant_id" in said) == (name == "Corp")
     claim.unlink()
     on("a", target=None).prepare()
     for way in WAYS:
