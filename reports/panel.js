@@ -141,6 +141,7 @@ function personPanel(person) {
   const users = [...hostOf.keys()].filter((user) => personOf(user) === person);
   users.sort((user, other) => events[other] - events[user]);
   const names = accounts.name.filter((_, number) => accounts.person[number] === person);
+  const lacksAsset = (host) => hosts.stage[host] === content.stages.length - 1 && names.includes(hosts.username[host]);
   return [
     ...facts([
       ["Address", people.address[person]],
@@ -148,6 +149,7 @@ function personPanel(person) {
       ["Id", key],
       ["Accounts", names.join(", ")],
     ]),
+    ...section("What would change it", usedBy(person).filter(lacksAsset).slice(0, 1).map((host) => hosts.remedy[host])),
     ...listed("Owns", ownedBy(person)),
     ...listed("Primary user of", usedMostBy(person)),
     ...strips(`Logs on to: ${whole(usedBy(person).length)}`, users, (user) => [hostLink(hostOf.get(user))]),

@@ -330,6 +330,8 @@ def test_a_person_opens_with_hosts_and_accounts(opened):
     }.items():
         go(page, address)
         expect(panel.get_by_role("heading", level=2), address).to_have_text(shown)
+    go(page, "person=ext.moore%20(account)")
+    expect(panel).to_contain_text("What would change itGive ext.moore a user asset")
     for address in ("person=constructor", "host=%", "host=.x", "person=ann%20(u7)", "view=constructor"):
         go(page, address)
         expect(panel, address).to_be_hidden()
